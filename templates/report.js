@@ -1,9 +1,9 @@
 "use strict";
 // Everything is made of elements and text: no text of the report is ever parsed as HTML.
 (() => {
-  const { texts, lists, packages, diffs, kind } = JSON.parse(document.getElementById("data").textContent);
+  const { texts, lists, packages, diffs, kind, clusters: registered } = JSON.parse(document.getElementById("data").textContent);
   const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
-    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "conditions",
+    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "subpackages", "conditions",
     "origins", "history", "revisions", "diff", "cause"];
   const AT = Object.fromEntries(COLUMNS.map((name, index) => [name, index]));
   const ROWS = 100, MATRIX_ROWS = 50, MATRIX_COLUMNS = 30, PRINTED_ROWS = 1000, OPEN_LINES = 400;
@@ -132,11 +132,10 @@
 
   // The table of packages
   const hasClusters = packages.some((row) => row[2] && row[2] !== row[0]);
-  const state = (row) => {
-    const phase = get(row, "phase");
-    if (!phase) return "";
-    return element("span", { class: "state" }, element("span", { class: `dot phase-${slug(phase)}`, "aria-hidden": "true" }), phase);
-  };
+  // A deletion in review has a sign of its own.
+  const sign = (row) => (get(row, "reason") === "DeletionProposed" ? "deletion in review" : get(row, "phase"));
+  const dot = (word) => element("span", { class: `dot phase-${slug(word)}`, "aria-hidden": "true" });
+  const state = (row) => (sign(row) ? element("span", { class: "state" }, dot(sign(row)), sign(row)) : "");
   const badge = (op) => (op ? element("span", { class: `op op-${slug(op)}` }, op) : "");
   const pull = (row) => {
     const label = get(row, "pull"), url = get(row, "url");
@@ -207,8 +206,12 @@
   const byCount = (counts) => [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1)).map(([value]) => value);
   const showMatrix = () => {
     const clusters = new Map(), wares = new Map(), cells = new Map(), versions = new Map();
+    const unread = new Map(registered.filter(([, why]) => why));
+    // Every registered cluster has its place, unless a filter chooses among packages.
+    if (!query()) for (const [name] of registered) clusters.set(name, 0);
     for (const row of shown) {
-      const cluster = names(row)[2] || names(row)[0] || "none", ware = names(row)[1];
+      const cluster = names(row)[2] || names(row)[0], ware = names(row)[1];
+      if (!cluster) continue;
       clusters.set(cluster, (clusters.get(cluster) || 0) + 1);
       wares.set(ware, (wares.get(ware) || 0) + 1);
       const key = `${cluster}\n${ware}`;
@@ -227,19 +230,20 @@
     const head = element("tr", {}, element("th", { scope: "col" }, upright ? "Cluster" : "Package"),
       ...columns.map((name) => element("th", { scope: "col" }, name, upright ? element("small", {}, sum(name)) : "")));
     const cell = (found) => element("td", {}, ...(found || []).map((row) => element("a", { href: address(row) },
-      element("span", { class: `dot phase-${slug(get(row, "phase") || "none")}`, "aria-hidden": "true" }),
-      [moves(row, short), ENDS.includes(get(row, "op")) || !moves(row, short) ? get(row, "op") : ""].filter(Boolean).join(" "), element("span", { class: "quiet" }, ` ${get(row, "phase")}`))));
+      dot(sign(row) || "none"),
+      [moves(row, short), ENDS.includes(get(row, "op")) || (!moves(row, short) && get(row, "op") !== "keep") ? get(row, "op") : ""].filter(Boolean).join(" "), element("span", { class: "quiet" }, ` ${sign(row)}`))));
+    const rowHead = (name) => element("th", { scope: "row" }, name,
+      upright && unread.has(name) ? element("small", { title: unread.get(name) }, "could not be read") : "");
     $("grid").replaceChildren(element("caption", { class: "quiet" }, "Packages by cluster"), element("thead", {}, head),
-      element("tbody", {}, ...rows.map((name) => element("tr", {}, element("th", { scope: "row" }, name),
+      element("tbody", {}, ...rows.map((name) => element("tr", {}, rowHead(name),
         ...columns.map((column) => cell(cells.get(upright ? `${name}\n${column}` : `${column}\n${name}`)))))));
     pages($("matrix-pager"), gridFirst, MATRIX_ROWS, down.length, (start) => {
       gridFirst = start;
       showMatrix();
       scrollTo(0, 0);
     });
-    const phases = new Set(shown.map((row) => get(row, "phase")).filter(Boolean));
-    $("legend").replaceChildren(...[...phases].map((phase) => element("li", {},
-      element("span", { class: `dot phase-${slug(phase)}`, "aria-hidden": "true" }), phase)));
+    const signs = new Set(shown.map(sign).filter(Boolean));
+    $("legend").replaceChildren(...[...signs].map((each) => element("li", {}, dot(each), each)));
   };
 
   // Differences
@@ -370,6 +374,7 @@
       ...(list(row, "risks").length ? part("Risks", bullets(list(row, "risks"), "danger")) : []),
       ...(list(row, "conflicts").length ? part("Conflicts", bullets(list(row, "conflicts"))) : []),
       ...(list(row, "warnings").length ? part("Warnings", bullets(list(row, "warnings"))) : []),
+      ...(list(row, "subpackages").length ? part("Sub-packages", bullets(list(row, "subpackages"))) : []),
       ...(row[AT.diff] >= 0 ? part("Difference from main", diffView(row[AT.diff])) : []),
       ...(row[AT.conditions] ? part("Conditions", plainTable("Conditions", ["Type", "Status", "Reason", "Message"], records(row, "conditions"))) : []),
       ...(origins.length ? part("Where its fields come from", plainTable("Where its fields come from", ["Field", "Value", "From", "Place"], origins)) : []),

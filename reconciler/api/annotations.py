@@ -55,6 +55,8 @@ def _text(name: str, kinds: set[str]) -> Key:
 _CHOICE = r"(upstream|local|ask|fail)"
 _FIELDS = rf"\s*[^=;]+=\s*{_CHOICE}\s*(;\s*[^=;]+=\s*{_CHOICE}\s*)*;?\s*"
 
+_REVISION = r"[^:;\s]+\s*:\s*[^:;\s]+"
+
 _WAVES = r"\s*[^;\s][^;]*/[a-z0-9-]+\s*(;\s*[^;\s][^;]*/[a-z0-9-]+\s*)*;?\s*"
 _WAVES_TEXT = "a revision and a wave, separated by a slash, such as web/v2/canary; several by semicolons"
 
@@ -87,6 +89,12 @@ KEYS: Mapping[str, Key] = {
             {_VARIANT, _SET},
             r"\s*[0-9a-f]{7,40}\s*",
             "a commit, at least seven digits of it",
+        ),
+        _matching(
+            "subpackage-revisions",
+            {_VARIANT, _SET},
+            rf"\s*{_REVISION}(\s*[;\n]\s*{_REVISION})*\s*;?\s*",
+            "a directory and a revision, such as infra/db: v3; several by semicolons or lines",
         ),
         _text("service-account", {_VARIANT, REVISIONS}),
         _text("requested-by", {_VARIANT}),

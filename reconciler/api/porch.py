@@ -34,7 +34,7 @@ def _revision(value: object) -> object:
     return value
 
 
-Revision = Annotated[int, BeforeValidator(_revision)]
+Revision = Annotated[int, BeforeValidator(_revision, json_schema_input_type=int | str)]
 
 
 class Upstream(ApiModel):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from reconciler.apply.links import NO_LINKS, Links
+from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
@@ -91,7 +92,8 @@ def failed_result(
 class Target(Struct, frozen=True):
     """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks.
 
-    Targets of one run share the reader of differences.
+    Targets of one run share the readers of differences and of upstream commits. `texts` are those of pull
+    requests that are about no package, by their heads.
     """
 
     mirror: Mirror
@@ -101,3 +103,5 @@ class Target(Struct, frozen=True):
     risks: RiskPolicy = RiskPolicy()
     links: Links = NO_LINKS
     differences: DifferenceReader = field(default_factory=DifferenceReader)
+    log: UpstreamLog | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
-from reconciler.apply.pulls import lock_change, remaining_effects
+from reconciler.apply.pulls import remaining_effects
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
@@ -86,7 +86,7 @@ def apply_changes(
     results: dict[str, Result] = {}
     # One write is left for the dashboard, which matters most when a limit ends the run.
     reserve_dashboard_write(target.forge for target in targets.values() if dashboards)
-    pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
+    pending = _by_url(plan.all_changes)
     at_once = inventory.policy.limits.repositories_at_once
     for url, result in zip(pending, _repositories(pending, targets, at_once), strict=True):
         on_effects(result.effects)

@@ -8,6 +8,9 @@ from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Plan
 
+_LEAST = 7
+"""Digits of a checksum that name a plan, as git takes ids of commits."""
+
 
 def check_applicable(plan: Plan, *, checksum: str, control: Control, default_branch: str) -> None:
     """Refuse a plan that must not be applied. Deletions without consent are no part of it any more.
@@ -15,9 +18,13 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
     Raises:
         RefusedError: The first reason that applies; nothing was written.
     """
-    if checksum and checksum != plan.checksum:
+    if checksum and not (len(checksum) >= _LEAST and plan.checksum.startswith(checksum)):
+        if len(checksum) < _LEAST:
+            raise RefusedError(
+                f"{checksum} is too short for a checksum", hint=f"Give {_LEAST} digits or more."
+            )
         raise RefusedError(
-            f"The plan now is {plan.checksum}, not the one that was reviewed",
+            f"The plan now is {plan.short_checksum}, not the one that was reviewed",
             hint="Something changed since: review the plan above, then pass its checksum.",
         )
     check_checkout(Checkout.of(control), default_branch)

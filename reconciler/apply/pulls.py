@@ -44,7 +44,7 @@ class PullRequestTexts:
     def wanted(self, target: Target, change: Change, pull: PullRequest) -> PullRequest:
         """Return the pull request to open, its body as reviewers will read it; one that it has stays."""
         if pull.head not in self._made:
-            body = pull.body or self._body(target, change, pull)
+            body = target.texts.get(pull.head) or pull.body or self._body(target, change, pull)
             difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
             pull = replace(pull, body=body, difference=difference)
             if pull.status is not None:
@@ -73,6 +73,7 @@ class PullRequestTexts:
             files[change.package],
             links=links[change.package],
             difference=difference,
+            upstream=target.log.changes(single.request.upstream) if target.log and single.request else (),
         )
 
 
@@ -226,11 +227,11 @@ class _Done(Struct):
         return Result(tuple(self.effects), opened=self.opened)
 
 
-def lock_change(proposal: LockProposal) -> Change:
-    """Return what is done about the lock's branch, like any other change, its pull request with its text."""
+def lock_texts(proposal: LockProposal | None) -> Mapping[str, str]:
+    """Return the text of the pull request of a lock, by its head; none where no pull request is written."""
+    pull = proposal.change.pull if proposal is not None else None
+    if proposal is None or pull is None:
+        return {}
     from reconciler.report.markdown import lock_body  # noqa: PLC0415 - templates are slow to import
 
-    change = proposal.change
-    if change.pull is None:
-        return change
-    return replace(change, pull=replace(change.pull, body=lock_body(proposal)))
+    return {pull.head: lock_body(proposal)}

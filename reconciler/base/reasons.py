@@ -79,6 +79,7 @@ class Reason(StrEnum):
     FOREIGN_DRAFT = "ForeignDraft", Facts(ensured=False)
     FUNCTIONS_POSTPONED = "FunctionsPostponed", Facts(phase=Phase.PENDING, decided=False, ensured=False)
     HELD_BACK = "HeldBack", Facts(phase=Phase.HELD_BACK, decided=False, ensured=False)
+    IN_REVIEW = "InReview"
     INHERITED_DIFFERENTLY = "InheritedDifferently"
     INVALID_ANNOTATION = "InvalidAnnotation"
     INVALID_CONSTRAINT = "InvalidConstraint"

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 @writing_control_options
 @shard_option
 @output_options(Output.TEXT, Output.JSON, Output.MARKDOWN)
-@click.option(
-    "--checksum", default="", metavar="SUM", help="Apply only if the plan is the one with this sum."
-)
+@click.option("--checksum", default="", metavar="SUM", help="Apply only the plan whose sum begins so.")
 @listing_options
 @resolving_options
 @full_option
@@ -120,11 +118,12 @@ def _apply(
     Raises:
         RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
     """
+    from reconciler.report.needs import need_lines, needs_after
     from reconciler.report.text import outcome_lines
     from reconciler.run.apply import apply_plan
 
     if form is Output.TEXT:
-        show_plan(printer, planned, form, unchanged=unchanged)
+        show_plan(printer, planned, form, unchanged=unchanged, to_apply=True)
     try:
         with _progress(printer, planned, shown=form is Output.TEXT and not printer.quiet) as on_effects:
             outcome = apply_plan(planned, checksum=checksum, on_effects=on_effects)
@@ -135,6 +134,8 @@ def _apply(
     match form:
         case Output.TEXT:
             printer.lines(outcome_lines(outcome, paint=printer.paint, quiet=True))
+            left = () if printer.quiet else needs_after(planned.plan, outcome)
+            printer.lines(need_lines(left, paint=printer.paint, width=printer.width))
         case Output.JSON:
             from reconciler.report.json import outcome_value
 

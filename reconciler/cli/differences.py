@@ -70,7 +70,7 @@ def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]
 
 def _names(planned: "PlannedRun", change: "Change") -> set[str]:
     """Return the names of a package: its own, that with its whole path, and those of its set."""
-    from reconciler.plan.overview import variant_set
+    from reconciler.report.overview import variant_set
 
     names = {planned.names.of(change), f"{change.repository.name}/{change.package.path}"}
     if change.variant is not None and planned.plan.context is not None:

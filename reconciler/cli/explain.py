@@ -20,8 +20,8 @@ from reconciler.cli.output import (
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
-    from reconciler.plan.obstacles import Standstill
-    from reconciler.plan.provenance import Origin
+    from reconciler.report.obstacles import Standstill
+    from reconciler.report.provenance import Origin
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -58,10 +58,10 @@ def explain(
       reconciler explain edge-east/nginx --history
       reconciler explain edge-east/nginx -o json
     """
-    from reconciler.plan.obstacles import problems_of
     from reconciler.plan.status import current_states
     from reconciler.report.history import history_items, history_lines
     from reconciler.report.json import API_VERSION, change_value, problem_value
+    from reconciler.report.obstacles import problems_of
     from reconciler.report.text import change_lines, problem_lines
     from reconciler.run.explain import explain_standstill, read_history, read_origins, trace_variant
     from reconciler.run.plan import plan_run

@@ -154,11 +154,16 @@ def show_plan(
     *,
     unchanged: bool = False,
     detailed: bool = False,
+    to_apply: bool = False,
     timings: "Timings | None" = None,
 ) -> None:
-    """Print a plan in the form that was asked for; durations are in JSON, or lines after it."""
+    """Print a plan in one form; durations are in JSON, or lines after it.
+
+    Where it is to be applied, the caller prints what waits for people.
+    """
     match output:
         case Output.TEXT:
+            from reconciler.report.needs import needs_after
             from reconciler.report.text import plan_lines
 
             lines = plan_lines(
@@ -167,6 +172,7 @@ def show_plan(
                 paint=printer.paint,
                 quiet=printer.quiet,
                 unchanged=unchanged,
+                needs=() if to_apply or printer.quiet else needs_after(planned.plan),
                 width=printer.width,
             )
             printer.lines(lines)

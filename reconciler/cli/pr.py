@@ -139,14 +139,15 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
       reconciler pr merge edge-east/nginx
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
-    from reconciler.cli.pull_requests import closed_error, outdated_error
+    from reconciler.cli.pull_requests import closed_error, outdated_error, shared_error
     from reconciler.forge.local.merge import OutdatedError
     from reconciler.run.plan import plan_run
 
     chosen = _choose(settings, name)
     plan = cache(lambda: plan_run(settings))
-    if closed := next(filter(None, map(closed_error, chosen)), None):
-        raise closed
+    for each in chosen:
+        if error := closed_error(each) or shared_error(each, [name], "Merge", "pr merge"):
+            raise error
 
     def act(listed: "ListedPull") -> dict[str, str]:
         try:
@@ -171,9 +172,12 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     Example:
       reconciler pr close edge-east#3 --comment "Not before the sale"
     """
+    from reconciler.cli.pull_requests import shared_error
     from reconciler.inventory.inventory import PullState
 
     chosen = _choose(settings, name)
+    if shared := next(filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None):
+        raise shared
     merged = next((each for each in chosen if each.pull.state is PullState.MERGED), None)
     if merged is not None:
         hint = "Revert its commit on the base, or change what its variant asks for."

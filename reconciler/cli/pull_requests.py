@@ -322,8 +322,10 @@ def _below(view: RepositoryView, path: str) -> str:
     return path.removeprefix(f"{view.directory}/") if view.directory else path
 
 
-def shared_error(listed: ListedPull, texts: Sequence[str]) -> RefusedError | None:
-    """Return why a group is not approved by the names of some of its packages, None if it may be.
+def shared_error(
+    listed: ListedPull, texts: Sequence[str], verb: str = "Approve", command: str = "approve"
+) -> RefusedError | None:
+    """Return why nothing is done with a group by the names of some of its packages, None if it may be.
 
     `texts` are the arguments that found it.
     """
@@ -333,7 +335,7 @@ def shared_error(listed: ListedPull, texts: Sequence[str]) -> RefusedError | Non
         return None
     more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
     message = f"It shares pull request {listed.name} with {', '.join(others[:_MOST_NAMES])}{more}"
-    return RefusedError(message, hint=f"Approve them together: `reconciler approve {listed.name}`.")
+    return RefusedError(message, hint=f"{verb} them together: `reconciler {command} {listed.name}`.")
 
 
 def is_merged(listed: ListedPull) -> bool:

@@ -124,8 +124,16 @@ def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
     from reconciler.report.json import exits_value, listing, problem_value
+    from reconciler.report.needs import need_lines, need_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
-    from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
+    from reconciler.report.status import (
+        condition,
+        sort_owners,
+        status_csv,
+        status_json_lines,
+        status_lines,
+        status_summary,
+    )
     from reconciler.report.text import problem_lines
 
     owners: list[Owner] = filters.select(observed.owners)
@@ -137,7 +145,8 @@ def _show(
         case Output.JSON | Output.YAML:
             problems = [problem_value(problem) for problem in observed.problems]
             rollouts = [rollout_value(rollout) for rollout in observed.rollouts]
-            value = {**listing("Status", owners), "problems": problems, "rollouts": rollouts}
+            needs = [need_value(need) for need in observed.needs]
+            value = {**listing("Status", owners), "needs": needs, "problems": problems, "rollouts": rollouts}
             value |= exits_value(exits)
             _print_value(printer, value, Output(output))
         case Output.JSONL:
@@ -146,10 +155,14 @@ def _show(
             printer.text(status_csv(owners))
         case form:
             is_wide = form is Output.WIDE
-            if not any(filters):
+            whole = not any(filters)
+            if whole:
+                printer.lines(filter(None, [status_summary(owners)]))
+                printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
                 printer.lines(map(terminal, rollout_lines(observed.rollouts)))
-            printer.lines(status_lines(owners, wide=is_wide, width=printer.width, paint=printer.paint))
-            if not any(filters):
+            lines = status_lines(owners, wide=is_wide, folds=whole, width=printer.width, paint=printer.paint)
+            printer.lines(lines)
+            if whole:
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))
     return worst(exits)
 

@@ -230,7 +230,13 @@ def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str
 
 
 def empty_selections(desired: Desired, inventory: Inventory) -> Iterator[str]:
-    """Yield a sentence about each valid set that selects no target, which is often a mistake."""
+    """Yield a sentence about each valid set, or target of one, that selects nothing: often a mistake."""
+    used = {(variant.set_key, variant.place) for variant in desired.variants}
     for pvs in inventory.sets:
-        if desired.targets.get(pvs.key) == 0:
+        count = desired.targets.get(pvs.key)
+        if count == 0:
             yield f"{pvs.source.location}: PackageVariantSet {pvs.key} selects no target"
+        for number, _ in enumerate(pvs.manifest.spec.targets or () if count else ()):
+            if (pvs.key, ("spec", "targets", number)) not in used:
+                where = pvs.source.at("spec", "targets", number)
+                yield f"{where}: spec.targets[{number}] of PackageVariantSet {pvs.key} selects nothing"

@@ -111,8 +111,8 @@ class Draft(Struct, frozen=True):
 
     `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
     `base` is the commit where the branch left main, `base_tree` the package there. `answers` are the
-    conflict answers in its commit messages. `has_more` is True if the branch changes more than the package,
-    `behind` if main changed at the package's path since.
+    conflict answers in its commit messages. `is_touched` is True if a foreign commit changed the package,
+    `has_more` if the branch changes more than the package, `behind` if main changed at its path since.
     """
 
     path: str
@@ -127,6 +127,7 @@ class Draft(Struct, frozen=True):
     written: Oid | None = None
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
+    is_touched: bool = False
     answers: Answers = NO_ANSWERS
     has_more: bool = False
     behind: bool = False
@@ -140,9 +141,10 @@ class Draft(Struct, frozen=True):
     def append_only(self) -> bool:
         """Whether people changed the package on this branch, so that commits may only be added.
 
-        On its own branch any foreign commit counts, on a group branch only one that changed this package.
+        On its own branch any foreign commit counts, on a group branch only one that changed this package:
+        what we wrote since has that change in it.
         """
-        return self.is_edited or (self.has_foreign_commits and not self.is_grouped)
+        return self.is_edited or (self.is_touched if self.is_grouped else self.has_foreign_commits)
 
     @property
     def is_grouped(self) -> bool:
@@ -522,7 +524,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
       answers of forges, by URL (and commit).
     - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
-    - `trees`: packages at commits without a package revision; `times`: those of locked commits, in seconds.
+    - `trees`: packages at commits without a revision; `times` of locked commits; `subpackages` of trees.
     - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
     - `retry_requests`: keys of boxes ticked on the dashboard.
@@ -553,6 +555,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
     earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
+    subpackages: Mapping[Oid, Mapping[str, KptfileHeader]] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
     retry_requests: frozenset[str] = frozenset()

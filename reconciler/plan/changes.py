@@ -21,8 +21,6 @@ from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
-
-if TYPE_CHECKING:
     from reconciler.plan.context import PlanContext
 
 
@@ -213,6 +211,32 @@ class AnswerNote(NamedTuple):
         return self.local if self.chosen == self.upstream else self.upstream
 
 
+class SubpackageNote(NamedTuple):
+    """A sub-package with an upstream of its own: its directory, where it is from, and its revision there.
+
+    `before` is the revision that main has, if the change brings another one, `newer` the latest one if that
+    is newer.
+    """
+
+    path: str
+    repository: str
+    package: str
+    before: str
+    revision: str
+    newer: str = ""
+
+    @property
+    def move(self) -> str:
+        """The revision, or both where it changes."""
+        return f"{self.before} -> {self.revision}" if self.before else self.revision
+
+    @property
+    def text(self) -> str:
+        """The sub-package as a line: `sub-package infra/db: db/v1 of catalog; db/v3 is newer`."""
+        newer = f"; {self.newer} is newer" if self.newer else ""
+        return f"sub-package {self.path}: {self.move} of {self.repository}{newer}"
+
+
 class Postponed(NamedTuple):
     """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
@@ -226,15 +250,30 @@ class Postponed(NamedTuple):
         return f"{self.message}; it opens at {self.opens}" if self.opens else self.message
 
 
-class Change(Struct, frozen=True):
+class DraftFacts(Struct, frozen=True, kw_only=True):
+    """Facts about the content that a package should have.
+
+    `conflicts` wait for a person, `answers` do not any more. `unready` is what keeps the draft from being
+    approved where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
+    that made it in this run, `subpackages` those with an upstream of their own.
+    """
+
+    upstream_from: str = ""
+    upstream_to: str = ""
+    ready: bool = False
+    conflicts: tuple[ConflictNote, ...] = ()
+    answers: tuple[AnswerNote, ...] = ()
+    unready: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    subpackages: tuple[SubpackageNote, ...] = ()
+
+
+class Change(DraftFacts, frozen=True):
     """Change of one package, with the reason and the exact writes.
 
     `repository` is the view it is shown under. `after` is the package tree that the change
-    results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
-    `conflicts` wait for a person, `answers` do not any more.
-    `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
-    where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions that
-    made it in this run. `group` is the head, short, of the group that its draft is in after the change,
+    results in. `writes` go in one atomic push per repository, `pull` and `close` follow. `waits` tells that a
+    person must act (exit 7). `group` is the head, short, of the group that its draft is in after the change,
     "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by policy.
     `request` is what its pull request proposes as a whole, None where it has none or its content is
     unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
@@ -253,17 +292,10 @@ class Change(Struct, frozen=True):
     location: Location | None = None
     before: Oid | None = None
     after: Oid | None = None
-    upstream_from: str = ""
-    upstream_to: str = ""
     writes: tuple[Write, ...] = ()
     pull: PullRequest | None = None
-    ready: bool = False
     close: tuple[ClosePull, ...] = ()
-    conflicts: tuple[ConflictNote, ...] = ()
-    answers: tuple[AnswerNote, ...] = ()
     waits: bool = False
-    unready: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     group: str = ""
     approve: Approval | None = None
     pins: "tuple[VersionChange, ...]" = ()
@@ -294,6 +326,11 @@ class Change(Struct, frozen=True):
             if isinstance(write, WriteGroup) and short_branch(write.ref) == self.group:
                 return next((part for part in write.parts if part.path == self.package.path), None)
         return None
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """The refs that applying this change deletes."""
+        return frozenset(write.ref for write in self.writes if getattr(write, "to", "") is None)
 
     @property
     def is_merged(self) -> bool:
@@ -380,6 +417,11 @@ class Plan(PartlyCompared, frozen=True):
     def all_changes(self) -> tuple[Change, ...]:
         """Every change that applying makes: of packages, and of the lock that is proposed."""
         return (*self.changes, self.lock.change) if self.lock else self.changes
+
+    @property
+    def short_checksum(self) -> str:
+        """The start of the checksum, which is enough to name the plan."""
+        return self.checksum[:12]
 
     @property
     def is_empty(self) -> bool:

@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -18,11 +18,10 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
-    AnswerNote,
     Approval,
     Change,
     ClosePull,
-    ConflictNote,
+    DraftFacts,
     MoveRef,
     Op,
     Postponed,
@@ -148,18 +147,6 @@ class Join(StrEnum):
         Reason.PULL_REQUEST_DUPLICATE,
         "quiet reasons",
     )
-
-
-class DraftFacts(Struct, frozen=True):
-    """Facts about the content that a package should have; see `Change`."""
-
-    upstream_from: str = ""
-    upstream_to: str = ""
-    ready: bool = False
-    conflicts: tuple[ConflictNote, ...] = ()
-    answers: tuple[AnswerNote, ...] = ()
-    unready: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 class Decision(Struct, frozen=True):
@@ -289,7 +276,7 @@ def compose(parts: Parts) -> Change:
     if join is not None:
         own = decided.obsolete if join is Join.OBSOLETE else None
         op, reason = join.op, join.reason_of(reason, own)
-    writes = (*branches, *tags, *drafts, *removals)
+    writes, stays = (*branches, *tags, *drafts, *removals), held is not None and held.by.stays
     if postponed is not None:
         pull = None
         if not (writes or close or approve):
@@ -303,18 +290,11 @@ def compose(parts: Parts) -> Change:
         variant=decided.variant,
         location=decided.location,
         before=decided.before,
-        after=decided.before if held is not None and held.by.stays else decided.after,
-        upstream_from=decided.facts.upstream_from,
-        upstream_to=decided.facts.upstream_to,
+        after=decided.before if stays else decided.after,
         writes=writes,
         pull=pull,
-        ready=decided.facts.ready and not (held is not None and held.by.stays),
         close=close,
-        conflicts=decided.facts.conflicts,
-        answers=decided.facts.answers,
         waits=waits,
-        unready=decided.facts.unready,
-        warnings=decided.facts.warnings,
         group=group.group if group is not None else "",
         approve=approve,
         pins=parts.pins,
@@ -323,6 +303,7 @@ def compose(parts: Parts) -> Change:
         request=request.content,
         repair=postponed.when if postponed is not None else decided.repair or request.repair,
         postponed=postponed,
+        **(asdict(decided.facts) | ({"ready": False} if stays else {})),
     )
 
 

@@ -8,7 +8,7 @@ from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
+from reconciler.plan.changes import Change, Op, Unfinished, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
@@ -175,9 +175,8 @@ def _has_draft(
     is_over = change.op is Op.KEEP and change.reason is Reason.DRAFT_SUPERSEDED
     if is_over or (change.is_merged and missing is None):
         return False
-    left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
-    removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}
-    return draft is not None and draft.ref not in removed
+    left = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
+    return draft is not None and draft.ref not in left | change.removed
 
 
 def _draft(exists: object) -> Condition:

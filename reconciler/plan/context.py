@@ -28,6 +28,7 @@ from reconciler.names.refs import (
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.merge_bases import Sources, index_sources
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout
@@ -98,6 +99,7 @@ class PlanContext(Struct, frozen=True):
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict)
 
 
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:
@@ -126,6 +128,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         rollouts={key: rollout for rollout in rollouts for key in rollout.waves_of},
         gone={change.key: change for change in kept_and_gone if change.variant is None},
         proposed_deletions=deletions,
+        sources=index_sources(inventory),
     )
 
 

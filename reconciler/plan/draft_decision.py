@@ -12,9 +12,9 @@ from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, Op, Write
+from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, DraftFacts, Op, Write
 from reconciler.plan.commits import start_branch
-from reconciler.plan.compose import Decision, DraftFacts, Held, Veto
+from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import withdraw_deletion
 from reconciler.plan.drafts import (
@@ -30,6 +30,7 @@ from reconciler.plan.drafts import (
     write_draft,
 )
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text
+from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
@@ -97,7 +98,7 @@ class Case(Struct, frozen=True):
             message = message or f"Required by {', '.join(variant.requested_by)}"
         elif offers is not None and offers.commit.oid != resolved.pin.commit.oid:
             message = message or f"Locked; upstream offers {offers.label}"
-        parts.setdefault("facts", DraftFacts(*upstream_labels(resolved)))
+        parts.setdefault("facts", _named_facts(resolved))
         spare = tuple(d for d in self.target.others if not d.append_only)
         withdrawn = tuple(withdraw_deletion(self.target, self.context))
         tree = self.target.draft.tree if self.target.draft else self.target.package.main_tree
@@ -401,15 +402,16 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
     shown = merged if isinstance(merged, Package) else fresh
-    old, new = upstream_labels(case.resolved)
-    return DraftFacts(
-        upstream_from=old,
-        upstream_to=new,
+    return _named_facts(
+        case.resolved,
         ready=is_proposed(draft) and isinstance(shown, Package) and shown.ready and not package.conflicts,
         conflicts=_notes(package.conflicts),
         answers=_answer_notes(package.answers),
         unready=shown.unready if isinstance(shown, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
+        subpackages=tuple(subpackage_notes(shown, case.target.package.main_tree, case.context))
+        if isinstance(shown, Package)
+        else (),
     )
 
 
@@ -431,13 +433,12 @@ def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
 def _blocked(case: Case, blocked: Blocked) -> Decision:
     """Return the decision about a package that cannot be made; people must mend what is in the way."""
     is_postponed = blocked.reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
-    old, new = upstream_labels(case.resolved)
     return case.decision(
         Op.KEEP if is_postponed else Op.BLOCK,
         blocked.reason,
         blocked.message,
         veto=Veto.FUNCTIONS if is_postponed else Veto.CONTENT,
-        facts=DraftFacts(old, new, conflicts=_notes(blocked.conflicts)),
+        facts=_named_facts(case.resolved, conflicts=_notes(blocked.conflicts)),
         waits=not is_postponed,
         problems=_faults(case, blocked),
     )
@@ -457,15 +458,16 @@ def _faults(case: Case, blocked: Blocked) -> tuple[Problem, ...]:
     return (problem.owned_by(variant.owner),)
 
 
-def upstream_labels(resolved: ResolvedVariant) -> tuple[str, str]:
-    """Return how a person names where the package comes from now, and where it should come from."""
+def _named_facts(resolved: ResolvedVariant, **parts: Any) -> DraftFacts:
+    """Return facts with what a person calls the upstream that the package has, and the one it should have."""
     base = resolved.base or resolved.draft_base
-    return base.label if base else "", resolved.pin.label
+    return DraftFacts(upstream_from=base.label if base else "", upstream_to=resolved.pin.label, **parts)
 
 
 _SPEC = ("packageContext", "pipeline", "mutators", "injectors")
 _MAX_CAUSES = 5
 _FACTS = {
+    "subpackages": "the revision of a sub-package",
     "deployment": "spec.deployment of the Repository",
     "functions": "the configuration of functions",
     "instance": "the name of this instance",

@@ -107,7 +107,7 @@ def place_change(
             is_telling = change.reason is not Reason.DRAFT_SUPERSEDED
             reason, why = (change.reason, change.message) if is_telling else (Reason.DRAFT_SUPERSEDED, OVER)
             held = Held(Veto.GROUP, reason, why)
-        elif not is_over or change.op is Op.DELETE:
+        elif not is_over or (change.op is Op.DELETE and not change.pending):
             ended = short_branch(draft.ref)
     joins = scope and written is not None and _is_ready(change, target, context)
     if (draft is not None and not draft.is_grouped) or not joins:
@@ -139,22 +139,22 @@ def _own_draft(
 ) -> tuple[WriteDraft | None, PullRequest | None]:
     """Return the commit of an own branch, of the new content or else of the draft's, and its pull request."""
     written = change.written if isinstance(change.written, WriteDraft) else None
-    head, draft = target.view.head, target.draft
+    head, draft, pull = target.view.head, target.draft, change.pull
     resolved = context.resolved.get(change.variant) if change.variant else None
     path, workspace = target.package.path, next_workspace(target)
     ref = draft_ref(path, workspace)
     if head is None or draft is None:
-        return written, change.pull
+        return written, pull
     if written is not None:
         message = relabelled(written.message, workspace)
         moved = replace(written, ref=ref, expect=None, onto=head.oid, message=message)
     elif resolved is None:
-        return None, change.pull
+        return None, pull
     else:
         message = draft_message(target, resolved, workspace)
         time = context.rendered.variants[resolved.variant.key].time
         moved = WriteDraft(ref, None, head.oid, path, {}, draft.tree, message, time)
-    return moved, replace(change.pull, head=short_branch(ref), number=0) if change.pull else None
+    return moved, replace(pull, head=short_branch(ref), number=0) if pull else None
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
@@ -462,4 +462,5 @@ def _with_removal(place: GroupPlace, branch: GroupBranch | None, pull: PullReque
     is_open = pull is not None and pull.state is PullState.OPEN
     closing = (ClosePull(pull.number, pull.head, EMPTY),) if pull is not None and is_open else ()
     removals = (*place.removals, MoveRef(branch.ref, branch.tip.oid, None))
-    return replace(place, removals=removals, close=(*place.close, *closing))
+    group = "" if place.group == short_branch(branch.ref) else place.group
+    return replace(place, group=group, removals=removals, close=(*place.close, *closing))

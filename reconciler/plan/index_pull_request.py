@@ -83,19 +83,8 @@ def propose_index(
             f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
         )
         return change(Reason.REJECTED, message, waits=True)
-    pull = lock_pull(
-        PullRequest(
-            head=head,
-            base=base,
-            title=proposal.title,
-            body="",
-            draft=False,
-            number=opened.number if opened else 0,
-            labels=inventory.policy.pull_requests.labels,
-        ),
-        [*proposal.versions, *proposal.pins],
-        proposal.notes,
-    )
+    pull = PullRequest(head, base, proposal.title, "", draft=False)
+    pull = lock_pull(pull, opened, inventory, [*proposal.versions, *proposal.pins], proposal.notes)
     doubles = close_duplicates(opened, own) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
         return change(Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")

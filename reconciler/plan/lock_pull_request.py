@@ -1,9 +1,8 @@
 """The reviewed lock: every pin that it should have, and the pull request that proposes it (D3)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from msgspec import Struct
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
@@ -24,7 +23,6 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     PinChange,
-    Write,
     WriteDraft,
     WriteRemoval,
 )
@@ -232,16 +230,8 @@ def _find_veto(inventory: Inventory) -> Held | None:
     return Held(Veto.PAUSE, Reason.PAUSED, SUSPENDED) if inventory.policy.suspend else None
 
 
-class _Step(Struct, frozen=True):
-    """Effect on the branch and the pull request of the lock, or why there is none."""
-
-    op: Op = Op.KEEP
-    reason: Reason = Reason.LOCK_PENDING
-    message: str = ""
-    waits: bool = False
-    writes: tuple[Write, ...] = ()
-    pull: PullRequest | None = None
-    close: tuple[ClosePull, ...] = ()
+_Make = Callable[..., Change]
+"""Makes the change of the lock from its operation, its reason, a message and what is written."""
 
 
 def propose_lock(
@@ -262,27 +252,13 @@ def propose_lock(
     is_done = after == _tree(reviewed.files)
     if is_done and branch is None:
         return None
-    step = (
-        _obsolete(branch, reviewed, inventory)
-        if is_done and branch
-        else _proposed(files, lock, reviewed, inventory)
-    )
-    is_outdated = veto is not None and veto.reason is Reason.LOCK_PENDING
-    if veto is not None and (is_outdated or step.writes or step.pull or step.close):
-        step, after = _Step(veto.op, veto.reason, veto.why), before
-    change = Change(
-        package=lock_package(inventory),
-        repository=CONTROL,
-        op=step.op,
-        reason=step.reason,
-        message=step.message,
-        before=before,
-        after=after,
-        writes=step.writes,
-        pull=step.pull,
-        close=step.close,
-        waits=step.waits,
-    )
+    make = partial(Change, lock_package(inventory), CONTROL, before=before)
+    if is_done and branch:
+        change = _obsolete(branch, reviewed, inventory, partial(make, after=after))
+    else:
+        change = _proposed(files, lock, reviewed, inventory, partial(make, after=after))
+    if veto is not None and (veto.reason is Reason.LOCK_PENDING or change.pending):
+        change = make(veto.op, veto.reason, veto.why, after=before)
     return LockProposal(change) if is_done else LockProposal(change, lock.pins, tuple(sorted(kept)))
 
 
@@ -311,7 +287,7 @@ def _pulls(inventory: Inventory) -> tuple[PullRequest, ...]:
     return tuple(sorted((pull for pull in pulls if pull.head == head), key=by_weight))
 
 
-def _obsolete(branch: LockBranch, reviewed: ReviewedLock, inventory: Inventory) -> _Step:
+def _obsolete(branch: LockBranch, reviewed: ReviewedLock, inventory: Inventory, make: _Make) -> Change:
     """Main is what the lock should be: a branch without a person's content goes, and its pull request."""
     is_theirs = branch.edited_files and _tree(branch.files) != _tree(reviewed.files)
     opened = [pull for pull in _pulls(inventory) if pull.state is PullState.OPEN]
@@ -319,15 +295,11 @@ def _obsolete(branch: LockBranch, reviewed: ReviewedLock, inventory: Inventory) 
         name = short_branch(lock_ref(inventory.policy.instance))
         steps = [*(f"close pull request #{pull.number}" for pull in opened), f"delete branch {name}"]
         message = f"The lock is what it should be; the branch has a person's changes: {' and '.join(steps)}"
-        return _Step(reason=Reason.DRAFT_EDITED, message=message, waits=True)
+        return make(Op.KEEP, Reason.DRAFT_EDITED, message, waits=True)
     comment = "The lock of the main branch is what it should be; nothing is left to propose."
     closes = (ClosePull(pull.number, pull.head, comment) for pull in opened)
-    return _Step(
-        Op.CLOSE,
-        Reason.DRAFT_SUPERSEDED,
-        writes=(MoveRef(lock_ref(inventory.policy.instance), branch.tip.oid, None),),
-        close=tuple(closes),
-    )
+    removal = MoveRef(lock_ref(inventory.policy.instance), branch.tip.oid, None)
+    return make(Op.CLOSE, Reason.DRAFT_SUPERSEDED, writes=(removal,), close=tuple(closes))
 
 
 def _refused_text(last: PullRequest, *, stands: bool) -> str:
@@ -344,7 +316,9 @@ def _refused_text(last: PullRequest, *, stands: bool) -> str:
     return f"{what}. They are proposed again when they change; {step}"
 
 
-def _proposed(files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory) -> _Step:
+def _proposed(
+    files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory, make: _Make
+) -> Change:
     """Propose another lock: one commit on its branch, and one open pull request."""
     branch, pulls = reviewed.branch, _pulls(inventory)
     last = pulls[-1] if pulls else None
@@ -355,32 +329,22 @@ def _proposed(files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventor
         is_unmerged = inventory.control.standing.position is Position.UNMERGED
         if is_unmerged and last.state is PullState.MERGED:
             message = f"Pull request #{last.number} was merged; this commit is not, and has other pins"
-            return _Step(message=message)
-        return _Step(reason=Reason.REJECTED, message=_refused_text(last, stands=stands), waits=True)
+            return make(Op.KEEP, Reason.LOCK_PENDING, message)
+        return make(Op.KEEP, Reason.REJECTED, _refused_text(last, stands=stands), waits=True)
     if branch is not None and branch.renews:
         stands = False  # made anew from main, or merged with it, so that it merges without a conflict
     reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
-    pull = lock_pull(
-        PullRequest(
-            head=short_branch(lock_ref(inventory.policy.instance)),
-            base=reviewed.base,
-            title=_title(lock),
-            body="",
-            draft=False,
-            number=opened.number if opened else 0,
-            labels=inventory.policy.pull_requests.labels,
-        ),
-        lock.pins,
-        branch.edited_files if branch else (),
+    pull = PullRequest(
+        short_branch(lock_ref(inventory.policy.instance)), reviewed.base, _title(lock), "", draft=False
     )
+    pull = lock_pull(pull, opened, inventory, lock.pins, branch.edited_files if branch else ())
     doubles = close_duplicates(opened, pulls) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
-        return _Step(reason=reason, message=f"Pull request #{opened.number} waits for a review")
+        return make(Op.KEEP, reason, f"Pull request #{opened.number} waits for a review")
     writes = () if stands else (_write(files, lock, reviewed, inventory),)
     if stands and opened:
         reason = Reason.PULL_REQUEST_DUPLICATE if doubles else Reason.PULL_REQUEST_OUTDATED
-    op = Op.UPDATE if opened else Op.CREATE
-    return _Step(op, reason, writes=writes, pull=pull, close=doubles)
+    return make(Op.UPDATE if opened else Op.CREATE, reason, writes=writes, pull=pull, close=doubles)
 
 
 def _write(

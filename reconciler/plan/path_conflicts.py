@@ -233,7 +233,7 @@ def find_blocked_refs(
 
 def _blocker(change: Change, index: RefIndex) -> str:
     """Return the ref that makes a new ref of a change impossible, "" if none does."""
-    going = {write.ref for write in change.writes if getattr(write, "to", "") is None}
+    going = change.removed
     for write in change.writes:
         if write.expect is None and write.ref not in going:
             blocker = index.find_blocker(write.ref)

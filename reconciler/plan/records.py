@@ -196,6 +196,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
+        subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
     )
 
 

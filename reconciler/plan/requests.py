@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
-from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
+from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
@@ -91,10 +91,17 @@ def _lacks_labels(there: PullRequest, planned: PullRequest) -> bool:
     return any(label.casefold() not in labels for label in planned.labels)
 
 
-def lock_pull(planned: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
-    """Return the pull request of another lock with the digest of its text."""
-    facts = [[*pin] for pin in pins]
-    return replace(planned, digest=_digest(planned, [facts, sorted(edited)]))
+def lock_pull(
+    planned: PullRequest,
+    opened: PullRequest | None,
+    inventory: Inventory,
+    pins: Iterable[PinChange],
+    edited: Iterable[str],
+) -> PullRequest:
+    """Return the pull request of another lock or index with its labels and the digest of its text."""
+    number, labels = opened.number if opened else 0, inventory.policy.pull_requests.labels
+    planned = replace(planned, number=number, labels=labels)
+    return replace(planned, digest=_digest(planned, [[[*pin] for pin in pins], sorted(edited)]))
 
 
 def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[ClosePull, ...]:
@@ -118,7 +125,7 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
         return PullRequestContent(Op.DELETE, before=before) if target.main_owner is not None else None
     written = change.written
-    stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in _removed(change)
+    stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in change.removed
     after = written.tree if written is not None else draft.tree if draft is not None and stays else None
     if after is None:
         return None
@@ -175,10 +182,6 @@ def _kind(change: Change, target: PlanTarget, base: Pin | None, pin: Pin) -> Op:
     if target.main_owner != change.variant:
         return Op.TRANSFER
     return Op.EDIT if base is not None and base.commit.oid == pin.commit.oid else Op.UPDATE
-
-
-def _removed(change: Change) -> frozenset[str]:
-    return frozenset(write.ref for write in change.writes if getattr(write, "to", "") is None)
 
 
 def _head_of(

@@ -17,7 +17,6 @@ from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.plan.changes import (
     Change,
-    MoveRef,
     Op,
     Plan,
     Unfinished,
@@ -226,8 +225,8 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
             return short_branch(write.ref)
     if not (draft or standing):
         return ""
-    left = {short_branch(w.ref) for w in change.writes if isinstance(w, WriteGroup)}
-    gone = left | {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
+    left = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
+    gone = {short_branch(ref) for ref in left | change.removed}
     return next((name for name in (standing, draft) if name and name not in gone), "")
 
 

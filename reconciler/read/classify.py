@@ -125,12 +125,15 @@ def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
 
 def _unknown_group(group: str, kind: str) -> UnsupportedObject | None:
     for meant in MANIFEST_KINDS.values():
-        similar = SequenceMatcher(None, group, group_of(meant.api_version)).ratio() >= _SIMILAR
-        if meant.kind == kind and (meant.distinctive or similar):
+        if meant.kind == kind and (meant.distinctive or _is_similar(group, group_of(meant.api_version))):
             message = f"Unknown API group {group or '(none)'} of kind {kind}"
             hint = f"Use apiVersion: {meant.api_version}."
             return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", meant.group_kind)
     return None
+
+
+def _is_similar(group: str, meant: str) -> bool:
+    return SequenceMatcher(None, group, meant).ratio() >= _SIMILAR
 
 
 def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:

@@ -118,6 +118,7 @@ def read_inventory(
         trees=package_trees.trees,
         times=package_trees.times,
         earlier=package_trees.earlier,
+        subpackages=package_trees.subpackages,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
         other_checks=forge_state.other_checks,

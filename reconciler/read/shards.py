@@ -11,7 +11,9 @@ from reconciler.inventory.inventory import Inventory, RepositoryRole, Repository
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.shard_needs import (
+from reconciler.read.dependencies import read_dependencies
+from reconciler.read.repositories.trees import PackageTrees
+from reconciler.read.shard_needs import (
     assign_roles,
     every_url,
     static_needs,
@@ -19,8 +21,6 @@ from reconciler.plan.shard_needs import (
     why_dependencies,
     why_whole_fleet,
 )
-from reconciler.read.dependencies import read_dependencies
-from reconciler.read.repositories.trees import PackageTrees
 from reconciler.resolve.fleet import find_dependent_clusters
 
 Views = Mapping[ObjectName, RepositoryView]

@@ -108,6 +108,17 @@ class SharedSpec(Mapping[str, Any]):
         return self.plain == (other.plain if isinstance(other, SharedSpec) else other)
 
 
+class SubpackageRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """A sub-package with an upstream of its own, at one ref and commit; `before` is the ref that main has."""
+
+    directory: str
+    repo: str
+    package: str
+    ref: str
+    commit: str = ""
+    before: str = ""
+
+
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
@@ -125,7 +136,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package. `requested_by` are the dependents of a generated variant; it is empty
-    for every other.
+    for every other. `subpackages` are those with an upstream of their own.
     """
 
     api_version: str = SCHEMA
@@ -157,6 +168,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     unready: tuple[str, ...] = ()
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
+    subpackages: tuple[SubpackageRecord, ...] = ()
 
     @property
     def key(self) -> ObjectName:
@@ -358,6 +370,8 @@ def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConfl
     for name in ("conflicts", "answers") if isinstance(value, PackageVariantRecord) else ():
         if name in plain:
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
+    if "subpackages" in plain:
+        plain["subpackages"] = [msgspec.structs.asdict(each) for each in plain["subpackages"]]
     return plain
 
 

@@ -35,6 +35,7 @@ from reconciler.render.merging import (
 )
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.sharing import find_classes
+from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
@@ -57,12 +58,14 @@ def render_packages(
     not be read; only the packages that need it are blocked.
     """
     run = run or _builtins(inventory.policy.functions)
+    composed = compose_upstreams(resolution.variants, contents, inventory)
     charts = render_charts(
-        resolution.variants, contents, inventory, run, lambda f, r: _write_own_fields(f, r, inventory)
+        composed.variants, composed.contents, inventory, run, lambda f, r: _write_own_fields(f, r, inventory)
     )
+    blocked = {**charts.blocked, **composed.blocked}
     times = {r.variant.key: input_time(r, inventory) for r in resolution.variants}
-    rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in charts.blocked.items()}
-    variants = tuple(each for each in charts.variants if each.variant.key not in charts.blocked)
+    rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in blocked.items()}
+    variants = tuple(each for each in charts.variants if each.variant.key not in blocked)
     contents = charts.contents
     for shared in find_classes(variants, contents, inventory):
         sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
@@ -101,10 +104,22 @@ def _render_variants(
         run,
         lambda key, files: _write_own_fields(files, resolved_by_key[key[0]], inventory),
     )
+    done = {key: _with_subpackages(each, resolved_by_key[key[0]], contents) for key, each in done.items()}
     return {
         each.variant: replace(each, fresh=done[each.variant, False], merged=done.get((each.variant, True)))
         for each in rendered
     }
+
+
+def _with_subpackages(
+    package: Package | Blocked, resolved: ResolvedVariant, contents: Contents
+) -> Package | Blocked:
+    """Return a rendered package with the list of its sub-packages that have an upstream."""
+    if isinstance(package, Blocked) or package.is_recorded:
+        return package
+    main = contents.get(resolved.local, {}) if resolved.local else {}
+    own = list_subpackages(package.files, main)
+    return replace(package, subpackages=own) if own else package
 
 
 def _builtins(policy: FunctionPolicy) -> RunPipelines:
@@ -165,6 +180,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         answers=recorded_answers(record),
         injection=record.injection,
         unready=record.unready,
+        subpackages=record.subpackages,
     )
 
 

@@ -9,7 +9,7 @@ from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
-from reconciler.records.state import functions_failed
+from reconciler.records.state import SubpackageRecord, functions_failed
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
@@ -25,7 +25,7 @@ class Package(Struct, frozen=True):
     open, `answers` are answered conflicts, `notes` are for the reviewer. `context` is set if the variant
     changed the package context (None: it sets no keys). `injection` lists the required injection points
     without an object (None: no points). `unready` are reasons not to approve the package: unmet readiness
-    gates, failed functions. `warnings` are those of its functions.
+    gates, failed functions. `warnings` are those of its functions, `subpackages` those with an upstream.
     """
 
     tree: Oid
@@ -38,6 +38,7 @@ class Package(Struct, frozen=True):
     injection: str | None = None
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    subpackages: tuple[SubpackageRecord, ...] = ()
 
     @property
     def is_rendered(self) -> bool:

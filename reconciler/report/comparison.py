@@ -96,7 +96,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
-        head = f"{labels[cause.first.package]:9} {terminal(name)}  ({cause.first.reason})"
+        head = f"{labels[cause.first.package]:9} {terminal(name)}  ({cause.reason})"
         yield f"{head}  {terminal(cause.text)}".rstrip()
         yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
     yield from (f"lock      {pin_line(pin)}" for pin in pins[:MOST_PINS])
@@ -125,7 +125,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
         change = cause.first
-        parts = (str(change.reason), cause.text, *risk_texts(cause.risks))
+        parts = (str(cause.reason), cause.text, *risk_texts(cause.risks))
         row = {"what": labels[change.package], "name": cause_name(cause, names)}
         table.append({**row, "detail": "; ".join(filter(None, parts))})
     return table + locks[comparison.dangers :]

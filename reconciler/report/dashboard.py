@@ -13,6 +13,7 @@ from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill
+from reconciler.report.needs import find_needs
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import Names, since_text
 
@@ -76,6 +77,7 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
         instance=names.instance,
         report_url=names.report_url,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
+        needs=find_needs(plan, statuses),
         rollouts=rollouts,
         sections=tuple(_sections(plan, statuses)),
         eta=eta,

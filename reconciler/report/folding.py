@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
-from reconciler.report.summary import Names, change_risks, detail
+from reconciler.report.summary import Names, change_risks, detail, row_reason
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""
@@ -32,6 +34,7 @@ class Diff(NamedTuple):
 class FoldedChanges(Struct, frozen=True):
     """Changes of one cause, their differences the most frequent first; `detail` holds for all of them."""
 
+    reason: Reason
     changes: tuple[Change, ...]
     detail: str
     diffs: tuple[Diff, ...]
@@ -87,25 +90,28 @@ def fold_changes(
     places: dict[tuple[object, ...], int] = {}
     keyed = []
     for index, change in enumerate(changes):
-        text = general_text(details[change.package], change, names)
+        reason = row_reason(change, statuses.get(change.package))
+        is_of_wave = reason is Reason.AWAITING_WAVE  # its text names the rollout, and no package
+        text = details[change.package] if is_of_wave else general_text(details[change.package], change, names)
         label = (labels or {}).get(change.package, change.op)
         key = (
             label,
             change.op,
-            change.reason,
+            reason,
             text,
             frozenset(risk.category for risk in change_risks(change)),
         )
-        keyed.append((places.setdefault(key, index), text, change))
+        keyed.append((places.setdefault(key, index), reason, text, change))
     causes = []
     for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
         group = list(members)
-        own = tuple(change for _, _, change in group)
-        if unfolded or len(own) <= MOST_ROWS:
-            causes += [FoldedChanges((c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
+        _, reason, text, _ = group[0]
+        own = tuple(change for *_, change in group)
+        if len(own) == 1 or unfolded or (len(own) <= MOST_ROWS and reason is not Reason.AWAITING_WAVE):
+            causes += [FoldedChanges(reason, (c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
         else:
-            shared = common_text([details[change.package] for change in own], group[0][1])
-            causes.append(FoldedChanges(own, shared, _diffs(own)))
+            shared = common_text([details[change.package] for change in own], text)
+            causes.append(FoldedChanges(reason, own, shared, _diffs(own)))
     return causes
 
 
@@ -123,11 +129,19 @@ def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
     return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
 
 
-def equal_differences(changes: Iterable[Change]) -> list[list[Change]]:
-    """Return the changes with equal differences together; changes without a difference are alone."""
+def equal_differences(
+    changes: Iterable[Change], impacts: Mapping[PackageKey, Impact] = MappingProxyType({})
+) -> list[list[Change]]:
+    """Return the changes with equal differences together; changes without a difference are alone.
+
+    Args:
+        changes: The changes of packages.
+        impacts: The differences of those that this run does not write.
+    """
     groups: dict[object, list[Change]] = {}
     for change in changes:
-        key = (change.op, change.impact.digest) if change.impact else change.package
+        impact = change.impact or impacts.get(change.package)
+        key = (change.op, impact.digest) if impact else change.package
         groups.setdefault(key, []).append(change)
     return list(groups.values())
 

@@ -24,9 +24,10 @@ from reconciler.base.redact import Redactor
 from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.plan.provenance import Origin
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import load_template
+from reconciler.report.needs import Need
+from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import SLOWEST, Timings
 
@@ -112,6 +113,7 @@ class PackageRow(Struct, frozen=True):
     categories: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    subpackages: tuple[str, ...] = ()
     conditions: tuple[ConditionRow, ...] = ()
     origins: tuple[Origin, ...] = ()
     history: tuple[HistoryRow, ...] = ()
@@ -149,6 +151,24 @@ class CauseRow(NamedTuple):
     phase: str = ""
 
 
+class ReportSource(NamedTuple):
+    """The commit of the control repository that a report is about, and the version that made it."""
+
+    commit: str
+    branch: str
+    author: str
+    time: str
+    subject: str
+    version: str
+
+
+class ClusterRow(NamedTuple):
+    """A registered cluster by its name, and why it could not be read, "" if it was."""
+
+    name: str
+    unread: str = ""
+
+
 class HtmlReport(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
@@ -160,6 +180,7 @@ class HtmlReport(Struct, frozen=True):
     summary: str
     checksum: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    needs: tuple[Need, ...] = ()
     risks: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[CauseRow, ...] = ()
     packages: tuple[PackageRow, ...] = ()
@@ -172,6 +193,8 @@ class HtmlReport(Struct, frozen=True):
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
     timings: Timings | None = None
+    source: ReportSource | None = None
+    clusters: tuple[ClusterRow, ...] = ()
 
 
 # The page
@@ -207,7 +230,6 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             alarming=ALARMING,
             timings=list(_timing_tables(report.timings)) if report.timings else [],
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
-            clusters=len({package.cluster for package in report.packages if package.cluster}),
         )
     )
 
@@ -262,6 +284,7 @@ def _environment(redactor: Redactor) -> Environment:
     # A part of an address is the text as the page shows it, quoted: the script compares both.
     environment.filters["quoted"] = lambda text: quote(shown(text))
     environment.filters["plural"] = plural
+    environment.filters["safe_link"] = safe_link
     environment.filters["number"] = "{:,}".format
     return environment
 
@@ -309,6 +332,9 @@ def data_value(report: HtmlReport, redactor: Redactor) -> dict[str, Any]:
     diffs = [encoder.diff(diff) for diff in report.diffs]
     return {
         "kind": str(report.kind).lower(),
+        "clusters": [
+            [encoder.clean(cluster.name), encoder.clean(cluster.unread)] for cluster in report.clusters
+        ],
         "packages": packages,
         "diffs": diffs,
         "lists": encoder.lists,
@@ -329,12 +355,12 @@ class _Encoder:
 
     def package(self, row: PackageRow) -> list[Any]:
         """Return a package as a row; page.js has the same order of columns."""
-        names = list(map(self._clean, (row.repository, row.name, row.cluster)))
-        variant = _masked(self._clean(row.variant), _by_length(names))
-        own = _by_length([*names, self._clean(row.variant)])
+        names = list(map(self.clean, (row.repository, row.name, row.cluster)))
+        variant = _masked(self.clean(row.variant), _by_length(names))
+        own = _by_length([*names, self.clean(row.variant)])
 
         def text(value: str) -> int:
-            return self._number(_masked(self._clean(value), own)) if value else 0
+            return self._number(_masked(self.clean(value), own)) if value else 0
 
         def rows(values: Iterable[Sequence[str]]) -> int:
             return self._list([self._list(list(map(text, value))) for value in values])
@@ -345,10 +371,10 @@ class _Encoder:
             *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
             *map(text, (row.detail, row.waiting_for, row.manifest, row.pull, safe_link(row.pull_url))),
             *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
-            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts)),
+            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts, row.subpackages)),
             rows(row.conditions),
             rows(origins),
-            [[*map(text, (r.name, r.date, r.author, r.subject)), self._clean(r.commit)] for r in row.history],
+            [[*map(text, (r.name, r.date, r.author, r.subject)), self.clean(r.commit)] for r in row.history],
             row.revisions,
             row.diff,
             row.cause,
@@ -357,14 +383,15 @@ class _Encoder:
     def diff(self, diff: PackageDiff) -> list[Any]:
         """Return a difference; equal differences of files are stored once."""
         files = [self._list(self._file(file)) for file in diff.files]
-        return [self._clean(diff.name), diff.packages, files, self._clean(diff.note)]
+        return [self.clean(diff.name), diff.packages, files, self.clean(diff.note)]
 
     def _file(self, file: FileDiff) -> list[int]:
         hunks = shown_lines(self._redactor.text(file.hunks))
-        texts = map(self._clean, (file.path, file.action, file.note))
+        texts = map(self.clean, (file.path, file.action, file.note))
         return [*map(self._number, texts), file.added, file.removed, self._number(hunks)]
 
-    def _clean(self, text: str) -> str:
+    def clean(self, text: str) -> str:
+        """Return a text without secrets, with what is invisible spelled out."""
         shown = self._shown.get(text)
         if shown is None:
             shown = self._shown[text] = terminal(self._redactor.text(text))

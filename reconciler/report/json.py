@@ -25,6 +25,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
+from reconciler.report.needs import need_value, needs_after
 from reconciler.report.proposal import proposal_value
 from reconciler.report.rollouts import rollout_value
 from reconciler.report.summary import (
@@ -33,6 +34,7 @@ from reconciler.report.summary import (
     count_ops,
     exit_of,
     exits_of,
+    row_reason,
     sorted_changes,
 )
 from reconciler.report.timings import Timings, timings_value
@@ -60,13 +62,19 @@ def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def plan_value(
-    plan: Plan, names: Names, *, detailed: bool = False, timings: Timings | None = None
+    plan: Plan,
+    names: Names,
+    outcome: Outcome | None = None,
+    *,
+    detailed: bool = False,
+    timings: Timings | None = None,
 ) -> dict[str, Any]:
-    """Return the plan as a JSON value; every exit class is listed, whatever the process exits with.
+    """Return the plan, or with its outcome what became of it, as a JSON value; every exit class is listed.
 
     Equal plans have equal values, unless there are `timings`.
     """
     statuses = current_states(plan)
+    needs = needs_after(plan, outcome)
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
@@ -75,6 +83,7 @@ def plan_value(
         "checksum": plan.checksum,
         "empty": plan.is_empty,
         "summary": {str(op): count for op, count in count_ops(plan).items()},
+        "needs": [need_value(need) for need in needs],
         "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
         "problems": [problem_value(problem) for problem in plan.problems],
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
@@ -92,7 +101,7 @@ def outcome_value(
 ) -> dict[str, Any]:
     """Return a plan and what became of it as one JSON value."""
     return {
-        **plan_value(plan, names, timings=timings),
+        **plan_value(plan, names, outcome, timings=timings),
         "kind": "Outcome",
         "effects": [msgspec.structs.asdict(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),
@@ -103,7 +112,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
     """Return one package's change as a JSON value."""
     return {
         "op": str(change.op),
-        "reason": str(change.reason),
+        "reason": str(row_reason(change, status)),
         "message": change.detail,
         "name": names.of(change),
         "repository": {"namespace": change.repository.namespace, "name": change.repository.name},
@@ -123,6 +132,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
+        "subpackages": [note._asdict() for note in change.subpackages],
         "risks": [risk_value(risk) for risk in change_risks(change)],
         "diff": impact_value(change.impact) if change.impact else None,
         "pins": [move_value(move) for move in change.pins],

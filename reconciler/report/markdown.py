@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import islice
+from typing import NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
@@ -21,6 +22,7 @@ from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.folding import cause_name, fold_changes, risk_texts
+from reconciler.report.needs import needs_after
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import (
@@ -40,12 +42,26 @@ from reconciler.report.text import outcome_lines
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
 
+MOST_UPSTREAM = 20
+"""Commits of upstream in a pull request's text."""
+
 MOST_WARNINGS = 50
 """Warnings of functions in a pull request's text."""
 
 LONGEST = 500
 """Characters of a row's detail."""
 
+
+class UpstreamChange(NamedTuple):
+    """A commit of an upstream package: its id, subject and author."""
+
+    commit: str
+    subject: str
+    author: str
+
+
+_FOLDED = frozenset({"variant", "manifest", "instance"})
+"""Facts that a reviewer seldom needs."""
 _SENTENCES = {
     Op.CREATE: "Adds a package.",
     Op.UPDATE: "Brings a new upstream revision into a package.",
@@ -97,7 +113,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         {
             "op": str(cause.first.op),
             "name": cause_name(cause, names),
-            "reason": str(cause.first.reason),
+            "reason": str(cause.reason),
             "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),
         }
         for cause in causes[:ROWS]
@@ -107,6 +123,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         title="Applied" if outcome else "Plan",
         summary=summary_line(plan),
         report_url=names.report_url,
+        needs=needs_after(plan, outcome),
         rows=rows,
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(plan.changes),
@@ -152,6 +169,7 @@ def pull_body(
     *,
     links: Mapping[str, str] | None = None,
     difference: str = "",
+    upstream: Sequence[UpstreamChange] = (),
 ) -> str:
     """Return the body of the pull request that proposes `change`: what, why, what is kept, what to do.
 
@@ -161,16 +179,27 @@ def pull_body(
         files: What it does to the files.
         links: Addresses behind the facts, by their name.
         difference: The address of everything that it changes, "" if unknown.
+        upstream: The commits of upstream that it brings, the newest first.
     """
     conflicts = conflict_rows(change)
     kind = change.request.kind if change.request else change.op
-    facts = [(name, _short(value)) for name, value in _facts(change, names) if value]
+    facts = [
+        (name, _short(value), (links or {}).get(name, "")) for name, value in _facts(change, names) if value
+    ]
+    is_back = change.request is not None and change.request.is_back
     return fill(
         "pull-request.md",
         sentence=_sentence(change),
         kept=_kept(change, kind),
         end=_end(change, kind),
-        facts=[(name, value, (links or {}).get(name, "")) for name, value in facts],
+        facts=[fact for fact in facts if fact[0] not in _FOLDED],
+        folded=[fact for fact in facts if fact[0] in _FOLDED],
+        upstream_head="Taken back from upstream" if is_back else "Changed upstream",
+        upstream=[
+            UpstreamChange(each.commit[:8], _short(each.subject), _short(each.author))
+            for each in upstream[:MOST_UPSTREAM]
+        ],
+        more_upstream=max(0, len(upstream) - MOST_UPSTREAM),
         difference=difference,
         risks=tuple(map(_short, _risks(change))),
         conflicts=tuple(conflicts),
@@ -318,6 +347,8 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     # Without the line, which moves whenever somebody edits the file above it.
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
+    # Without the latest revision, which moves whenever somebody publishes one.
+    yield from ((f"sub-package {note.path}", note.move) for note in change.subpackages if note.before)
     cause = _CAUSES.get(request.kind) if request else None
     # Why the request as a whole is there, whatever the last run did.
     yield "why", f"{cause[1]} ({cause[0]})" if cause else str(change.reason)

@@ -3,17 +3,48 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from reconciler.resolve.rollout_model import MemberPhase, MemberStatus, Rollout, RolloutPhase, WaveStatus
+from reconciler.resolve.rollout_model import (
+    MemberPhase,
+    MemberStatus,
+    Rollout,
+    RolloutPhase,
+    WavePhase,
+    WaveStatus,
+)
+
+
+class WaveText(NamedTuple):
+    """A wave: how many of its packages are published, what holds it, and what people can do about it.
+
+    `is_held` tells that it moves on only when a person does something about one of its packages.
+    """
+
+    name: str
+    phase: str
+    published: int
+    packages: int
+    message: str = ""
+    hint: str = ""
+    is_held: bool = False
+
+    @property
+    def counts(self) -> str:
+        """How many of its packages are published."""
+        return f"{self.published} of {self.packages} published"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The wave in a sentence, then the hint."""
+        message = f", {self.message}" if self.message else ""
+        text = f"wave {self.name}: {self.phase}, {self.counts}{message}"
+        return (text, self.hint) if self.hint else (text,)
 
 
 class RolloutText(NamedTuple):
-    """A rollout in a sentence, and each of its waves in one; `is_failed` tells that nothing more moves.
-
-    After a failed wave comes what people can do about it.
-    """
+    """A rollout in a sentence, and each of its waves; `is_failed` tells that nothing more moves."""
 
     title: str
-    waves: tuple[str, ...]
+    waves: tuple[WaveText, ...]
     is_failed: bool = False
 
 
@@ -21,16 +52,15 @@ def rollout_texts(rollouts: Iterable[Rollout]) -> Iterator[RolloutText]:
     """Yield the rollouts that are on their way, each with every wave and what holds it. Deterministic."""
     for rollout in rollouts:
         if rollout.phase is not RolloutPhase.COMPLETE:
-            is_failed = rollout.phase is RolloutPhase.FAILED
-            waves = [line for wave in rollout.waves for line in (_wave(wave), wave.hint) if line]
-            yield RolloutText(_title(rollout), tuple(waves), is_failed)
+            waves = tuple(map(_wave, rollout.waves))
+            yield RolloutText(_title(rollout), waves, rollout.phase is RolloutPhase.FAILED)
 
 
 def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:
     """Yield the rollouts that are on their way as lines."""
     for text in rollout_texts(rollouts):
         yield f"rollout {text.title}"
-        yield from (f"  {wave}" for wave in text.waves)
+        yield from (f"  {line}" for wave in text.waves for line in wave.lines)
 
 
 def _title(rollout: Rollout) -> str:
@@ -41,9 +71,17 @@ def _title(rollout: Rollout) -> str:
     return f"{rollout.revision} of {rollout.key}: {rollout.phase}, {done}{more}"
 
 
-def _wave(wave: WaveStatus) -> str:
-    counts = f"{_published(wave.members)} of {len(wave.members)} published"
-    return f"wave {wave.name}: {wave.phase}, {counts}" + (f", {wave.message}" if wave.message else "")
+def _wave(wave: WaveStatus) -> WaveText:
+    waits = wave.phase is WavePhase.PROGRESSING and any(member.why for member in wave.members)
+    return WaveText(
+        wave.name,
+        str(wave.phase),
+        _published(wave.members),
+        len(wave.members),
+        wave.message,
+        wave.hint,
+        waits or wave.asks or wave.phase is WavePhase.FAILED,
+    )
 
 
 def _published(members: Iterable[MemberStatus]) -> int:
@@ -62,7 +100,7 @@ def rollout_value(rollout: Rollout) -> dict[str, Any]:
                 "name": wave.name,
                 "phase": str(wave.phase),
                 "message": wave.message,
-                "text": _wave(wave),
+                "text": _wave(wave).lines[0],
                 "packages": [_member_value(member) for member in wave.members],
             }
             for wave in rollout.waves

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -11,7 +12,9 @@ import orjson
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
 from reconciler.base.wording import json_text
-from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.plan.changes import SubpackageNote
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
+from reconciler.report.folding import MOST_ROWS
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
@@ -24,6 +27,7 @@ _COLORS = {
     Phase.CONFLICT: Color.RED,
     Phase.STALLED: Color.RED,
 }
+_STALLS = {True: Phase.STALLED, False: ""}
 URGENCY = (
     *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
     *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
@@ -103,15 +107,32 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
     return sorted(owners, key=order)
 
 
+def status_summary(owners: Iterable[Owner]) -> str:
+    """Return how many packages are in each state, the most urgent first; "" without any."""
+    phases = Counter((owner.get("package") or {}).get("phase") or _STALLS[_stalls(owner)] for owner in owners)
+    return ", ".join(f"{phases[phase]} {phase}" for phase in URGENCY if phases[phase])
+
+
 def status_lines(
-    owners: Sequence[Owner], *, wide: bool = False, width: int | None = None, paint: Paint = plain
+    owners: Sequence[Owner],
+    *,
+    wide: bool = False,
+    folds: bool = False,
+    width: int | None = None,
+    paint: Paint = plain,
 ) -> Iterator[str]:
-    """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide."""
+    """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide.
+
+    Where it folds, more than a few packages that differ in their names only share a row.
+    """
     shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
     if not shown:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    table = [WIDE_HEADS if wide else HEADS, *(row(owner, wide=wide) for owner in shown)]
+    rows = [row(owner, wide=wide) for owner in shown]
+    if folds and not wide:
+        rows, shown = _folded(rows, shown)
+    table = [WIDE_HEADS if wide else HEADS, *rows]
     if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
         table = [(*cells[:1], *cells[2:]) for cells in table]
     if width and not wide and _is_too_wide(table, width):
@@ -123,6 +144,31 @@ def status_lines(
         color = _COLORS.get(phase)
         for line in own:
             yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
+        for note in owner.get("subpackages", ()):
+            yield from indented(terminal(SubpackageNote(**note).text), width)
+
+
+def _folded(
+    rows: Sequence[tuple[str, ...]], owners: Sequence[Owner]
+) -> tuple[list[tuple[str, ...]], list[Owner]]:
+    """Return the rows with those that are alike in one, at the place of the first, and their first owners."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for place, cells in enumerate(rows):
+        name = cells[0].rpartition("/")[2]
+        has_more = cells[3] or cells[6] or owners[place].get("subpackages")
+        key = (cells[0],) if has_more else (name, *cells[2:])
+        groups.setdefault(key, []).append(place)
+    shown: dict[int, tuple[str, ...]] = {}
+    for places in groups.values():
+        most = 1 if rows[places[0]][4] == Phase.HELD_BACK else MOST_ROWS
+        if len(places) <= most:
+            shown |= {place: rows[place] for place in places}
+            continue
+        name = rows[places[0]][0].rpartition("/")[2]
+        first = rows[places[0]][0].removesuffix(f"/{name}")
+        where = f"{first} and {len(places) - 1} more"
+        shown[places[0]] = (f"{len(places)} x {name}", where, *rows[places[0]][2:])
+    return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:

@@ -122,7 +122,7 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
     idle = plan.is_empty and not (plan.problems or plan.refusals or waiting)
     head = "Nothing to do: " if idle else ""
-    return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
+    return f"{head}{what} (checksum {plan.short_checksum})" if plan.checksum else f"{head}{what}"
 
 
 def _moves(plan: Plan) -> Iterator[str]:
@@ -188,6 +188,12 @@ def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:
         and published
         and not (change.pending or change.waits or any(reported))
     )
+
+
+def row_reason(change: Change, status: PackageStatus | None = None) -> Reason:
+    """Return the reason of a row: a package with nothing to do for us may wait for a review."""
+    is_waiting = status is not None and status.phase is Phase.IN_REVIEW
+    return Reason.IN_REVIEW if is_waiting and change.reason is Reason.UP_TO_DATE else change.reason
 
 
 def upstream_text(change: Change) -> str:

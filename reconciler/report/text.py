@@ -21,6 +21,7 @@ from reconciler.report.folding import (
     names_text,
     risk_texts,
 )
+from reconciler.report.needs import Need, need_lines
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.rollouts import rollout_lines
 from reconciler.report.summary import (
@@ -29,6 +30,7 @@ from reconciler.report.summary import (
     is_unchanged,
     move_text,
     risk_summary,
+    row_reason,
     since_text,
     sorted_changes,
     summary_line,
@@ -58,9 +60,10 @@ def plan_lines(
     paint: Paint = plain,
     quiet: bool = False,
     unchanged: bool = False,
+    needs: Sequence[Need] = (),
     width: int | None = None,
 ) -> Iterator[str]:
-    """Return the counts, then a table with a reason per package, then problems and refusals.
+    """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
 
     Deterministic: the order is that of operation, repository and path.
 
@@ -70,6 +73,7 @@ def plan_lines(
         paint: Adds colors.
         quiet: Leave the notes out.
         unchanged: List also the packages that stay as they are.
+        needs: What waits for people.
         width: Characters of a row of the table; None for no limit.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
@@ -79,6 +83,7 @@ def plan_lines(
         yield paint(f"risks: {risks}", Color.RED)
     dangers = [move for move in plan.version_changes if move.op.is_dangerous]
     yield from (paint(terminal(move_text(move)), Color.RED) for move in dangers)
+    yield from need_lines(needs, paint=paint, width=width)
     yield from map(terminal, rollout_lines(plan.rollouts))
     yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
     yield from (terminal(move_text(move)) for move in plan.version_changes[len(dangers) :])
@@ -138,7 +143,7 @@ def change_lines(
     `address` is that of its repository, as git is called with it, `status` its state before the change.
     """
     head = paint(change.op, _COLOURS[change.op])
-    yield f"{terminal(names.of(change))}: {head} ({change.reason})"
+    yield f"{terminal(names.of(change))}: {head} ({row_reason(change, status)})"
     facts = {
         "why": change.detail,
         "repository": address or change.package.url,
@@ -155,6 +160,7 @@ def change_lines(
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
+    yield from (f"  {terminal(note.text)}" for note in change.subpackages)
     yield from (f"  {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
     yield from conflict_lines(change)
@@ -259,12 +265,12 @@ def _table(
     cells = []
     for cause in causes:
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
-        cells.append((cause.first.op, terminal(name), cause.first.reason, terminal(cause.text)))
+        cells.append((cause.first.op, terminal(name), cause.reason, terminal(cause.text)))
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for cause, (first, *others) in zip(causes, rows, strict=True):
         change = cause.first
-        if change.op is Op.KEEP and change.reason is not Reason.UP_TO_DATE:
+        if change.op is Op.KEEP and cause.reason is not Reason.UP_TO_DATE:
             yield first
         else:
             yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
@@ -282,6 +288,8 @@ def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color
             count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
             yield f"{count}{names_text(diff.changes, names)}{size}", None
         yield from ((text, Color.RED) for text in risk_texts(diff.impact.risks if diff.impact else ()))
+    texts = dict.fromkeys(note.text for change in cause.changes for note in change.subpackages)
+    yield from ((text, None) for text in list(texts)[:MOST_DIFFS])
     rest = cause.diffs[MOST_DIFFS:]
     if rest:
         packages = plural(sum(len(diff.changes) for diff in rest), "package")

@@ -55,6 +55,14 @@ class Pin(Struct, frozen=True):
         return shareable_address(self.repo, self.remote)
 
 
+class SubpackagePin(Struct, frozen=True):
+    """The revision that a variant sets for a sub-package; `bases` are those that it was made from."""
+
+    directory: str
+    pin: Pin
+    bases: tuple[Pin, ...] = ()
+
+
 class ResolvedVariant(Struct, frozen=True):
     """A desired variant with its upstream and downstream.
 
@@ -96,6 +104,7 @@ class ResolvedVariant(Struct, frozen=True):
     target: Pin | None = None
     held: str = ""
     held_at: Location | None = None
+    subpackages: tuple[SubpackagePin, ...] = ()
 
     @property
     def requested(self) -> Pin:
@@ -192,6 +201,7 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
         return
     here = resolved.downstream.url
     pin = resolved.pin
+    yield from _subpackage_trees(resolved)
     if resolved.local is None:
         yield pin.package.url, pin.tree
     else:
@@ -214,6 +224,13 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
             yield pin.package.url, pin.tree
         if has_main_moved(resolved) and draft.base_tree and resolved.local:
             yield here, draft.base_tree
+
+
+def _subpackage_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
+    """Yield the revisions of sub-packages that a variant sets, and the upstreams that they are put into."""
+    for each in resolved.subpackages:
+        pins = (each.pin, *each.bases, resolved.base, resolved.pin, resolved.draft_base)
+        yield from ((pin.package.url, pin.tree) for pin in pins if pin is not None)
 
 
 def update_trees(base: Pin | None, pin: Pin) -> Iterator[tuple[str, Oid]]:

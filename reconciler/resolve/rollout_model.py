@@ -106,7 +106,8 @@ class WavePhase(StrEnum):
 class WaveStatus(Struct, frozen=True):
     """Status of one wave: how many of its packages are published, and what holds it.
 
-    `due` are the packages that move now; `hint` is what people can do about it.
+    `due` are the packages that move now; `hint` is what people can do about it. A wave `asks` when nothing
+    but the agreement of a person is missing.
     """
 
     name: str
@@ -115,6 +116,7 @@ class WaveStatus(Struct, frozen=True):
     detail: str = ""
     due: frozenset[ObjectName] = frozenset()
     hint: str = ""
+    asks: bool = False
 
     @property
     def message(self) -> str:

@@ -12,7 +12,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.policy import OnConflict
 from reconciler.records.state import PackageVariantRecord, functions_failed
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import Pin, ResolvedVariant, SubpackagePin
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
@@ -26,7 +26,7 @@ ENGINE = 2
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 
-_TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions")
+_TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions", "subpackages")
 """The inputs that a record keeps beside the digest, to report later which of them changed."""
 
 
@@ -76,6 +76,11 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
     return any(header is not None and header.has_charts for header in headers)
 
 
+def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
+    """Return the revisions that a variant sets for sub-packages, as plain data."""
+    return [[each.directory, *each.pin.package, each.pin.ref, each.pin.commit.oid] for each in subpackages]
+
+
 def _cluster(snapshot: Snapshot) -> list[Any]:
     """Return what charts may ask of a cluster: its version of Kubernetes and its APIs."""
     return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else sorted(snapshot.served)]
@@ -118,8 +123,9 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if record.local_tree != (resolved.local or "") and output != resolved.local:
         return None
     draft = resolved.draft
-    if draft is not None and draft.append_only and (record.conflicts or record.answers):
-        return None  # people answer conflicts by what they commit
+    may_answer = draft is not None and (draft.is_edited or (draft.append_only and not draft.is_grouped))
+    if may_answer and (record.conflicts or record.answers):
+        return None  # people answer conflicts by what they commit, in a group beside what we wrote last
     if output == resolved.local or (draft is not None and output in (draft.tree, draft.written)):
         return output
     return None

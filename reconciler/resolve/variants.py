@@ -24,6 +24,7 @@ from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_records import Outcome
 from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_hold
+from reconciler.resolve.subpackages import pin_subpackages
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
@@ -32,6 +33,7 @@ from reconciler.resolve.up_to_date import (
     input_facts,
     inputs_digest,
     named_objects,
+    subpackage_facts,
     told_facts,
 )
 from reconciler.resolve.upstreams import find_circles, find_repository
@@ -185,6 +187,14 @@ def resolve_variant(
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)
+    asked_from = _asked_from(draft, record)
+    upstreams = (pin.tree, *(each.tree for each in (base, draft_base) if each), asked_from)
+    trees = (local, draft.tree if draft else None, *upstreams)
+    subpackages = pin_subpackages(variant, trees, inventory, lookups.sources)
+    if isinstance(subpackages, Problem):
+        return (subpackages,)
+    if subpackages:
+        facts["subpackages"] = subpackage_facts(subpackages)
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
     inputs = inputs_digest(facts)
@@ -201,11 +211,12 @@ def resolve_variant(
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
         objects=named_objects(variant, objects) or {},
-        asked_from=_asked_from(draft, record),
+        asked_from=asked_from,
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,
         candidates=candidates,
         has_charts=has_charts(pin, variant, inventory),
+        subpackages=subpackages,
     )
     return replace(resolved, settled=find_settled(resolved, record))
 

@@ -153,12 +153,15 @@ def _judge(
         return WaveStatus(wave.name, WavePhase.PROGRESSING, members, due=due)
     if why := _verifying_text(wave, judged, orders, now):
         return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
+    if judged and wave.gates.approval and wave.name not in orders.go:
+        why = f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
+        return WaveStatus(wave.name, WavePhase.VERIFYING, members, why, asks=True)
     tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""
     return WaveStatus(wave.name, WavePhase.COMPLETE, members, tolerated)
 
 
 def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
-    """Return why a wave of published packages is not complete, "" if it is."""
+    """Return what a wave of published packages waits for beside a person, "" for nothing."""
     soaked = max((member.published for member in members), default=0) + wave.soak_s
     if members and wave.soak_s and now < soaked:
         return f"soaks until {time_text(soaked)}{_ahead_text(wave, members, orders, now)}"
@@ -170,8 +173,6 @@ def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders,
     ]
     if waiting:
         return f"waits for {listed(waiting)}{_ahead_text(wave, members, orders, now)}"
-    if members and wave.gates.approval and wave.name not in orders.go:
-        return f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
     return ""
 
 

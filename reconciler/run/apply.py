@@ -7,6 +7,8 @@ from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
+from reconciler.apply.pulls import lock_texts
+from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.inventory.authors import repository_commits
@@ -34,7 +36,8 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     if planned.plan.lock is not None:
         # A reviewed lock is proposed as a pull request on the control repository itself.
         mirrors[inventory.control.url] = control
-    differences = DifferenceReader()
+    differences, log = DifferenceReader(), UpstreamLog(inputs.mirrors)
+    texts = lock_texts(planned.plan.lock)
     targets = {
         url: Target(
             mirror,
@@ -44,6 +47,8 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
             policy.risks,
             Links(policy.forges, control, inventory.control.commit.oid),
             differences,
+            log,
+            texts,
         )
         for url, mirror in mirrors.items()
     }

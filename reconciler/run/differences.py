@@ -23,7 +23,7 @@ class PackageSides(Struct, frozen=True):
 
 def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iterator[PackageSides]:
     """Yield both sides of each change, in the same order; what mirrors lack is fetched."""
-    trees = [(change, _main_tree(change, plan), _draft_tree(change)) for change in changes]
+    trees = [(change, _main_tree(change, plan), _draft_tree(change, plan)) for change in changes]
     by_url: dict[str, set[Oid]] = {}
     for change, *both in trees:
         by_url.setdefault(change.package.url, set()).update(oid for oid in both if oid)
@@ -52,8 +52,14 @@ def _main_tree(change: Change, plan: Plan) -> Oid | None:
     return target.package.main_tree if target else change.before
 
 
-def _draft_tree(change: Change) -> Oid | None:
+def open_draft(change: Change, plan: Plan) -> Oid | None:
+    """Return the tree of the draft that a package has, None if it has no draft."""
+    target = plan.context.targets.get(change.package) if plan.context else None
+    return target.draft.tree if target and target.draft else None
+
+
+def _draft_tree(change: Change, plan: Plan) -> Oid | None:
     """Return the tree to read; None for a package that is deleted, or that the plan holds itself."""
     if is_deletion(change) or (change.written and change.written.files):
         return None
-    return change.after
+    return change.after if change.written else open_draft(change, plan) or change.after

@@ -11,12 +11,12 @@ from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.impact import ImpactReader
-from reconciler.plan.obstacles import Standstill, find_obstacles
-from reconciler.plan.overview import version_label
-from reconciler.plan.provenance import Origin, find_origins
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.report.history import HistoryEntry
+from reconciler.report.obstacles import Standstill, find_obstacles
+from reconciler.report.overview import version_label
+from reconciler.report.provenance import Origin, find_origins
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name
 from reconciler.run.inputs import RunInputs

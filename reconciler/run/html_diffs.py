@@ -3,18 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
-from reconciler.plan.impact import ImpactReader
+from reconciler.plan.impact import Impact, ImpactReader
 from reconciler.report.folding import equal_differences
 from reconciler.report.html import FileDiff, PackageDiff
 from reconciler.report.patch import package_patch
-from reconciler.run.differences import PackageSides, is_deletion, read_sides
+from reconciler.run.differences import PackageSides, is_deletion, open_draft, read_sides
 from reconciler.run.plan import PlannedRun
 
 MOST_DIFFS: Final = 400
@@ -43,10 +41,10 @@ def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differen
     for change in changes:
         if change.written is not None or is_deletion(change):
             written.append(change)
-        elif (draft := _open_draft(planned, change)) is not None:
-            drafts.append(draft)
-    compared = [*written, *_with_impacts(planned, drafts[:MOST_DRAFTS])]
-    groups = equal_differences(compared)[:MOST_DIFFS]
+        elif open_draft(change, planned.plan) is not None:
+            drafts.append(change)
+    compared = drafts[:MOST_DRAFTS]
+    groups = equal_differences([*written, *compared], dict(_impacts(planned, compared)))[:MOST_DIFFS]
     places = {change.package: place for place, group in enumerate(groups) for change in group}
     writer = _Writer(planned)
     firsts = [group[0] for group in groups]
@@ -55,19 +53,12 @@ def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differen
     return Differences(places, diffs)
 
 
-def _open_draft(planned: PlannedRun, change: Change) -> Change | None:
-    """Return the change that merging the draft of a package makes, None if it has no draft."""
-    context = planned.plan.context
-    target = context.targets.get(change.package) if context else None
-    return replace(change, after=target.draft.tree) if target and target.draft else None
-
-
-def _with_impacts(planned: PlannedRun, drafts: Sequence[Change]) -> Iterator[Change]:
-    """Yield drafts with their differences from main, by which equal ones are found."""
+def _impacts(planned: PlannedRun, drafts: Sequence[Change]) -> Iterator[tuple[PackageKey, Impact]]:
+    """Yield the differences of drafts from main, by which equal ones are found."""
     reader = ImpactReader(planned.inputs.inventory.policy.risks)
     for side in read_sides(drafts, planned.plan, planned.inputs):
-        impact = reader.impact(side.before, side.after, side.change.own_names)
-        yield side.change if side.unread else replace(side.change, impact=impact)
+        if not side.unread:
+            yield side.change.package, reader.impact(side.before, side.after, side.change.own_names)
 
 
 class _Writer:

@@ -13,15 +13,15 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.overview import PackageOverview, package_overviews
-from reconciler.plan.provenance import Origin, find_origins
 from reconciler.plan.status import PackageStatus
 from reconciler.read.contents import fetch_contents
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.folding import risk_texts
 from reconciler.report.html import ConditionRow, HistoryRow, PackageRow
+from reconciler.report.overview import PackageOverview, package_overviews
+from reconciler.report.provenance import Origin, find_origins
 from reconciler.report.status import Owner, condition, package_name
-from reconciler.report.summary import change_risks
+from reconciler.report.summary import change_risks, row_reason
 from reconciler.resolve import Needs
 from reconciler.run.plan import PlannedRun
 
@@ -81,13 +81,14 @@ class _RowReader:
             **_status_fields(status),
             variant=str(change.variant or ""),
             op=self._label(change),
-            reason=str(change.reason),
+            reason=str(row_reason(change, status)),
             detail=_detail(change, status),
             manifest=str(change.location or ""),
             risks=tuple(risk_texts(change_risks(change))),
             categories=tuple(dict.fromkeys(risk.category for risk in change_risks(change))),
             warnings=change.warnings,
             conflicts=tuple(line.strip() for line in conflict_lines(change)),
+            subpackages=tuple(note.text for note in change.subpackages),
             conditions=conditions,
             origins=self._origins.get(change.package, ()),
             history=tuple(self._revision(change, *stage) for stage in history[: self._revisions]),
@@ -105,12 +106,13 @@ class _RowReader:
             if is_listed or not (is_package or is_stalled):
                 continue
             package = owner.get("package") or {}
+            repository, name, cluster = self._downstream(owner)
             decisive = condition(owner, "Stalled" if is_stalled else "Ready")
             phase = package.get("phase") or ("stalled" if is_stalled else "")
             yield PackageRow(
-                "",
-                package_name(owner),
-                cluster=owner.get("cluster", ""),
+                repository,
+                name,
+                cluster=cluster,
                 phase=phase,
                 since=(package.get("since") or "")[:10],
                 reason=package.get("reason") or decisive.get("reason", ""),
@@ -118,6 +120,20 @@ class _RowReader:
                 variant=f"{owner.get('kind', '')} {'/'.join(filter(None, _owner_key(owner)))}".strip(),
                 conditions=_conditions(owner),
             )
+
+    def _downstream(self, owner: Owner) -> tuple[str, str, str]:
+        """Return repository, package and cluster of an owner; of a variant also those that were not read."""
+        context = self._sources.planned.plan.context
+        key = _owner_key(owner)
+        variant = (
+            context.variants.get(ObjectName(*key)) if context and owner.get("kind") == _VARIANT else None
+        )
+        downstream = variant.spec.downstream if variant else None
+        if variant is None or downstream is None or not downstream.repo:
+            return "", package_name(owner), owner.get("cluster", "")
+        view = self._inputs.inventory.repositories.get(ObjectName(key[0], downstream.repo))
+        cluster = view.cluster if view else ""
+        return downstream.repo, downstream.package or package_name(owner), cluster
 
     def _label(self, change: Change) -> str:
         labels = self._sources.labels
@@ -168,13 +184,11 @@ def _conditions(owner: Owner) -> tuple[ConditionRow, ...]:
 def _overview_fields(overview: PackageOverview | None, change: Change) -> dict[str, str]:
     if overview is None:
         return {}
-    planned = change.upstream_to if change.written is not None and change.op is not Op.DELETE else ""
-    review = planned if planned not in ("", overview.main) else overview.review
     return {
         "cluster": overview.cluster,
         "set_name": overview.set_name,
         "main": overview.main,
-        "review": review,
+        "review": overview.review_after(change),
         "waiting_for": overview.waiting_for,
     }
 

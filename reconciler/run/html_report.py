@@ -6,6 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from reconciler import __version__
+from reconciler.base.wording import time_text
+from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
@@ -35,11 +38,14 @@ from reconciler.report.html import (
     NEW,
     PROBLEMS,
     CauseRow,
+    ClusterRow,
     DiffRow,
     FileDiff,
     HtmlReport,
     ReportKind,
+    ReportSource,
 )
+from reconciler.report.needs import needs_after
 from reconciler.report.proposal import pin_line, proposal_lines
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.status import URGENCY
@@ -76,12 +82,13 @@ def plan_report(
     sources = _sources(planned, outcome, differences, causes)
     lines = list(outcome_lines(outcome)) if outcome else []
     phases = {package: str(status.phase) for package, status in statuses.items()}
-    return HtmlReport(
+    report = HtmlReport(
         ReportKind.APPLY if outcome else ReportKind.PLAN,
         names.instance,
         " ".join([*lines[-1:], summary_line(replace(plan, checksum=""), statuses)]),
         plan.checksum,
         counts={str(op): count for op, count in count_ops(plan).items()},
+        needs=tuple(needs_after(plan, outcome)),
         risks=risk_counts(plan.changes),
         causes=tuple(_cause_rows(causes, names, differences, phases=phases)),
         packages=package_rows(changes, sources),
@@ -95,6 +102,7 @@ def plan_report(
         effects=tuple(lines[:-1]),
         timings=timings,
     )
+    return _with_origin(report, planned)
 
 
 def status_report(planned: PlannedRun) -> HtmlReport:
@@ -110,16 +118,18 @@ def status_report(planned: PlannedRun) -> HtmlReport:
     ]
     phases = Counter(row.phase for row in own)
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
-    return HtmlReport(
+    report = HtmlReport(
         ReportKind.STATUS,
         planned.names.instance,
         summary or "No package is there.",
+        needs=tuple(needs_after(plan)),
         packages=tuple(sorted(own, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
         diffs=differences.diffs,
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
     )
+    return _with_origin(report, planned)
 
 
 def check_report(checked: CheckResult) -> HtmlReport:
@@ -158,13 +168,35 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
     differences = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
     sources = replace(_sources(planned, None, differences, causes), labels=labels, other="same")
     return replace(
-        report,
+        _with_origin(report, planned),
         risks=risk_counts(differing.values()),
         causes=tuple(_cause_rows(causes, names, differences, labels=labels)),
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
         rollouts=tuple(rollout_texts(planned.plan.rollouts)),
     )
+
+
+def _with_origin(report: HtmlReport, planned: PlannedRun) -> HtmlReport:
+    """Return a report that names the commit that was read, and every registered cluster."""
+    inventory = planned.inputs.inventory
+    control = inventory.control
+    commit = planned.inputs.mirrors.open(control.remote).find_commit(control.commit.oid)
+    clusters = {
+        view.cluster or view.key.name: view.problem.message if view.problem else ""
+        for _, view in sorted(inventory.repositories.items())
+        if view.deployment and view.role is RepositoryRole.PLANNED
+    }
+    source = ReportSource(
+        control.commit.oid,
+        control.branch,
+        commit.author.name if commit else "",
+        time_text(control.commit.time),
+        commit.message.strip().partition("\n")[0] if commit else "",
+        __version__,
+    )
+    rows = tuple(ClusterRow(*item) for item in clusters.items())
+    return replace(report, source=source, clusters=rows)
 
 
 def _sources(
@@ -197,7 +229,7 @@ def _cause_rows(
         yield CauseRow(
             (labels or {}).get(change.package, str(change.op)),
             names.of(change),
-            str(change.reason),
+            str(cause.reason),
             cause.text,
             len(cause.changes),
             any(change_risks(member) for member in cause.changes),

@@ -15,7 +15,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory, PullRequest, SourcedDocument
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
-from reconciler.names.refs import HEADS, index_ref
+from reconciler.names.refs import HEADS, index_ref, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
 from reconciler.plan.deletion_diff import retained_variants
@@ -61,7 +61,7 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     by_ref: dict[str, list[NewVersion]] = {}
     for version in result.versions:
         by_ref.setdefault(index_ref(policy.instance, version.origin), []).append(version)
-    changes = []
+    changes, bodies = [], dict[str, str]()
     before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
     for ref, versions in sorted(by_ref.items()):
         documents = (*inventory.index, *_documents(versions, policy.limits))
@@ -69,14 +69,12 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
         proposal = _proposal(ref, versions, present, result)
         pins = tuple(pin_change(move) for move in moves if str(move) not in before)
         proposal = replace(proposal, pins=pins)
-        change = propose_index(proposal, branches.get(ref), pulls, inventory, control.head_branch)
-        if change.pull is not None:
-            change = replace(change, pull=replace(change.pull, body=index_body(proposal)))
-        changes.append(change)
+        changes.append(propose_index(proposal, branches.get(ref), pulls, inventory, control.head_branch))
+        bodies[short_branch(ref)] = index_body(proposal)
     # A source that could not be read has not said that it has nothing.
     gone = branches.keys() - by_ref.keys() if not result.problems else ()
     changes += _ended(gone, branches, pulls, inventory)
-    target = Target(control, forge, policy.commits, inputs.names)
+    target = Target(control, forge, policy.commits, inputs.names, texts=bodies)
     done = apply_repository(target, changes)
     return ProposedIndex(result, tuple(changes), Outcome(done.effects, done.exits), requests)
 

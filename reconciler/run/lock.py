@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcome import Target
 from reconciler.apply.preconditions import Checkout, check_checkout
-from reconciler.apply.pulls import lock_change
+from reconciler.apply.pulls import lock_texts
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
 from reconciler.base.errors import RefusedError, UsageError
@@ -263,6 +263,7 @@ def _propose(inputs: RunInputs, lock: ComputedLock) -> Outcome:
     if proposal is None:
         return Outcome()
     policy, control = inventory.policy, inputs.mirrors.open(inventory.control.remote)
-    target = Target(control, inputs.forges.of(control), policy.commits, inputs.names)
-    result = apply_repository(target, [lock_change(proposal)])
+    forge, texts = inputs.forges.of(control), lock_texts(proposal)
+    target = Target(control, forge, policy.commits, inputs.names, texts=texts)
+    result = apply_repository(target, [proposal.change])
     return Outcome(result.effects, result.exits)

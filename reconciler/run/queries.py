@@ -15,12 +15,13 @@ from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.plan.overview import PackageOverview, package_overviews
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds
+from reconciler.report.needs import Need, find_needs
+from reconciler.report.overview import PackageOverview, package_overviews
 from reconciler.report.summary import exits_of
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Needs
@@ -37,7 +38,8 @@ _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHI
 class FleetStatus(Struct, frozen=True):
     """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
 
-    `planned` is the run that it was read in, `standing` the position of the commit that was read.
+    `planned` is the run that it was read in, `standing` the position of the commit that was read. `needs` is
+    what waits for people.
     """
 
     owners: list[dict[str, Any]]
@@ -46,6 +48,7 @@ class FleetStatus(Struct, frozen=True):
     exits: frozenset[Exit] = frozenset()
     rollouts: tuple[Rollout, ...] = ()
     standing: Standing = Standing()
+    needs: tuple[Need, ...] = ()
 
 
 def read_status(options: RunOptions) -> FleetStatus:
@@ -66,6 +69,7 @@ def read_status(options: RunOptions) -> FleetStatus:
         for status in statuses
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
+    notes = {change.package: change.subpackages for change in plan.changes}
     for owner in (entry for value in values for entry in status_entries(value)):
         key = ObjectName(owner["namespace"], owner["name"])
         if "cluster" in owner:
@@ -75,9 +79,18 @@ def read_status(options: RunOptions) -> FleetStatus:
             owners.append(_cluster_row(owner, *deliveries.get(owner["cluster"], locked)))
             continue
         rows = packages.get((owner["kind"], key), [])
-        owners += [_row(owner, status, overviews[key, status.package]) for status in rows] or [dict(owner)]
+        owners += [
+            {
+                **_row(owner, status, overviews[key, status.package]),
+                "subpackages": [
+                    note._asdict() for note in (status.package and notes.get(status.package)) or ()
+                ],
+            }
+            for status in rows
+        ] or [dict(owner)]
     standing = planned.inputs.inventory.control.standing
-    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
+    needs = tuple(find_needs(plan, statuses))
+    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing, needs)
 
 
 def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _MOST_REPORTS: Final = 32
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _CODE: Final = (_PACKAGE, _PACKAGE.parent / "templates")
 _TOOLS: Final = ("git", "ssh-keygen")
-_ENDS: Final = frozenset({Exit.DONE, Exit.WAITING})
+_ENDS: Final = frozenset({Exit.DONE, Exit.WAITING, Exit.INVALID_INPUT})
 """Exits of runs with a report to keep: after any other, the next run may end differently."""
 VOLATILE: Final = frozenset({"HOSTNAME", "OLDPWD", "SHLVL", "_"})
 """Variables that differ between processes or pods, and that nothing reads."""
@@ -226,7 +226,8 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
 
     plan, inputs = planned.plan, planned.inputs
     inventory = inputs.inventory
-    if not plan.is_empty or plan.problems or plan.refusals:
+    # What was computed follows from what was read; what could not be read may be there the next time.
+    if not plan.is_empty or inventory.problems or plan.refusals:
         return False
     # Keys of `verify` expire, and the soak time of a rollout ends, without a change of anything else.
     if inventory.policy.verify or inventory.now or inventory.unreadable_pulls or inventory.is_history_due:

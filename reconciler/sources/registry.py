@@ -290,11 +290,12 @@ class RegistryClient:
         while True:
             token = self._tokens.get(place, "")
             sent = {**headers, **({"Authorization": token} if token else {})}
-            self._wait_turn(place.base)
+            self._wait_turn(place.base, url)
             try:
                 reply = self._follow(method, url, sent, limit)
             except (httpx.HTTPError, httpx.StreamError) as error:
                 reply = _Reply(0, {}, f"{type(error).__name__} {error}".strip().encode())
+            self._keep_within(place.base, reply.headers)
             if reply.status in (_OK, _NOT_MODIFIED):
                 return reply
             waiting = reply.headers.get("retry-after", "")
@@ -398,10 +399,26 @@ class RegistryClient:
         value = _mapping(reply.body, f"the answer of the token service {_shown(realm)}")
         return str(value.get("token") or value.get("access_token") or "")
 
-    def _wait_turn(self, base: str) -> None:
+    def _wait_turn(self, base: str, url: str) -> None:
         wait = self._not_before.get(base, 0.0) - self._clock.now()
+        if wait > self._policy.wait_s:
+            raise LimitedError(f"The registry limits requests: {_shown(url)}", wait_s=wait)
         if wait > 0:
             self._clock.sleep(wait)
+
+    def _keep_within(self, base: str, headers: Mapping[str, str]) -> None:
+        """Delay the next request until the next window, if the registry has none left in this one.
+
+        Source: Docker Hub (`RateLimit-Remaining: 0;w=21600`), GitLab (RateLimit-Reset, a time), and the
+        draft of the IETF (RateLimit-Reset, seconds).
+        """
+        left, _, window = headers.get("ratelimit-remaining", "").partition(";")
+        reset = headers.get("ratelimit-reset", "") or window.strip().removeprefix("w=")
+        if left.strip() == "0" and reset.isdecimal():
+            now = self._clock.now()
+            until = float(reset) if float(reset) > now / 2 else now + float(reset)
+            with self._lock:
+                self._not_before[base] = max(self._not_before.get(base, 0.0), until)
 
     def _hold(self, base: str, text: str, waits: int, url: str) -> None:
         """Let every thread wait as long as the registry demands, within the limit."""

@@ -27,17 +27,19 @@ class Cost(NamedTuple):
     peak_mib: float
 
 
-def measure(command: Sequence[str], directory: Path, *, times: int = 3, warm: bool = True) -> Cost:
+def measure(
+    command: Sequence[str], directory: Path, *, times: int = 3, warm: bool = True, code: int = 0
+) -> Cost:
     """Run a command some times, after one that warms the caches; return the cheapest.
 
     Raises:
-        RuntimeError: It fails.
+        RuntimeError: It does not exit with the code.
     """
-    costs = [_once(command, directory) for _ in range(times + warm)][warm:]
+    costs = [_once(command, directory, code) for _ in range(times + warm)][warm:]
     return min(costs, key=lambda cost: cost.cpu_s)
 
 
-def _once(command: Sequence[str], directory: Path) -> Cost:
+def _once(command: Sequence[str], directory: Path, code: int) -> Cost:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPATH"] = str(PROJECT)
     start = time.perf_counter()
@@ -50,7 +52,7 @@ def _once(command: Sequence[str], directory: Path) -> Cost:
         check=False,
     )
     wall = time.perf_counter() - start
-    if ended.returncode:
+    if ended.returncode != code:
         raise RuntimeError(f"{command[0]} failed: {ended.stderr[-2000:]}")
     cpu, peak = ended.stderr.split()[-2:]
     return Cost(wall, float(cpu), int(peak) / 1024)

@@ -51,6 +51,8 @@ class Upgrade(NamedTuple):
 
 
 THREE = ("v1.0.0", "v2.0.0", "v2.1.0", "v3.0.0")
+UPDATES = ("v0.0.1", "v1.0.0", "v1.0.1", "v2.0.0")
+SHARED = ("v1.0.0", "v1.5.0", "v2.0.0")
 OLD = ("v0.0.1", "v1.0.0", "v2.0.0", "v3.0.0")
 UPGRADES = {
     "SuccessReturnVersion": Upgrade(
@@ -71,6 +73,36 @@ UPGRADES = {
     "MixedConstraintTypes of two versions": Upgrade(
         "v0.0.1", ("v0.0.1", ONE), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""
     ),
+    "MixedConstraintTypes, the digest first": Upgrade(
+        "v0.0.1", (ONE, "v0.0.1"), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""
+    ),
+    "AllVersions": Upgrade("v0.0.1", ("v0.0.1", "v0.0.2"), ("v0.0.1", "v0.0.2"), ""),
+    "SuccessfulNoMissing": Upgrade("v0.0.1", (">=v0.0.1",), ("v0.0.1",), "v0.0.1"),
+    "SuccessfulNoMissingWithDigest": Upgrade("v0.0.1", (ONE,), (f"v0.0.1@{ONE}",), "v0.0.1"),
+    "Reconcile, ErrorNoValidVersion": Upgrade("", (">v1.0.0",), ("v0.2.0", "v0.3.0", "v1.0.0"), ""),
+    "SuccessfulCreateMissingDependency": Upgrade(
+        "", (">v1.0.0",), ("v0.2.0", "v0.3.0", "v1.0.0", "v1.2.0"), "v1.2.0"
+    ),
+    "SuccessfulCreateMissingDependencyWithRejectedTags": Upgrade(
+        "", ("v1.0.0",), ("v1.0.0", "v1.0.1", "v2.0.0"), "v1.0.0"
+    ),
+    "SuccessfulCreateMissingDependencyWithDigest": Upgrade("", (ONE,), (f"v0.0.1@{ONE}",), "v0.0.1"),
+    "SuccessfulUpdateDependency": Upgrade("v0.0.1", (">v1.0.0",), UPDATES, "v1.0.1", "v2.0.0"),
+    "SuccessfulUpdateDependency, select.crossplane: nearest": Upgrade(
+        "v0.0.1", (">v1.0.0",), UPDATES, "v1.0.1", nearest=True
+    ),
+    "SuccessfulUpdateDependencyWithDigest": Upgrade(
+        "v0.0.1", (ONE, ONE), ("v0.0.1", f"v1.0.1@{ONE}", "v2.0.0"), "v1.0.1"
+    ),
+    # What is locked is forgotten where nothing asks for it, and chosen anew.
+    "KeepMatchingConstraint": Upgrade("v1.5.0", (">=v1.0.0",), SHARED, "v1.5.0"),
+    "PruneOutdatedDependency": Upgrade("v1.5.0", (">=v2.0.0",), SHARED, "v2.0.0"),
+    "KeepOneMatchingOutOfMany": Upgrade("v1.5.0", (">=v1.0.0", ">=v2.0.0"), SHARED, "v2.0.0"),
+    "DigestMatchExact": Upgrade("v1.0.0", (ONE,), (f"v1.0.0@{ONE}", f"v1.1.0@{TWO}"), "v1.0.0"),
+    "DigestNotMatch": Upgrade("v1.0.0", (ONE,), (f"v1.0.0@{TWO}", f"v1.1.0@{ONE}"), "v1.1.0"),
+    "ComplexDependencyChainNoConflicts": Upgrade("v1.5.0", ("v2.0.0", "v2.0.0"), SHARED, "v2.0.0"),
+    "ComplexDependencyChainConflicts": Upgrade("v1.5.0", ("v2.0.0", "v1.5.0"), SHARED, ""),
+    "MixedSemverAndDigest": Upgrade("v0.9.0", (">=v1.0.0",), ("v0.9.0", "v1.0.0"), "v1.0.0"),
     # The worlds of its end-to-end tests.
     "version": Upgrade("v0.3.0", ("v0.3.1",), ("v0.3.0", "v0.3.1"), "v0.3.1"),
     "digest": Upgrade("v0.3.0", (ONE,), (f"v0.3.0@{TWO}", f"v0.3.1@{ONE}"), "v0.3.1"),
@@ -108,13 +140,12 @@ def inputs_of(upgrade: Upgrade) -> ClusterInputs:
         parents.append(Candidate(id_, parse_loose("v1.0.0"), requires=(Requirement((need,)),)))
         own = PackageNeed(id_, exact_range(Dialect.CROSSPLANE, "v1.0.0"))
         installs.append(Install("", f"parent{number}", Dialect.CROSSPLANE, own, kind="Configuration"))
-    held = next((c for c in images if str(c.version) == upgrade.installed), None)
-    locked = held or Candidate(IMAGE, parse_loose(upgrade.installed), kind="Provider")
+    locked = [c for c in images if str(c.version) == upgrade.installed]
     policies = ((Ecosystem.XPKG, VersionPolicy.NEAREST),) if upgrade.nearest else ()
     return ClusterInputs(
         tuple(installs),
         build_catalogue([*images, *parents]),
-        pins=(Pin(Instance(IMAGE, InstallSlot(SlotKind.CLUSTER)), locked),),
+        pins=tuple(Pin(Instance(IMAGE, InstallSlot(SlotKind.CLUSTER)), each) for each in locked),
         choices=ResolverSettings(allow_downgrade=upgrade.downgrade, policies=policies),
     )
 
@@ -223,3 +254,57 @@ def test_installation_that_is_there_is_used_where_porter_uses_it(more: str, ther
     (root,) = (each for i, each in solution.resolved.items() if i.package.name == "r.io/root")
     (edge,) = root.edges
     assert ("" if edge.target else edge.detail) == reused
+
+
+APP = "{name: app, bundle: {reference: 'r.io/app:v1.0.0'}MORE}"
+INFRA = "{name: infra, bundle: {reference: 'r.io/infra:v1.0.0'}}"
+APPS = bundle(
+    "app", "1.0.0", more="credentials: [{name: conn, env: A}]\nparameters: [{name: x, default: ''}]"
+)
+APPS += bundle("infra", "1.0.0", more="outputs: [{name: mysql, type: string}, {name: ip, type: string}]")
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ("credentials: {conn: '${bundle.dependencies.infra.outputs.mysql}'}", False),
+        ("credentials: {conn: '${bundle.dependencies.doesnotexist.outputs.foo}'}", True),
+        ("credentials: {conn: '${bundle.dependencies.app.outputs.foo}'}", True),
+        ("parameters: {x: '${bundle.outputs.foo}'}", True),
+    ],
+    ids=["WiringEdges", "DanglingWiringReference", "SelfReference", "RootOutputReference"],
+)
+@pytest.mark.parametrize("nested", [False, True], ids=["in the root", "in a dependency"])
+def test_wiring_is_refused_where_porter_refuses_it_in_strict_mode(
+    more: str, *, refused: bool, nested: bool
+) -> None:
+    wired = f"{APP.replace('MORE', f', {more}')}, {INFRA}"
+    others = [bundle("svc", "1.0.0", f"{{requires: [{wired}]}}"), APPS] if nested else [APPS]
+    root = "{name: svc, bundle: {reference: 'r.io/svc:v1.0.0'}}" if nested else wired
+
+    if not refused:
+        assert solved(root, *others).problems == ()
+        return
+    with pytest.raises(AssertionError, match="is not there when it is needed"):  # the manifest is refused
+        solved(root, *others)
+
+
+def test_shared_dependency_at_two_depths_is_one() -> None:
+    def needing(name: str, other: str, more: str = "") -> str:
+        needed = f"{{name: {other}, bundle: {{reference: 'r.io/{other}:v1.0.0'}}{more}}}"
+        return bundle(name, "1.0.0", f"{{requires: [{needed}]}}")
+
+    top = ", ".join(f"{{name: {n}, bundle: {{reference: 'r.io/{n}:v1.0.0'}}}}" for n in ("a", "e"))
+    shared = group("c")
+    others = (needing("a", "b"), needing("b", "c", shared), needing("e", "c", shared), needing("c", "d"))
+
+    solution = solved(top, *others, bundle("d", "1.0.0"))
+
+    names = sorted(instance.package.name for instance in solution.resolved)
+    assert (names, solution.problems) == ([f"r.io/{n}" for n in ("a", "b", "c", "d", "e", "root")], ())
+
+
+def test_bundle_that_cannot_be_had_is_a_conflict_with_the_command_that_adds_it() -> None:
+    solution = solved("{name: gone, bundle: {reference: 'r.io/gone:v1.0.0'}}")
+
+    assert [problem.hint for problem in solution.problems if "index add" in problem.hint]

@@ -146,6 +146,35 @@ def test_a_token_is_for_one_repository_and_is_renewed_when_it_ends(gate: Gate, t
     assert service.basic == [f"Basic {auth}"] * 2
 
 
+def test_an_identity_token_is_exchanged_for_one_of_the_repository(gate: Gate) -> None:
+    """As `docker login` to a registry with OAuth2 stores it, such as Azure's, and helpers answer."""
+    forms: list[dict[str, list[str]]] = []
+
+    def plan(asked: Asked) -> Answer:
+        if asked.path.startswith("/token"):
+            forms.append(parse_qs(asked.body.decode()))
+            return Answer(200, json.dumps({"access_token": "t1"}).encode())
+        realm = f'Bearer realm="http://{gate.address}/token",service="s"'
+        known = asked.authorization == "Bearer t1"
+        return Answer(200, TAGS) if known else Answer(401, b"{}", {"WWW-Authenticate": realm})
+
+    gate.plan = plan
+    user = base64.b64encode(b"00000000-0000-0000-0000-000000000000:").decode()
+    config = json.dumps({"auths": {gate.address: {"auth": user, "identitytoken": "of-kim"}}})
+    reader, _ = client(gate, environment={"DOCKER_AUTH_CONFIG": config})
+
+    assert reader.tags(NAME) == ("v1.0.0",)
+
+    (form,) = forms
+    assert {key: form[key] for key in ("grant_type", "refresh_token", "service", "scope")} == {
+        "grant_type": ["refresh_token"],
+        "refresh_token": ["of-kim"],
+        "service": ["s"],
+        "scope": ["repository:acme/aws:pull"],
+    }
+    assert [each.method for each in gate.asked if each.path == "/token"] == ["POST"]
+
+
 def test_a_refused_credential_is_named_and_not_shown(gate: Gate) -> None:
     gate.plan = lambda _: Answer(401, b"{}", {"WWW-Authenticate": 'Basic realm="x"'})
     config = json.dumps({"auths": {gate.address: {"username": "kim", "password": "s3cret-of-kim"}}})
@@ -226,6 +255,40 @@ def test_retry_after_is_waited_out_and_a_long_one_is_told(gate: Gate) -> None:
     with pytest.raises(LimitedError, match="limits requests") as caught:
         reader.tags(NAME)
     assert "what is done stays done" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("limit", "waits"),
+    [
+        ({"RateLimit-Remaining": "0", "RateLimit-Reset": "30"}, 30),
+        ({"RateLimit-Remaining": "0;w=60"}, 60),
+        ({"RateLimit-Remaining": "0", "RateLimit-Reset": "EPOCH"}, 40),
+        ({"RateLimit-Remaining": "1;w=21600"}, 0),
+    ],
+    ids=["seconds", "window of Docker Hub", "time of GitLab", "one is left"],
+)
+def test_no_request_is_sent_while_the_registry_says_that_none_is_left(
+    gate: Gate, limit: dict[str, str], waits: int
+) -> None:
+    reader, clock = client(gate)
+    sent = {name: text.replace("EPOCH", f"{clock.now() + 40:.0f}") for name, text in limit.items()}
+    gate.plan = lambda _: Answer(200, TAGS, sent if len(gate.asked) == 1 else {})
+    reader.tags(NAME)
+
+    reader.tags(f"{HOST}/acme/other")
+
+    assert sum(clock.slept) == pytest.approx(waits, abs=5)
+
+
+def test_a_long_window_without_requests_ends_the_run_without_asking(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(200, TAGS, {"RateLimit-Remaining": "0;w=21600"})
+    reader, _ = client(gate)
+    reader.tags(NAME)
+
+    with pytest.raises(LimitedError, match="limits requests"):
+        reader.tags(f"{HOST}/acme/other")
+
+    assert len(gate.asked) == 1
 
 
 @pytest.mark.parametrize("trickle", [False, True], ids=["silent", "trickles"])

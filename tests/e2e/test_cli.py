@@ -459,7 +459,7 @@ def test_a_pull_request_is_listed_shown_and_closed_for_good(world: World) -> Non
     assert world.run("pr", "reopen", "edge-1/web").out.startswith("reopened edge-1#2 ")
     assert re.search(r"edge-1#2 +draft", world.run("pr", "list").out)
     assert "No package changed" in world.run("apply").out
-    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert "Nothing was written.\n" in world.run("apply").out
     assert world.run("approve", "edge-1/web").code == 0
 
 
@@ -469,7 +469,7 @@ def test_proposing_and_merging_are_two_steps(world: World) -> None:
 
     assert world.run("approve", "--propose-only", "edge-1/web").out == "proposed edge-1/web\n"
     assert "refs/heads/proposed/web/packagevariant-1" in world.all_refs()["edge-1.git"]
-    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert "Nothing was written.\n" in world.run("apply").out
     assert world.run("pr", "merge", "edge-1/web").code == 0
 
     assert "refs/tags/web/v1" in world.all_refs()["edge-1.git"]
@@ -487,7 +487,7 @@ def test_a_draft_without_a_pull_request_is_proposed_by_approving_it(world: World
 
     assert re.search(r"edge-1#1 +open +edge-1/web", world.run("pr", "list").out)
     assert world.run("apply").code == 0
-    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert "Nothing was written.\n" in world.run("apply").out
 
 
 def test_json_of_pull_requests_is_for_machines(world: World) -> None:

@@ -1,6 +1,8 @@
 """`--html` writes one page: what its data says is what plan, status, explain and history say."""
 
 import json
+import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -112,7 +114,13 @@ def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
     page = (tmp_path / "plan.html").read_text()
     title, *waves = [line.removeprefix("rollout ") for line in LINES]
     assert f">Rollout {title}</h3>" in page
-    assert [f"<li>{wave}</li>" in page for wave in waves] == [True] * 3
+    told = re.findall(
+        r'<b>(\w+)</b> <span class="muted">(\w+)</span>.*?aria-label="\1: ([^"]+)"', page, re.DOTALL
+    )
+    assert [f"wave {name}: {phase}, {counts}" for name, phase, counts in told] == [
+        wave.split(" published", 1)[0].strip() + " published" for wave in waves
+    ]
+    assert all(escape(wave.split(" published, ", 1)[1]) in page for wave in waves if " published, " in wave)
 
 
 def test_durations_are_in_the_page_only_where_they_are_asked_for(world: World, tmp_path: Path) -> None:

@@ -277,3 +277,67 @@ def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_re
     world.apply()
     assert world.run("approve", "ap1/web").code == Exit.DONE
     assert world.image("ap1") == "both"
+
+
+# Groups that were closed
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:
+    world = make_edges(tmp_path / "w", GROUPED) if is_there else make_empty(tmp_path / "w")
+    world.configure(GROUPED)
+    world.want(2)
+    world.apply()
+    world.run("pr", "close", f"ap1#{max(opened(world))}")
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    world.apply()
+
+    assert [*opened(world).values()] == (["Delete web"] if is_there else [])
+    assert not world.repo("ap1").find(f"refs/heads/{GROUP}")
+    assert ("ap1/web" in world.run("status").out) == is_there
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_the_edit_of_a_person_in_a_group_outlives_every_revision(tmp_path: Path, published: bool) -> None:
+    """Our commit on top of the edit had it; the one after that was made without it."""
+    world = (
+        make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+        if published
+        else make_empty(tmp_path / "w")
+    )
+    upstream = Repo(world.root / "blueprints.git")
+    upstream.commit(blueprint(3))
+    upstream.tag("web/v3")
+    world.configure(GROUPED)
+    for package in ("web", "db"):
+        world.want(2, package=package)
+    world.run("apply")
+    edit(world, GROUP)
+    for revision in (3, 2):
+        world.want(revision)
+        world.apply()
+        assert (world.image("ap1", branch=GROUP), is_edited(world, GROUP)) == (f"v{revision}", True)
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    world.apply()
+
+    assert is_edited(world, GROUP)
+    assert "ap1#" in (refused := world.run("approve", "--all")).out
+    assert refused.code == Exit.REFUSED
+
+
+@pytest.mark.parametrize("verb", ["close", "merge"])
+def test_a_group_is_not_ended_by_the_name_of_one_of_its_packages(tmp_path: Path, verb: str) -> None:
+    world = make_empty(tmp_path / "w")
+    world.configure(GROUPED)
+    for package in ("web", "db"):
+        world.want(1, package=package)
+    world.apply()
+
+    refused = world.run("pr", verb, "ap1/web")
+
+    assert refused.code == Exit.REFUSED
+    assert "It shares pull request ap1#1 with ap1/db" in refused.err
+    assert f"{verb.title()} them together: `reconciler pr {verb} ap1#1`." in refused.err
+    assert opened(world) == {1: "Create 2 packages"}

@@ -86,4 +86,4 @@ def _normal(text: str, world: World) -> str:
     text = re.sub(r", [0-9]+ resolved again until the next change is written", "", text)
     text = text.replace(str(world.root), "<world>")
     text = re.sub(r'"published": [1-9][0-9]*', '"published": <time>', text)
-    return re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
+    return re.sub(r"(?<=checksum )[0-9a-f]{12}\b|\b[0-9a-f]{64}\b", "<checksum>", text)

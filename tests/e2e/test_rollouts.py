@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from tests.e2e.test_worlds import happen
 from tests.faults.promises import final
 from tests.faults.world import FaultWorld, Runner
@@ -88,6 +89,14 @@ def test_json_has_every_package_of_every_wave(failed: World, command: str) -> No
     assert violations(json.loads((SCHEMAS / f"{command}.schema.json").read_text()), value) == []
     assert [len(wave["packages"]) for wave in rollout["waves"]] == [2, 4, 6]
     assert len(rollout["held"]) == 6
+
+
+@pytest.mark.parametrize("shard", ["0/2", "1/2"])
+def test_a_shard_of_a_failed_rollout_says_why_it_ends_with_7(failed: World, shard: str) -> None:
+    ran = failed.run("plan", "--shard", shard)
+
+    assert ran.code == Exit.WAITING
+    assert f"  {LINES[2]}\n  hint: Mend it, or annotate the set with reconciler.dev/rollout-skip" in ran.out
 
 
 def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:

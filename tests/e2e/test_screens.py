@@ -82,7 +82,7 @@ def _lines(world: World) -> Iterator[tuple[str, ...]]:
 
 def _normal(text: str, world: World) -> str:
     text = text.replace(str(world.root), "<world>")
-    text = re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
+    text = re.sub(r"(?<=checksum )[0-9a-f]{12}\b|\b[0-9a-f]{64}\b", "<checksum>", text)
     text = re.sub(r"\b[0-9a-f]{40}\b", "<oid>", text)
     text = re.sub(r"\b[0-9a-f]{12}\b", "<short>", text)
     return re.sub(r"git version [\d.]+[^\"\n]*", "git version <git>", text)

@@ -264,7 +264,7 @@ def test_plan_says_what_waits_for_review(world: World) -> None:
 
     said = world.run("plan")
 
-    assert re.search(r"keep +edge-1/web +UpToDate +web/v1; in review since 2026-01-01, #2", said.out)
+    assert re.search(r"keep +edge-1/web +InReview +web/v1; in review since 2026-01-01, #2", said.out)
     assert "2 kept (2 in review)" in said.out
     changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
     (row,) = [change for change in changes if change["name"] == "edge-1/web"]
@@ -331,6 +331,17 @@ def test_set_that_selects_nothing_is_told(world: World, command: str) -> None:
     assert said.code == Exit.DONE
     note = "note: manifests/sites.yaml:1: PackageVariantSet default/sites selects no target"
     assert note in said.out + said.err
+
+
+def test_target_of_a_set_that_selects_nothing_is_told_beside_one_that_does(world: World) -> None:
+    first = "  targets:\n  - repositories: [{name: edge-1, packageNames: [sites]}]\n"
+    change(world, {"manifests/sites.yaml": EMPTY.replace("  targets:\n", first)})
+
+    said = world.run("plan")
+
+    note = "spec.targets[1] of PackageVariantSet default/sites selects nothing"
+    assert f"note: manifests/sites.yaml:8:5: {note}" in said.out
+    assert "spec.targets[0]" not in said.out
 
 
 WORLDS = PROJECT / "fixtures/worlds"

@@ -128,7 +128,7 @@ def _drafts(world: World) -> str:
 def _normal(text: str, world: World) -> str:
     """Leave out what depends on where the world stands: paths, and ids made from them."""
     text = text.replace(str(world.root), "<world>")
-    text = re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
+    text = re.sub(r"(?<=checksum )[0-9a-f]{12}\b|\b[0-9a-f]{64}\b", "<checksum>", text)
     text = re.sub(r"\b[0-9a-f]{40}\b", "<oid>", text)
     return re.sub(r"index [0-9a-f]{7,}\.\.[0-9a-f]{7,}", "index <oid>..<oid>", text)
 

@@ -37,21 +37,29 @@ def blueprint(revision: int, folder: str = "", package: str = "web") -> dict[str
 
 
 def the_set(
-    revision: int, notes: Mapping[str, str] = {}, name: str = "web", *, package: str = "web", own: str = ""
+    revision: int,
+    notes: Mapping[str, str] = {},
+    name: str = "web",
+    *,
+    package: str = "web",
+    own: str = "",
+    target: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the manifest of a set of this upstream package; `name` is the package of each cluster."""
+    """Return the manifest of a set of this upstream package; `name` is the package of each cluster.
+
+    `target` selects the clusters, by default all by their names.
+    """
+    chosen = target or {"repositories": [{"name": edge} for edge in EDGES]}
+    downstream = {"package": name}
+    if "objectSelector" in chosen:
+        downstream["repoExpr"] = "target.annotations['reconciler.dev/cluster']"
     value = {
         "apiVersion": "config.porch.kpt.dev/v1alpha2",
         "kind": "PackageVariantSet",
         "metadata": {"name": own or package, "namespace": "default", "annotations": dict(notes)},
         "spec": {
             "upstream": {"repo": "blueprints", "package": package, "revision": revision},
-            "targets": [
-                {
-                    "repositories": [{"name": edge} for edge in EDGES],
-                    "template": {"downstream": {"package": name}},
-                }
-            ],
+            "targets": [{**chosen, "template": {"downstream": downstream}}],
         },
     }
     return json.dumps(value, indent=1)
@@ -68,15 +76,17 @@ class EdgeFleet(World):
         *,
         package: str = "web",
         own: str = "",
+        target: Mapping[str, Any] | None = None,
     ) -> None:
         """Ask for a revision of a package on every cluster, with these orders."""
         file = "manifests/set.json" if package == "web" else f"manifests/{package}.json"
-        text = the_set(revision, notes or {}, name or package, package=package, own=own)
+        text = the_set(revision, notes or {}, name or package, package=package, own=own, target=target)
         Repo(self.control).commit({file: text})
 
-    def configure(self, more: str = WAVES) -> None:
+    def configure(self, more: str = WAVES, *, instance: str = "fleet") -> None:
         """Write the configuration with more fields of its spec."""
-        Repo(self.control).commit({"reconciler.yaml": CONFIGURATION + more})
+        text = CONFIGURATION.replace("fleet", instance) + more
+        Repo(self.control).commit({"reconciler.yaml": text})
 
     def settle(self) -> None:
         """Apply and approve until nothing is left to do."""

@@ -5,6 +5,7 @@ elsewhere pipeline FILE JOB [NAME=VALUE...]    run a job of GitLab CI; print its
 elsewhere open REPOSITORY HEAD TITLE           open a pull request into main
 elsewhere merge REPOSITORY PACKAGE...          merge the drafts of packages, as the button does
 elsewhere cronjob FILE                         run the container of a CronJob; print its log
+elsewhere publish NAME                         push the images of tests/docs/given/NAME.yaml
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from tests.support.registry import Registry, publish
 from tests.support.workflow import Result, installed_job, run_action, run_job
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -126,6 +128,14 @@ def run_cronjob(file: str) -> int:
     return _run_script(f"reconciler {' '.join(container['args'])}", by_kind["ConfigMap"]["data"])
 
 
+def publish_images(name: str) -> int:
+    """Push images into the registry of a guide."""
+    registry = Registry(os.environ["REGISTRY_ADDRESS"])
+    with registry.client:
+        publish(registry, name)
+    return 0
+
+
 def _expanded(value: str) -> str:
     return os.environ.get(value.removeprefix("$"), "") if value.startswith("$") else value
 
@@ -151,6 +161,7 @@ TOOLS: Mapping[str, Callable[..., int]] = {
     "open": open_pull,
     "merge": merge,
     "cronjob": run_cronjob,
+    "publish": publish_images,
 }
 
 

@@ -6,7 +6,8 @@ Comments at the top of a guide name it; no reader sees them:
 - ``<!-- forge: KIND REPOSITORY... -->``: a simulated forge with these empty repositories serves the address
   that guides use for that kind (`FORGES`), and the reader's git is logged in there;
 - ``<!-- cluster: NAME -->``: kubectl has a context of that name, a cluster with the objects of
-  `tests/docs/given/NAME.yaml`; the first one is the current context.
+  `tests/docs/given/NAME.yaml`; the first one is the current context;
+- ``<!-- registry: NAME -->``: a registry serves `REGISTRY` with the images of `tests/docs/given/NAME.yaml`.
 """
 
 import base64
@@ -27,6 +28,7 @@ from tests.support.forges.server import Simulator, serving
 from tests.support.git import make_repository
 from tests.support.kubernetes_api import serve_objects
 from tests.support.pages import Mismatch, run_page
+from tests.support.registry import publish, serve_registry
 
 PROJECT = Path(__file__).resolve().parents[2]
 GIVEN = PROJECT / "tests/docs/given"
@@ -37,7 +39,9 @@ FORGES = {
 }
 TOKEN_VARIABLE = "FLEET_TOKEN"
 """The variable with a token of the forge, in guides as in their configuration."""
-_HEADER = re.compile(r"^<!-- (given|forge|cluster): (.+) -->$", re.MULTILINE)
+REGISTRY = "https://registry.example.com"
+"""The address of the registry of a guide, which packages of other names are mirrored in."""
+_HEADER = re.compile(r"^<!-- (given|forge|cluster|registry): (.+) -->$", re.MULTILINE)
 
 
 class _WallClock:
@@ -81,6 +85,11 @@ def prepared(page: Path, directory: Path, path: str) -> Iterator[Machine]:
             elif kind == "forge":
                 name, *repositories = value.split()
                 _serve_forge(name, repositories, directory / "forge", machine, stack)
+            elif kind == "registry":
+                registry = stack.enter_context(serve_registry(directory))
+                publish(registry, value)
+                machine.addresses[REGISTRY] = f"http://{registry.address}"
+                machine.variables["REGISTRY_ADDRESS"] = registry.address
             else:
                 text = _with_addresses((GIVEN / f"{value}.yaml").read_text(encoding="utf-8"), machine)
                 clusters[value] = stack.enter_context(serve_objects(list(yaml.safe_load_all(text))))

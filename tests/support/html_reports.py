@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.base.errors import Location
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
-from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     CauseRow,
     ConditionRow,
@@ -22,7 +21,8 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.rollouts import RolloutText
+from reconciler.report.provenance import Origin
+from reconciler.report.rollouts import RolloutText, WaveText
 from reconciler.report.timings import StageDuration, Timings, Work
 
 COLUMNS = (
@@ -120,9 +120,9 @@ _TIMINGS = Timings(
 _ROLLOUT = RolloutText(
     "web/v2 of default/web: failed, 4 of 12 published",
     (
-        "wave canary: complete, 2 of 2 published",
-        "wave early: failed, 2 of 4 published, edge-0003/web: Application web is Degraded",
-        "wave rest: waiting, 0 of 6 published",
+        WaveText("canary", "complete", 2, 2),
+        WaveText("early", "failed", 2, 4, "edge-0003/web: Application web is Degraded"),
+        WaveText("rest", "waiting", 0, 6),
     ),
 )
 

@@ -24,10 +24,12 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+import yaml
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar+gzip"
 CNAB = "application/vnd.cnab.config.v1+json"
+_GIVEN = Path(__file__).parents[1] / "docs/given"
 PROGRAM = shutil.which("docker-registry") or "/usr/bin/docker-registry"
 
 
@@ -126,6 +128,17 @@ class Registry:
         return self.push_manifest(name, value, tag)
 
 
+def publish(registry: Registry, name: str) -> None:
+    """Push the images of `tests/docs/given/NAME.yaml`, as the tools of each ecosystem build them."""
+    for image in yaml.safe_load((_GIVEN / f"{name}.yaml").read_text(encoding="utf-8")):
+        if "xpkg" in image:
+            registry.push_xpkg(image["xpkg"], image["tag"], image["package"])
+        elif "imgpkg" in image:
+            registry.push_bundle(image["imgpkg"], image["tag"], image["files"])
+        else:
+            registry.push_cnab(image["cnab"], image["tag"], image["bundle"])
+
+
 def _described(
     blob: Descriptor, media_type: str, annotations: Mapping[str, str] | None = None
 ) -> dict[str, object]:
@@ -183,6 +196,7 @@ class Asked(NamedTuple):
     path: str
     authorization: str = ""
     etag: str = ""
+    body: bytes = b""
 
 
 class Answer(NamedTuple):
@@ -223,6 +237,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 self.path,
                 headers.get("Authorization", ""),
                 headers.get("If-None-Match", ""),
+                self.rfile.read(int(headers.get("Content-Length") or 0)),
             )
             gate.asked.append(asked)
             answer = gate.plan(asked) or self.forwarded()
@@ -242,11 +257,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 return
             self.wfile.write(body)
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.do_GET()
-
-        do_HEAD = do_GET  # noqa: N815 - http.server's name
+        do_POST = do_HEAD = do_GET  # noqa: N815 - http.server's name
 
         def forwarded(self) -> Answer:
             if not gate.behind:

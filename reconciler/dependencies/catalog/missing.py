@@ -70,9 +70,7 @@ def find_missing(worlds: Iterable[tuple[Iterable[Install], Catalogue]]) -> tuple
         search = _Search(catalogue)
         for install in installs:
             if not install.external:
-                search.follow(
-                    install.need, f"{install.kind} {install}", expands=not install.skip_dependencies
-                )
+                search.follow(install.need, str(install), expands=not install.skip_dependencies)
         for need, parents in search.missing.items():
             lacking.setdefault(need, set()).update(parents)
             partly |= {need[0]} if catalogue.candidates(catalogue.find(need[0])) else set()

@@ -69,11 +69,7 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
         case "PackageMetadata":
             notes.parse(api.PackageMetadata, document)
         case "PackageRepository":
-            notes.warn(
-                ("kind",),
-                "A PackageRepository is not fetched: packages come from the index in Git",
-                hint="Pull its packages, and bring them there: `reconciler index import PATH`.",
-            )
+            pass  # `index sync` and `index import` read it
         case kind:
             notes.refuse(
                 ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND

@@ -257,10 +257,10 @@ def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagno
     def check(alias: str, own: str, where: Path) -> None:
         if alias in aliases - {own}:
             return
-        what = f"of {alias}, which is no dependency" if alias else "of the bundle itself"
+        what = f"of {alias}, which is no dependency," if alias else "of the bundle itself"
         message = "An output of the dependency itself" if alias == own else f"An output {what}"
         hint = suggest(alias, aliases - {own}) if aliases - {own} else ""
-        notes.refuse(where, f"{message}, is not there when it is needed", reason=Reason.NOT_FOUND, hint=hint)
+        notes.refuse(where, f"{message} is not there when it is needed", reason=Reason.NOT_FOUND, hint=hint)
 
     for key, item in items:
         for name in ("parameters", "credentials", "outputs"):

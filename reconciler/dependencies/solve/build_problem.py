@@ -1,6 +1,7 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
 from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
+    Dialect,
     Ecosystem,
     Install,
     InstallationType,
@@ -26,6 +28,7 @@ from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
     InstanceIndex,
     RequirementContext,
+    all_places,
     effective_requirement,
     with_rendered_labels,
 )
@@ -43,6 +46,14 @@ from reconciler.dependencies.versions import VersionPolicy, precedence_with_buil
 from reconciler.names.problems import Problem
 
 
+class _Reached(NamedTuple):
+    """An instance in its context: its candidates, and the requirements of those that are reached."""
+
+    scope: RequirementContext
+    candidates: tuple[Candidate, ...]
+    demands: dict[int, tuple[InstanceRequirement, ...]]
+
+
 class BuiltProblem(Struct, frozen=True):
     """A resolution problem, and problems of single installs."""
 
@@ -50,31 +61,30 @@ class BuiltProblem(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def build_problem(inputs: ClusterInputs) -> BuiltProblem:
-    """Build the resolution problem: the transitive closure of all candidate versions.
+def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
+    """Build the resolution problem: the transitive closure of the candidate versions that may be needed.
 
-    Order-free: the order of installs, candidates and pins does not matter.
+    Order-free: the order of installs, candidates and pins does not matter. Versions to which no chain of
+    ranges leads from the installs are in no solution. Where they are `free`, the ranges of users count as
+    none, so that other ones that would solve a conflict can be found; the solutions are the same.
     """
     inputs, problems = without_duplicates(inputs)
     lookup = CandidateLookup(inputs)
-    nodes: dict[Instance, InstanceNode] = {}
     roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
-    queue = [
-        (alternative.instance, scope)
-        for demand, scope in roots
-        for alternative in demand.alternatives
-        if alternative.instance
-    ]
-    for instance, scope in queue:
-        if instance in nodes:
+    instances: dict[Instance, _Reached] = {}
+    queue = [(way, scope, free) for demand, scope in roots for way in demand.alternatives]
+    for way, parent, is_free in queue:
+        if way.instance is None:
             continue
-        nodes[instance] = node = _node(lookup, instance, scope)
-        targets = (w.instance for group in node.requirements for w in _active_alternatives(group))
-        queue.extend(
-            (target, lookup.site_of(target, scope))
-            for target in dict.fromkeys(targets)
-            if target and target not in nodes
-        )
+        if way.instance not in instances:
+            scope = lookup.site_of(way.instance, parent)
+            instances[way.instance] = _Reached(scope, lookup.candidates(way.instance), {})
+        scope, candidates, demands = instances[way.instance]
+        overrides = free and scope.install is not None and scope.install.dialect is Dialect.CARVEL
+        for place in sorted((all_places(candidates) if is_free else way.allowed) - demands.keys()):
+            demands[place] = tuple(_demands(lookup, way.instance, scope, candidates[place]))
+            queue += [(other, scope, overrides) for other in _active_alternatives(demands[place])]
+    nodes = {instance: _node(lookup, instance, reached) for instance, reached in instances.items()}
     _add_existing(lookup, nodes)
     problem = ResolutionProblem(
         nodes=nodes,
@@ -104,16 +114,16 @@ def _active_alternatives(demands: tuple[InstanceRequirement, ...]) -> Iterator[A
     return (alternative for demand in demands for alternative in demand.alternatives if alternative.active)
 
 
-def _node(lookup: CandidateLookup, instance: Instance, scope: RequirementContext) -> InstanceNode:
-    candidates = lookup.candidates(instance)
+def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> InstanceNode:
+    scope, candidates, demands = reached
     locked = lookup.locked(instance)
-    order = _preference(lookup.inputs, instance, scope, candidates, locked)
-    banned = _excluded_versions(lookup, instance, scope, candidates, locked)
-    for place in set(range(len(candidates))) - set(order):
+    order = _preference(lookup.inputs, instance, reached, locked)
+    banned = _excluded_versions(lookup, instance, reached, locked)
+    for place in demands.keys() - set(order):
         cause = Cause(CauseKind.POLICY, instance, _policy(lookup.inputs, instance, scope))
         banned[place] = (*banned.get(place, ()), cause)
-    demands = tuple(tuple(_demands(lookup, instance, scope, candidate)) for candidate in candidates)
-    return InstanceNode(instance, candidates, order, demands, banned, locked)
+    requirements = tuple(demands.get(place, ()) for place in range(len(candidates)))
+    return InstanceNode(instance, candidates, order, requirements, banned, frozenset(demands), locked)
 
 
 def _demands(
@@ -160,15 +170,15 @@ def _signature(requirement: Requirement) -> str:
 def _preference(
     inputs: ClusterInputs,
     instance: Instance,
-    scope: RequirementContext,
-    candidates: tuple[Candidate, ...],
+    reached: _Reached,
     locked: int | None,
 ) -> tuple[int, ...]:
+    scope, candidates, demands = reached
     install = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
     policy = _policy(inputs, instance, scope)
     origin = candidates[locked].version if locked is not None else (install.origin if install else None)
-    places: dict[object, int] = {candidate.version: place for place, candidate in enumerate(candidates)}
-    return tuple(places[version] for version in rank((c.version for c in candidates), policy, origin=origin))
+    places = {candidates[place].version: place for place in demands}
+    return tuple(places[version] for version in rank(places, policy, origin=origin))
 
 
 def _policy(inputs: ClusterInputs, instance: Instance, scope: RequirementContext) -> VersionPolicy:
@@ -181,15 +191,15 @@ def _policy(inputs: ClusterInputs, instance: Instance, scope: RequirementContext
 def _excluded_versions(
     lookup: CandidateLookup,
     instance: Instance,
-    scope: RequirementContext,
-    candidates: tuple[Candidate, ...],
+    reached: _Reached,
     locked: int | None,
 ) -> dict[int, tuple[Cause, ...]]:
+    scope, candidates, demands = reached
     floor = None if locked is None else _floor(lookup.inputs, instance, scope, candidates[locked])
     foreign = lookup.foreign(instance)
     assumed = dict(lookup.inputs.assumed).get(instance.package, "")
     bans: dict[int, tuple[Cause, ...]] = {}
-    for place, candidate in enumerate(candidates):
+    for place, candidate in ((place, candidates[place]) for place in sorted(demands)):
         causes = _platform_bans(lookup.inputs, instance, scope, candidate)
         causes += _ownership_bans(lookup, instance, scope, candidate)
         if candidate.withdrawn and place != locked:

@@ -34,6 +34,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
     Unsatisfiable,
     split_problem,
+    within_reach,
 )
 from reconciler.dependencies.solve.sat import Questions, assign, is_solvable
 from reconciler.dependencies.solve.sat.solver import BudgetError
@@ -349,18 +350,7 @@ class _HintFinder:
             return []
         assumed = frozenset(self.assumed)
         roots = [demand for demand in self.problem.roots if demand.cause in assumed]
-        nodes = {
-            instance: replace(
-                node,
-                requirements=tuple(
-                    tuple(demand for demand in group if demand.cause not in lacking)
-                    for group in node.requirements
-                ),
-            )
-            for instance, node in self.problem.nodes.items()
-        }
-        left = tuple(demand for demand in roots if demand.cause not in lacking)
-        answer = assign(replace(self.problem, nodes=nodes, roots=left))
+        answer = assign(within_reach(replace(self.problem, roots=tuple(roots)), lacking))
         chosen = answer.chosen.items() if answer is not None else ()
         demands = [*roots, *(d for i, place in chosen for d in self.problem.nodes[i].requirements[place])]
         needed = (demand.cause for demand in demands if not demand.optional)

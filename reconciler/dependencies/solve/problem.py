@@ -1,6 +1,6 @@
 """The finite resolution problem of one cluster, and the outcomes that a solver can return."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -121,13 +121,17 @@ class InstanceRequirement(Struct, frozen=True):
 
 
 class InstanceNode(Struct, frozen=True):
-    """An instance that can be installed: its candidates, excluded versions with causes, requirements."""
+    """An instance that can be installed: its candidates, excluded versions with causes, requirements.
+
+    `reached` are the places of the candidates that a solution may have; the others have no requirements.
+    """
 
     instance: Instance
     candidates: tuple[Candidate, ...]
     order: tuple[int, ...]
     requirements: tuple[tuple[InstanceRequirement, ...], ...]
     banned: Mapping[int, tuple[Cause, ...]]
+    reached: frozenset[int]
     locked: int | None = None
 
 
@@ -201,6 +205,30 @@ def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
         replace(problem, nodes=own, roots=tuple(roots[part]), incompatibilities=tuple(excluded[part]))
         for part, own in nodes.items()
     )
+
+
+def within_reach(problem: ResolutionProblem, without: Container[Cause] = ()) -> ResolutionProblem:
+    """Return a problem without some requirements, and without what then nothing leads to from the roots."""
+    roots = tuple(demand for demand in problem.roots if demand.cause not in without)
+    kept: dict[Instance, dict[int, tuple[InstanceRequirement, ...]]] = {i: {} for i in problem.nodes}
+    queue = list(roots)
+    for demand in queue:
+        for way in demand.alternatives:
+            if way.instance is not None and way.active:
+                groups, own = problem.nodes[way.instance].requirements, kept[way.instance]
+                for place in sorted(way.allowed - own.keys()):
+                    own[place] = tuple(other for other in groups[place] if other.cause not in without)
+                    queue += own[place]
+    nodes = {
+        instance: replace(
+            node,
+            requirements=tuple(kept[instance].get(place, ()) for place in range(len(node.candidates))),
+            order=tuple(place for place in node.order if place in kept[instance]),
+            reached=frozenset(kept[instance]),
+        )
+        for instance, node in problem.nodes.items()
+    }
+    return replace(problem, nodes=nodes, roots=roots)
 
 
 def _parts(problem: ResolutionProblem) -> dict[Instance, Instance]:

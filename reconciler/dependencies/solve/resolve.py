@@ -1,6 +1,7 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -13,7 +14,7 @@ from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.alternatives import qualified
-from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
 from reconciler.dependencies.solve.explain import SkipReasons, explain
 from reconciler.dependencies.solve.problem import (
     Alternative,
@@ -29,7 +30,7 @@ from reconciler.dependencies.solve.problem import (
     Unsatisfiable,
     split_problem,
 )
-from reconciler.dependencies.solve.sat import Questions, attempt, is_solvable
+from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
 from reconciler.dependencies.solve.sat.solver import BudgetError
 from reconciler.dependencies.solve.solution import (
     Explanation,
@@ -54,6 +55,10 @@ class UnverifiedSolutionError(ReconcilerError):
         self.violations = violations
 
 
+_Attempt = tuple[ResolutionProblem, SolverOutcome, Questions | None]
+"""A part of a problem, its outcome, and where it contradicts itself, questions about it."""
+
+
 def resolve_cluster(inputs: ClusterInputs) -> Solution:
     """Resolve the dependencies of one cluster, part by part; a conflict in one part affects no other.
 
@@ -63,10 +68,10 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     Raises:
         UnverifiedSolutionError: The solution does not pass the independent check.
     """
-    built = build_problem(inputs)
+    built, outcomes = _attempts(inputs)
     partial = _PartialSolution(inputs, problems=list(built.problems))
-    for part in split_problem(built.problem):
-        partial.add(part)
+    for part, outcome, questions in outcomes:
+        partial.add(part, outcome, questions)
     solution = Solution(
         with_requesters(partial.resolved),
         tuple(partial.skipped),
@@ -81,6 +86,23 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     return solution
 
 
+def _attempts(inputs: ClusterInputs) -> tuple[BuiltProblem, list[_Attempt]]:
+    """Attempt every part; where one has no answer, with all versions that could be part of one."""
+    built = build_problem(inputs, free=False)
+    unsolved = set[Cause]()
+    with suppress(BudgetError):
+        answers = [(part, assign(part)) for part in split_problem(built.problem)]
+        unsolved = {demand.cause for part, answer in answers if answer is None for demand in part.roots}
+        if not unsolved:
+            return built, [(part, answer, None) for part, answer in answers if answer is not None]
+    built = build_problem(inputs)
+    outcomes = []
+    for part in split_problem(built.problem):
+        is_known = unsolved.isdisjoint(demand.cause for demand in part.roots)
+        outcomes.append((part, *(attempt(part) if is_known else contradiction(part))))
+    return built, outcomes
+
+
 class _PartialSolution(Struct):
     """Solution of the parts of a cluster that are resolved so far."""
 
@@ -91,12 +113,12 @@ class _PartialSolution(Struct):
     explanations: list[Explanation] = field(default_factory=list)
     failed: set[Instance] = field(default_factory=set)
 
-    def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them.
+    def add(self, part: ResolutionProblem, outcome: SolverOutcome, questions: Questions | None) -> None:
+        """Add one part with its outcome; leave out the installs that stall, as `StallSearch` chooses them.
 
         If the rest has no solution either, the whole part keeps its lock.
         """
-        search, left, (outcome, questions) = StallSearch(self.inputs, part), part, attempt(part)
+        search, left = StallSearch(self.inputs, part), part
         stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
         whole: Explanation | None = None
         while isinstance(outcome, Unsatisfiable) and questions is not None:

@@ -124,6 +124,18 @@ def find_package(mirror: Mirror, tree: Oid, path: str) -> PackageDirectory | Non
     return PackageDirectory(path, package, kptfile) if package and kptfile else None
 
 
+def find_subpackages(mirror: Mirror, tree: Oid) -> Iterator[PackageDirectory]:
+    """Yield the packages inside a package, at any depth; paths are relative to it."""
+    pending = [("", tree)]
+    while pending:
+        path, oid = pending.pop()
+        if path and (kptfile := mirror.blob_at(oid, KPTFILE)):
+            yield PackageDirectory(path, oid, kptfile)
+        if path.count("/") < MAX_DEPTH:
+            inside = f"{path}/" if path else ""
+            pending += [(f"{inside}{e.name}", e.oid) for e in mirror.entries(oid) if e.mode == Mode.TREE]
+
+
 def published_revision(mirror: Mirror, tag: PackageAtRef) -> PackageRevision:
     """Return the published revision of a tag.
 

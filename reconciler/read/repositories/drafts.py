@@ -62,6 +62,7 @@ def read_draft(
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
+        is_touched=any(_touches(mirror, commit, named.path) for commit in foreign),
         answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
@@ -92,8 +93,11 @@ def is_ours(commit: CommitData, policy: CommitPolicy) -> bool:
 
 
 def _touches(mirror: Mirror, commit: CommitData, path: str) -> bool:
-    parent = mirror.find_commit(commit.parents[0]) if commit.parents else None
-    return bool(mirror.changed_paths(parent.tree if parent else None, commit.tree, [path]))
+    """Tell whether a commit changed what is at a path; one that merges took neither side as it was."""
+    parents = [mirror.find_commit(oid) for oid in commit.parents] or [None]
+    return all(
+        mirror.changed_paths(parent.tree if parent else None, commit.tree, [path]) for parent in parents
+    )
 
 
 _MAX_COMMITS = 50

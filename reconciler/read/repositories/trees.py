@@ -6,25 +6,30 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock, Sourced, TreeAt, declared_upstreams
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.manifests import Manifests
-from reconciler.read.repositories.discovery import find_package
+from reconciler.read.repositories.discovery import find_package, find_subpackages
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.state import State
+from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import ROLL_BACK
+from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
 
 
 class PackageTrees(Struct, frozen=True):
     """Package trees by commit and path, and the committer times of locked commits, in seconds.
 
-    `earlier` is what main had before a revision that is ordered back: see `Inventory`.
+    `earlier` is what main had before a revision that is ordered back, `subpackages` are Kptfiles inside
+    packages: see `Inventory`.
     """
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
     earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
+    subpackages: Mapping[Oid, Mapping[str, KptfileHeader]] = field(default_factory=dict)
 
 
 class _Place(NamedTuple):
@@ -50,12 +55,87 @@ def read_trees(
             times[place.commit] = mirror.commit(place.commit).committer.time
     earlier = dict(_earlier(manifests, views, mirrors))
     trees: dict[TreeAt, Oid | None] = {}
-    for view, commit, path in (*_followed(manifests, views), *_locked(views, earlier.values()), *pinned):
-        at = TreeAt(view.url, commit, path)
-        if at not in trees:
-            mirror = mirrors.open(view.remote)
-            trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
-    return PackageTrees({at: tree for at, tree in trees.items() if tree}, times, earlier)
+
+    def look_up(places: Iterable[_Place]) -> None:
+        for view, commit, path in places:
+            at = TreeAt(view.url, commit, path)
+            if at not in trees:
+                mirror = mirrors.open(view.remote)
+                trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
+
+    look_up((*_followed(manifests, views), *_locked(views, earlier.values()), *pinned))
+    subpackages = _read_subpackages(manifests, views, mirrors, trees)
+    if subpackages:
+        headers = [header for each in subpackages.values() for header in each.values()]
+        look_up((*_locked(views, headers), *_tagged(manifests, views, headers)))
+    existing = {at: tree for at, tree in trees.items() if tree}
+    return PackageTrees(existing, times, earlier, subpackages)
+
+
+def _read_subpackages(
+    manifests: Manifests,
+    views: Mapping[ObjectName, RepositoryView],
+    mirrors: Mirrors,
+    trees: Mapping[TreeAt, Oid | None],
+) -> Mapping[Oid, Mapping[str, KptfileHeader]]:
+    """Return the Kptfiles inside packages by tree: of our packages, and of upstreams of variants.
+
+    Only variants that set the revision of a sub-package need them, so no other run looks for them.
+    """
+    ordered = [declared for declared in _declared(manifests) if _entries(declared)]
+    upstreams = set()
+    for declared in ordered:
+        upstream = declared.manifest.spec.upstream
+        view = views.get(ObjectName(declared.key.namespace, (upstream and upstream.repo) or ""))
+        if upstream is not None and view is not None:
+            upstreams.add(PackageKey(view.url, view.full_path(upstream.package or "")))
+    by_remote: dict[str, set[Oid]] = {}
+    for view in views.values() if ordered else ():
+        own = by_remote.setdefault(view.remote, set())
+        own |= {tree for at, tree in trees.items() if tree and (at.url, at.path) in upstreams}
+        for path, package in view.packages.items():
+            is_upstream = PackageKey(view.url, path) in upstreams
+            headers = [package.main_header, *(draft.header for draft in package.drafts)]
+            if is_upstream or any(header and header.owner for header in headers):
+                own |= {each.tree for each in package.drafts}
+                own |= {package.main_tree} if package.main_tree else set()
+            if is_upstream:
+                own |= {each.tree for each in package.published}
+                own |= {each.tree for each in package.unpublished}
+    index, headers_by_tree = HeaderIndex(), {}
+    for remote, own in by_remote.items():
+        mirror = mirrors.open(remote)
+        inside = {tree: list(find_subpackages(mirror, tree)) for tree in own if mirror.has(tree)}
+        index.load(mirror, (each.kptfile for packages in inside.values() for each in packages))
+        for tree, packages in inside.items():
+            headers_by_tree[tree] = {each.path: index.header(each.kptfile) for each in packages}
+    return headers_by_tree
+
+
+def _declared(manifests: Manifests) -> Iterator[Sourced[PackageVariant] | Sourced[PackageVariantSet]]:
+    yield from manifests.variants
+    yield from manifests.sets
+
+
+def _entries(
+    declared: Sourced[PackageVariant] | Sourced[PackageVariantSet],
+) -> tuple[SubpackageRevision, ...]:
+    return parse_entries(declared.manifest.metadata.annotations or {})
+
+
+def _tagged(
+    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], headers: Iterable[KptfileHeader]
+) -> Iterator[_Place]:
+    """Yield the upstreams of sub-packages at tags of whole repositories that variants name."""
+    names = {entry.revision for declared in _declared(manifests) for entry in _entries(declared)}
+    places = {
+        (normalise_url(h.upstream.repo), h.upstream.directory.strip("/")) for h in headers if h.upstream
+    }
+    for view in views.values():
+        for url, directory in sorted(places) if view.is_available else ():
+            for name in sorted(names & view.tags.keys()) if url in source_names(view) else ():
+                yield _Place(view, view.tags[name].oid, directory)
+                yield _Place(view, view.tags[name].oid, view.full_path(directory))
 
 
 def _earlier(

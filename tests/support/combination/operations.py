@@ -17,6 +17,7 @@ from reconciler.base.errors import Exit
 from tests.support.combination import trees
 from tests.support.combination.fleet import run_line
 from tests.support.combination.ledger import ViolationError
+from tests.support.combination.moves import MOVES, SOLO, close_by_name, snapshots, where
 from tests.support.edge_fleet import (
     EDGES,
     FOLLOW,
@@ -42,6 +43,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "waves": (0, 2, 2, 3),
     "budget": (0, 0, 1),
     "auto": (False, False, False, True),
+    "soak": ("", "", "", "1h"),
 }
 ROUNDS = 8
 TOKEN = re.compile(rb"k\d{4}x")
@@ -57,6 +59,9 @@ class Wish:
     own: str = ""
     orders: dict[str, str] = field(default_factory=dict)
     is_there: bool = True
+    edges: tuple[str, ...] = EDGES
+    selects: bool = False
+    """Whether its clusters are those with an object in their snapshot."""
 
 
 def draw_settings(random: Random) -> dict[str, Any]:
@@ -76,6 +81,8 @@ class OperatorLife:
     tokens: dict[bytes, str] = field(default_factory=dict)
     judged: set[str] = field(default_factory=set)
     """Clusters in which a person ever closed, deleted or took back something."""
+    places: dict[str, str] = field(default_factory=dict)
+    """The cluster of each package without a set."""
     away: str = ""
     count: int = 0
     ending: int | None = None
@@ -102,16 +109,21 @@ class OperatorLife:
         if chosen["waves"]:
             sizes = [{"name": f"w{n}", "size": 1} for n in range(1, chosen["waves"])] + [{"name": "last"}]
             waves = [wave | {"failureBudget": chosen["budget"]} for wave in sizes]
+            waves = [wave | {"soak": chosen["soak"]} for wave in waves] if chosen.get("soak") else waves
             text += f"  rollouts: {json.dumps([{'waves': waves}])}\n"
         if chosen["auto"]:
             text += "  approval: {auto: [{}]}\n"
-        self.world.configure(text)
+        self.world.configure(text, instance=chosen.get("instance", "fleet"))
 
     def ask(self, package: str) -> None:
         """Write the manifest of a set, or remove it."""
         wish, file = self.wishes[package], "set" if package == "web" else package
         if wish.is_there:
-            self.world.want(wish.revision, wish.orders, wish.name, package=package, own=wish.own)
+            notes = dict(wish.orders)
+            target = where(wish.edges, notes, selects=wish.selects)
+            if wish.selects:
+                Repo(self.world.control).commit(snapshots(wish.edges))
+            self.world.want(wish.revision, notes, wish.name, package=package, own=wish.own, target=target)
         elif "sha" in git(self.world.control, "ls-tree", "--format=sha", "main", f"manifests/{file}.json"):
             Repo(self.world.control).commit({f"manifests/{file}.json": None})
 
@@ -177,13 +189,15 @@ class OperatorLife:
 
     def find_lost(self) -> Iterator[str]:
         """Yield the changes of people that no branch has any more."""
-        there = {edge: self.texts(edge) for edge in EDGES if edge != self.away}
+        there = {edge: self.texts(edge) for edge in EDGES}
         for token, edge in self.tokens.items():
-            if edge in there and token not in there[edge]:
+            if edge != self.away and token not in there[edge]:
                 yield f"{token.decode()} of a person in {edge} is lost"
 
     def texts(self, edge: str) -> set[bytes]:
-        """Return the tokens on all branches of a cluster's repository."""
+        """Return the tokens on all branches of a cluster's repository; all where it cannot be reached."""
+        if edge == self.away:
+            return {*self.tokens}
         repo = self.world.repo(edge)
         heads = [ref for ref in repo.refs() if ref.startswith("refs/heads/")]
         return {token for head in heads for token in TOKEN.findall(content(repo, head))}
@@ -217,12 +231,16 @@ class OperatorLife:
 
     def packages(self, edge: str) -> dict[str, str]:
         """Return the tree of each package on main."""
-        names = [name for names in NAMES.values() for name in names]
+        names = [SOLO, *(name for names in NAMES.values() for name in names)]
         repo = self.world.repo(edge)
         return {name: repo.tree("main", name) for name in names if self.world.image(edge, name)}
 
-    def wanted(self) -> set[str]:
-        return {wish.name for wish in self.wishes.values() if wish.is_there}
+    def wanted(self, edge: str) -> set[str]:
+        """Return the packages that manifests want in a cluster."""
+        wishes = self.wishes.values()
+        return {wish.name for wish in wishes if wish.is_there and edge in wish.edges} | {
+            name for name, place in self.places.items() if place == edge
+        }
 
     # the end
 
@@ -235,10 +253,11 @@ class OperatorLife:
         """Everything is well again: what is wanted gets there, and goes back where that is ordered."""
         self.ending = len(self.history)
         self.play("come_back", {})
-        self.configure({"group": "package", "auto": False})
+        self.configure({"group": "package", "auto": False, "soak": "", "instance": "fleet"})
         for package, wish in self.wishes.items():
             if wish.is_there:
                 wish.orders = {"reconciler.dev/retry": str(self.count)}
+                wish.edges, wish.selects = EDGES, False
                 self.ask(package)
         self.approve_rounds()
         if not self.settings["waves"]:
@@ -258,7 +277,8 @@ class OperatorLife:
             for name, tree in self.packages(edge).items():
                 went, row = before[edge].get(name), rows.get(f"{edge}/{name}", {})
                 is_held = row.get("waits") or row.get("conflicts") or "cannot be found" in str(row)
-                if went and went != moved[edge].get(name) == tree and name in self.wanted() and not is_held:
+                is_wanted = name in self.wanted(edge) - {SOLO}
+                if went and went != moved[edge].get(name) == tree and is_wanted and not is_held:
                     self.violations.append(f"{edge}/{name} is not rolled back: {row.get('message')}")
         self.check()
 
@@ -382,12 +402,12 @@ def approve_all(life: OperatorLife) -> None:
     life.run("approve", "--all")
     for edge, packages in before.items():
         after = life.packages(edge)
-        for name in after.keys() - life.wanted():
+        for name in after.keys() - life.wanted(edge):
             if after[name] != packages.get(name):
                 life.violations.append(f"approve --all publishes {edge}/{name}, which no manifest wants")
         own, names = life.wishes["web"], NAMES["web"]
         has_lost = any(n in packages for n in names) and not any(n in after for n in names)
-        if own.is_there and life.settings["waves"] and has_lost:
+        if own.is_there and edge in own.edges and life.settings["waves"] and has_lost:
             life.violations.append(f"{edge} lost its package by another name")
     life.give_up()
 
@@ -523,4 +543,6 @@ STEPS: Mapping[str, tuple[Any, Any, int]] = {
     "retag": (_revision, retag, 1),
     "follow": (_package, follow, 1),
     "run_from_an_old_checkout": (lambda _life, _random: {}, run_from_an_old_checkout, 1),
+    "close_by_name": (_main, close_by_name, 1),
+    **MOVES,
 }

@@ -251,7 +251,7 @@ def status_of(package: PackageKey, name: str) -> PackageStatus:
 def test_part_of_a_shard_tells_of_its_own_packages_and_the_first_of_refusals(part: int) -> None:
     variants = {package_of(1): [SimpleNamespace(key=ObjectName("d", "west"))]}
     inventory = SimpleNamespace(repositories={}, claims={}, variants=())
-    context = SimpleNamespace(downstreams=variants, stalled=frozenset(), inventory=inventory)
+    context = SimpleNamespace(targets={}, downstreams=variants, stalled=frozenset(), inventory=inventory)
     statuses = [status_of(package_of(0), "one"), status_of(package_of(1), "two")]
 
     made = DashboardWriter(cast("Any", None), Names("demo"), Shard(part, 2)).make(

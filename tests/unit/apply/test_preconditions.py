@@ -9,8 +9,11 @@ from reconciler.apply.preconditions import Checkout, check_applicable, check_che
 from reconciler.base.errors import RefusedError
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import Oid
+from reconciler.plan.changes import Plan
 
 COMMIT = Oid("1" * 40)
+NOW = "0123456789abcdef" * 4
+"""Checksum of the plan."""
 
 
 @pytest.mark.parametrize(
@@ -45,16 +48,18 @@ def test_only_what_the_default_branch_holds_is_applied(
     ("checksum", "published", "refusal"),
     [
         ("", True, ""),
-        ("now", True, ""),
-        ("before", True, "The plan now is now, not the one that was reviewed"),
-        ("before", False, "The plan now is now, not the one that was reviewed"),
-        ("now", False, f"Commit {COMMIT} is not on branch main of control.git"),
+        (NOW, True, ""),
+        (NOW[:7], True, ""),
+        (NOW[:6], True, f"{NOW[:6]} is too short for a checksum"),
+        (NOW[1:], True, f"The plan now is {NOW[:12]}, not the one that was reviewed"),
+        (NOW[:7] + "0", False, f"The plan now is {NOW[:12]}, not the one that was reviewed"),
+        (NOW, False, f"Commit {COMMIT} is not on branch main of control.git"),
     ],
 )
 def test_plan_that_was_not_reviewed_or_not_merged_is_refused(
     checksum: str, published: bool, refusal: str
 ) -> None:
-    plan = cast("Any", SimpleNamespace(checksum="now"))
+    plan = Plan(checksum=NOW)
     commit = SimpleNamespace(oid=COMMIT)
     control = cast(
         "Any",

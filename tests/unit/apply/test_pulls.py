@@ -15,7 +15,7 @@ from reconciler.apply.pulls import (
     _sides,
     approve_pulls,
     call_forge,
-    lock_change,
+    lock_texts,
     remaining_effects,
 )
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
@@ -365,14 +365,13 @@ def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:
     change = edge.created("locks")
     proposal = LockProposal(change, (PinChange("pin-name", "v1", "v2", "because"),))
 
-    proposed = lock_change(proposal)
-
     assert change.pull
-    assert proposed.pull
-    assert proposed == replace(change, pull=replace(change.pull, body=proposed.pull.body))
-    assert "pin-name" in proposed.pull.body
-    without = replace(change, pull=None)
-    assert lock_change(replace(proposal, change=without)) is without
+    own = replace(target(edge, Forge()), texts=lock_texts(proposal))
+    wanted = PullRequestTexts([change]).wanted(own, change, change.pull)
+
+    assert list(own.texts) == [change.pull.head]
+    assert "pin-name" in wanted.body
+    assert lock_texts(replace(proposal, change=replace(change, pull=None))) == lock_texts(None) == {}
 
 
 def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge) -> None:

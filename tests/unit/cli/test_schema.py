@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 from click.testing import CliRunner
 
+from reconciler.api.porch import Upstream
 from reconciler.cli.schema import NAMES, schema
 from tests.support.manifest_schemas import manifest_schemas
 
@@ -39,3 +41,13 @@ def test_a_field_is_described_by_the_name_that_it_has_on_disk() -> None:
 @pytest.mark.parametrize("path", manifest_schemas(), ids=lambda path: path.name)
 def test_the_files_for_editors_are_current(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == manifest_schemas()[path], "run `make docs`"
+
+
+@pytest.mark.parametrize("name", ["packagevariant", "packagevariantset"])
+@pytest.mark.parametrize("revision", [3, "3", "v3", -1, "-1", "main", "v1.2.0"])
+def test_editors_accept_every_revision_that_is_read(name: str, revision: object) -> None:
+    document = json.loads(CliRunner().invoke(schema, [name], standalone_mode=False).output)
+    upstream = {"$defs": document["$defs"], "$ref": "#/$defs/Upstream"}
+
+    assert Upstream.model_validate({"revision": revision})
+    assert jsonschema_rs.Draft202012Validator(upstream).is_valid({"revision": revision})

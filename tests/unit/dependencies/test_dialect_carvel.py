@@ -269,16 +269,11 @@ def test_a_status_decides_nothing() -> None:
     assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs
 
 
-def test_package_repository_is_not_fetched_and_other_kinds_are_refused() -> None:
+def test_package_repository_is_left_to_sync_and_other_kinds_are_refused() -> None:
     repository = read_carvel({"kind": "PackageRepository", "metadata": {"name": "x"}}, HERE)
     other = read_carvel({"kind": "App"}, HERE)
 
-    (warning,) = repository.warnings
-    assert warning.message == "A PackageRepository is not fetched: packages come from the index in Git"
-    assert (warning.hint, repository.problems) == (
-        "Pull its packages, and bring them there: `reconciler index import PATH`.",
-        (),
-    )
+    assert (repository.warnings, repository.problems) == ((), ())
     (problem,) = other.problems
     assert (problem.message, problem.reason) == (
         "App is no kind of Carvel's packaging API",

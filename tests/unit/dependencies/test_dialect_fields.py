@@ -101,7 +101,7 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
             "packaging.carvel.dev/v1alpha1",
             "PackageRepository",
             [],
-            [("kind", "A PackageRepository is not fetched: packages come from the index in Git")],
+            [],
         ),
         ("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", [], []),
     ],

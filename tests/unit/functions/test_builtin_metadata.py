@@ -513,8 +513,16 @@ def test_set_namespace(row: Row) -> None:
     ],
     ids=ids,
 )
-def test_set_namespace_before_0_4_5(row: Row) -> None:
-    check_row("set-namespace:v0.4.4", row)
+def test_set_namespace_before_0_4_3(row: Row) -> None:
+    check_row("set-namespace:v0.4.2", row)
+
+
+@pytest.mark.parametrize("version", ["v0.4.3", "v0.4.4", "v0.4.5"])
+def test_set_namespace_says_what_kpt_recorded_of_0_4_3(version: str) -> None:
+    """The recorded results of kpt's case `basicpipeline-semver` have no warning of missing origins."""
+    row = Row("no origin", TO, body(), inside("prod"), (summary("default", 1), NOTHING), compatible=True)
+
+    check_row(f"set-namespace:{version}", row)
 
 
 ACCOUNT = of_kind("v1", "ServiceAccount").replace("name: a", "name: account")

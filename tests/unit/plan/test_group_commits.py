@@ -443,7 +443,7 @@ def test_undesired_draft_of_a_closed_group_is_removed_with_its_branch() -> None:
     drafts = {"api": on_branch("api")}
 
     assert grouped((gone,), BRANCH, CLOSED, drafts=drafts, wanted=()) == (
-        replace(gone, writes=(MoveRef(REF, oid("a1"), None),), group=HEAD),
+        replace(gone, writes=(MoveRef(REF, oid("a1"), None),)),
     )
 
 

@@ -66,7 +66,8 @@ WRITE = WriteDraft(REF, None, CONTROL.commit.oid, "locks", B, tree_id(B), MESSAG
 
 def pull_of(pins: tuple[PinChange, ...] = (PIN,), edited: tuple[str, ...] = (), **fields: Any) -> PullRequest:
     title = fields.pop("title", "Lock PackageVariant default/web at stable@22222222")
-    return replace(lock_pull(PullRequest(HEAD, "main", title, "", draft=False), pins, edited), **fields)
+    planned = PullRequest(HEAD, "main", title, "", draft=False)
+    return replace(lock_pull(planned, None, world(), pins, edited), **fields)
 
 
 PULL = pull_of()

@@ -518,10 +518,8 @@ def test_group_shares_one_pull_request_that_its_first_package_repairs() -> None:
 
     assert api.pull is None  # its content is unknown: it has no say in the pull request
     assert web.pull is not None
-    assert (web.pull.head, web.pull.title) == (
-        head,
-        "Update 1 package",
-    )  # what no variant wants is not counted
+    # What no variant wants is not counted.
+    assert (web.pull.head, web.pull.title) == (head, "Update 1 package")
 
 
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")

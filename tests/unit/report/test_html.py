@@ -11,10 +11,10 @@ from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
+    ClusterRow,
     ConditionRow,
     DiffRow,
     FileDiff,
@@ -23,9 +23,12 @@ from reconciler.report.html import (
     PackageDiff,
     PackageRow,
     ReportKind,
+    ReportSource,
     html_page,
 )
-from reconciler.report.rollouts import RolloutText
+from reconciler.report.needs import Action, Need, NeedPlace
+from reconciler.report.provenance import Origin
+from reconciler.report.rollouts import RolloutText, WaveText
 from tests.support.html_reports import large_report, read_data
 
 SECRET = "correct-horse-battery"
@@ -77,7 +80,10 @@ def report_of(text: str, url: str = "") -> HtmlReport:
         diffs=(PackageDiff(text, 1, (FileDiff(text, text, 1, 1, text, text),), text),),
         problems={PROBLEMS: (problem,)},
         refusals=(Refusal(text, text, text),),
-        rollouts=(RolloutText(text, (text,)),),
+        needs=(Need(Action.REVIEW, text, (NeedPlace(text, url or text, text), NeedPlace(text)), (text,)),),
+        source=ReportSource(text, text, text, text, text, text),
+        clusters=(ClusterRow(text, text),),
+        rollouts=(RolloutText(text, (WaveText(text, text, 1, 2, text, text),)),),
         lock=(text,),
         notes=(text,),
         failed=((text, text),),
@@ -156,17 +162,21 @@ def test_text_with_names_of_its_package_is_read_back() -> None:
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example", " https://x"])
 def test_address_that_is_not_of_the_web_is_no_link(url: str) -> None:
-    (row,) = read_data(html_page(report_of("x", url), Redactor()))["packages"].values()
+    page = html_page(report_of("x", url), Redactor())
+    (row,) = read_data(page)["packages"].values()
 
     assert row["url"] == ""
+    assert f'href="{url}' not in page
 
 
 def test_address_of_a_pull_request_is_a_link() -> None:
     url = "https://git.example/acme/edge/pull/3"
 
-    (row,) = read_data(html_page(report_of("x", url), Redactor()))["packages"].values()
+    page = html_page(report_of("x", url), Redactor())
+    (row,) = read_data(page)["packages"].values()
 
     assert row["url"] == url
+    assert f'href="{url}"' in page
 
 
 def test_secret_is_in_no_part_of_the_page() -> None:

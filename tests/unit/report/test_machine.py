@@ -132,7 +132,7 @@ def test_a_pull_request_shows_conflicts_but_no_secret() -> None:
     assert "| `deployment.yaml` |  | `spec.replicas` | `3` | `5` |" in body
     assert "| `secret.yaml` |  | `data.p` | `***` | `***` |" in body
     tokens = MarkdownIt("commonmark").enable("table").parse(body)
-    assert sum(t.type == "table_open" for t in tokens) == 2
+    assert sum(t.type == "table_open" for t in tokens) == 3
 
 
 def test_exit_codes_follow_the_order_of_severity() -> None:

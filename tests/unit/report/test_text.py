@@ -17,7 +17,7 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, chan
 
 def test_plan_is_counts_then_changes_then_problems() -> None:
     assert list(plan_lines(PLAN, NAMES)) == [
-        "1 to create, 1 to update, 2 kept, 1 waiting for people, 1 problem (checksum " + "c" * 64 + ")",
+        "1 to create, 1 to update, 2 kept, 1 waiting for people, 1 problem (checksum " + "c" * 12 + ")",
         "CHANGE  PACKAGE          REASON           DETAIL",
         "create  edge-east/nginx  New              nginx/v1; waits for a person",
         "update  edge-west/nginx  UpstreamChanged  nginx/v1 -> nginx/v2; 1 of 4 files differs",
@@ -96,7 +96,7 @@ def test_colours_change_no_word() -> None:
 def test_an_empty_plan_says_that_nothing_is_to_do() -> None:
     plan = Plan((change(Op.KEEP),), checksum="e" * 64)
 
-    assert list(plan_lines(plan, NAMES, quiet=True)) == [f"Nothing to do: 1 kept (checksum {'e' * 64})"]
+    assert list(plan_lines(plan, NAMES, quiet=True)) == [f"Nothing to do: 1 kept (checksum {'e' * 12})"]
 
 
 def test_an_explanation_never_shows_a_value_of_a_secret() -> None:

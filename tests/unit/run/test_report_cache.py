@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import Exit
+from reconciler.base.errors import Exit, Location
+from reconciler.base.reasons import Reason
 from reconciler.names.ids import Oid
+from reconciler.names.problems import Problem
 from reconciler.policy import VerifyRule
 from reconciler.run import report_cache
 from reconciler.run.apply import apply_plan
@@ -212,11 +214,26 @@ def test_damaged_report_is_none(options: RunOptions, tmp_path: Path) -> None:
     assert cache(options).find() is None
 
 
-@pytest.mark.parametrize("code", [Exit.INVALID_INPUT, Exit.UNAVAILABLE, Exit.PARTIAL, Exit.REFUSED])
+@pytest.mark.parametrize("code", [Exit.UNAVAILABLE, Exit.PARTIAL, Exit.REFUSED])
 def test_report_of_a_run_that_may_end_differently_is_not_kept(code: Exit, options: RunOptions) -> None:
     inputs = cache(options).inputs_of(plan_run(options))
     cache(options).keep(inputs, PRINTED, code)
 
+    assert cache(options).find() is None
+
+
+def test_report_with_dependencies_that_have_no_answer_is_kept_until_they_may_have_one(tmp_path: Path) -> None:
+    install = "apiVersion: pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: aws}\n"
+    install += "spec: {package: 'x.example.com/acme/aws:v1.0.0'}\n"
+    write_world(tmp_path / "w", ("edge-1",), more={"manifests/clusters/edge-1/aws.yaml": install})
+    options = RunOptions(str(tmp_path / "w/control.git"), tmp_path / "cache")
+    apply_plan(plan_run(options))
+    planned = plan_run(options)
+    cache(options).keep(cache(options).inputs_of(planned), PRINTED, Exit.INVALID_INPUT)
+
+    assert [each.reason for each in planned.plan.problems] == [Reason.DEPENDENCY_CONFLICT]
+    assert cache(options).find() == Report(tuple(PRINTED), Exit.INVALID_INPUT)
+    Repo(tmp_path / "w/control.git").commit({"index/README.md": b"Another commit\n"})
     assert cache(options).find() is None
 
 
@@ -242,6 +259,7 @@ def changed(planned: PlannedRun) -> Iterator[PlannedRun]:
     for values in (
         {"policy": replace(inventory.policy, verify=(rule,))},
         {"is_history_due": True},
+        {"problems": (Problem(Location("manifests/web.yaml"), Reason.INVALID_MANIFEST, "It is wrong"),)},
         {"now": 1},
         {"unreadable_pulls": {"url": ()}},
         {"control": replace(inventory.control, state=None)},

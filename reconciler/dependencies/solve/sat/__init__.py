@@ -74,11 +74,10 @@ class Questions:
 
 def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:
     """Return causes of an unsatisfiable problem that contradict one another."""
-    questions = Questions(problem)
-    return questions.conflict(questions.causes)
+    return contradiction(problem)[0]
 
 
-__all__ = ["Questions", "assign", "attempt", "find_conflict", "is_solvable", "solve"]
+__all__ = ["Questions", "assign", "attempt", "contradiction", "find_conflict", "is_solvable", "solve"]
 
 
 def solve(problem: ResolutionProblem) -> SolverOutcome:
@@ -101,8 +100,11 @@ def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None
         answer = assign(problem)
     except BudgetError as error:
         return BudgetExceeded(error.steps), None
-    if answer is not None:
-        return answer, None
+    return (answer, None) if answer is not None else contradiction(problem)
+
+
+def contradiction(problem: ResolutionProblem) -> tuple[Unsatisfiable, Questions]:
+    """Return what contradicts itself in a problem without an answer, and more questions about it."""
     questions = Questions(problem)
     return questions.conflict(questions.causes), questions
 

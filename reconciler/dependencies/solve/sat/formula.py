@@ -10,11 +10,15 @@ from reconciler.dependencies.solve.problem import (
     CYCLE_CAUSE,
     Alternative,
     Cause,
+    InstanceNode,
     InstanceRequirement,
     ResolutionProblem,
 )
 
 _PAIRWISE = 5
+
+NEVER = 1
+"""The variable of a formula that is false: every version that nothing leads to."""
 
 
 class RequirementClauses(Struct, frozen=True):
@@ -40,7 +44,7 @@ class Formula(Struct):
     present: dict[Instance, int] = field(default_factory=dict)
     groups: dict[Cause, RequirementClauses] = field(default_factory=dict)
     guards: dict[Cause, int] = field(default_factory=dict)
-    top: int = 0
+    top: int = 1
     _some: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
     _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
 
@@ -64,12 +68,14 @@ class Formula(Struct):
 
     def some(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that implies that the instance is at one of these places."""
-        versions = self.versions[instance]
-        if len(places) == len(versions):
+        versions, reached = self.versions[instance], self.problem.nodes[instance].reached
+        if len(reached) < len(versions):
+            places &= reached
+        if len(places) == len(reached):
             return self.present[instance]
         if len(places) == 1:
             return versions[next(iter(places))]
-        key = (versions[0], places)
+        key = (self.present[instance], places)
         literal = self._some.get(key)
         if literal is None:
             literal = self._some[key] = self.new()
@@ -82,8 +88,10 @@ class Formula(Struct):
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that follows if the instance is at any of these places."""
-        versions = self.versions[instance]
-        if len(places) == len(versions):
+        versions, reached = self.versions[instance], self.problem.nodes[instance].reached
+        if len(reached) < len(versions):
+            places &= reached
+        if len(places) == len(reached):
             return self.present[instance]
         key = (instance, places)
         if key not in self._touch:
@@ -98,9 +106,9 @@ def encode(problem: ResolutionProblem, *, guarded: bool = False) -> Formula:
     A guarded formula lets each fact be assumed or not, and meets demands by explicit choices only,
     so that without its fact a demand may be met but need not.
     """
-    formula = Formula(problem, guarded)
+    formula = Formula(problem, guarded, [[-NEVER]])
     for instance, node in problem.nodes.items():
-        _one_version(formula, instance, len(node.candidates))
+        _one_version(formula, instance, node)
     for cause, demand, places in _grouped(problem):
         formula.groups[cause] = _demand(formula, demand, places)
     for instance, node in problem.nodes.items():
@@ -116,13 +124,15 @@ def encode(problem: ResolutionProblem, *, guarded: bool = False) -> Formula:
     return formula
 
 
-def _one_version(formula: Formula, instance: Instance, count: int) -> None:
+def _one_version(formula: Formula, instance: Instance, node: InstanceNode) -> None:
     present = formula.present[instance] = formula.new()
-    versions = formula.versions[instance] = [formula.new() for _ in range(count)]
+    places = range(len(node.candidates))
+    formula.versions[instance] = [formula.new() if p in node.reached else NEVER for p in places]
+    versions = [formula.versions[instance][place] for place in sorted(node.reached)]
     formula.add(-present, *versions)
     for version in versions:
         formula.add(-version, present)
-    if count <= _PAIRWISE:
+    if len(versions) <= _PAIRWISE:
         for number, left in enumerate(versions):
             for right in versions[:number]:
                 formula.add(-left, -right)
@@ -190,7 +200,7 @@ def _premises(
     if demand.parent is None:
         return [()]
     versions = formula.versions[demand.parent]
-    if len(places) == len(versions):
+    if len(places) == len(formula.problem.nodes[demand.parent].reached):
         return [(-formula.present[demand.parent],)]
     return [(-versions[place],) for place in sorted(places)]
 

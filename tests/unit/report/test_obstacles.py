@@ -13,8 +13,8 @@ from reconciler.inventory.inventory import PackageRevision, PackageState, PullSt
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
-from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy
+from reconciler.report.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.plan_values import (
     BRANCH,

@@ -16,6 +16,7 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
+from reconciler.resolve.subpackages import SUBPACKAGE_REVISIONS
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})
 
@@ -89,6 +90,8 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
         yield "a variant has another downstream now"
     if inventory.policy.rollouts and inventory.sets:
         yield "a wave waits for packages of other repositories"
+    if any(SUBPACKAGE_REVISIONS in variant.annotations for variant in desired.variants):
+        yield "a variant sets the revision of a sub-package"
     authored = without_generated(inventory)
     diff = diff_variants(desired, authored)
     if diff.refused:

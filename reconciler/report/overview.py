@@ -6,7 +6,7 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Phase, Reason, find_facts
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.changes import Change, Plan
+from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
 from reconciler.plan.status import PackageStatus, current_statuses
@@ -32,6 +32,12 @@ class PackageOverview(NamedTuple):
     main: str = ""
     review: str = ""
     waiting_for: str = ""
+    reviewers: tuple[str, ...] = ()
+
+    def review_after(self, change: Change) -> str:
+        """Return the revision in review when a change is made, "" for none."""
+        planned = change.upstream_to if change.written is not None and change.op is not Op.DELETE else ""
+        return planned if planned not in ("", self.main) else self.review
 
 
 def package_overviews(
@@ -91,6 +97,7 @@ def _overview(
         version_label(target.package.main_header) if target.package.main_tree else "",
         version_label(draft),
         waiting,
+        people,
     )
 
 

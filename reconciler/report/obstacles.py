@@ -11,9 +11,9 @@ from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext
-from reconciler.plan.overview import package_overviews
-from reconciler.plan.provenance import find_request
 from reconciler.plan.status import current_statuses
+from reconciler.report.overview import package_overviews
+from reconciler.report.provenance import find_request
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 

@@ -11,7 +11,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.provenance import Origin, find_origins
+from reconciler.report.provenance import Origin, find_origins
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_pin

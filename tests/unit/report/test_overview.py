@@ -20,8 +20,8 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.overview import PackageOverview, package_overviews, variant_set, version_label
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
+from reconciler.report.overview import PackageOverview, package_overviews, variant_set, version_label
 from tests.support.plan_values import (
     BRANCH,
     EDGE,

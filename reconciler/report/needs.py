@@ -1,0 +1,225 @@
+"""Work that waits for people, the most urgent first: answers, decisions, repairs, reviews. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from reconciler.base.escape import terminal
+from reconciler.base.reasons import Phase, Reason
+from reconciler.names.ids import ObjectName
+from reconciler.plan.changes import Change, Outcome, Plan
+from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
+from reconciler.report.causes import group_problems
+from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.report.overview import PackageOverview, package_overviews
+from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase
+
+_MOST_PLACES = 4
+"""Places of one row that a text names; more of them are counted."""
+_BY_ITSELF = frozenset(
+    {
+        Reason.AWAITING_CHECKS,
+        Reason.AWAITING_SCHEDULE,
+        Reason.AWAITING_WAVE,
+        Reason.RATE_LIMITED,
+        Reason.ROLLED_BACK,
+        Reason.STILL_NEEDED,
+    }
+)
+"""Reasons of packages that wait for a machine or for another package: nothing is left to do about them."""
+
+
+class Action(StrEnum):
+    """Acts of a person, the most urgent first."""
+
+    DECIDE = "decide"
+    ANSWER = "answer"
+    RELEASE = "release"
+    REPAIR = "repair"
+    REVIEW = "review"
+
+
+class NeedPlace(NamedTuple):
+    """Where it is done: `REPOSITORY#NUMBER`, a package, a manifest or a set; `url` is "" for none.
+
+    `package` is the package that it is about as `REPOSITORY/PACKAGE`, "" if it is about none or several.
+    """
+
+    name: str
+    url: str = ""
+    package: str = ""
+
+
+class Need(NamedTuple):
+    """Something that waits for people: what they have to do, why, and where.
+
+    `holds` are the waves that move on when it is done.
+    """
+
+    action: Action
+    text: str
+    places: tuple[NeedPlace, ...]
+    holds: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """The text, and the waves that wait for it."""
+        return f"{self.text}; holds {', '.join(self.holds)}" if self.holds else self.text
+
+    @property
+    def first(self) -> tuple[NeedPlace, ...]:
+        """The places that a text names."""
+        return self.places[:_MOST_PLACES]
+
+    @property
+    def more(self) -> str:
+        """How many more there are, "" for none."""
+        more = len(self.places) - _MOST_PLACES
+        return f" and {more} more" if more > 0 else ""
+
+    @property
+    def where(self) -> str:
+        """The first places, and how many more there are."""
+        return ", ".join(place.name for place in self.first) + self.more
+
+
+def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
+    """Return what waits for people after the effects of a plan; without an outcome before any of them."""
+    if outcome is None:
+        return find_needs(plan, current_statuses(plan))
+    return find_needs(plan, statuses_after(plan, outcome.unfinished, outcome.opened))
+
+
+def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
+    """Return what waits for people, the most urgent first, by the states of packages. Deterministic."""
+    needs = [*_decisions(plan), *_repairs(plan), *_of_packages(plan, statuses)]
+    for rollout in plan.rollouts:
+        needs += _of_rollout(rollout)
+    if plan.lock is not None and plan.lock.change.waits and plan.lock.change.pull:
+        pull = plan.lock.change.pull
+        name = f"control#{pull.number}" if pull.number else "control"
+        needs.append(Need(Action.REVIEW, "the lock", (NeedPlace(name, pull.url),)))
+    order = list(Action)
+    return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
+
+
+def _decisions(plan: Plan) -> Iterator[Need]:
+    for refusal in plan.refusals:
+        yield Need(Action.DECIDE, refusal.message, ())
+
+
+def _repairs(plan: Plan) -> Iterator[Need]:
+    """Yield the problems by reason: their messages and hints are below, once each."""
+    places: dict[str, dict[NeedPlace, None]] = {}
+    for group in group_problems(plan.problems):
+        own = places.setdefault(group.reason, {})
+        own |= dict.fromkeys(
+            NeedPlace(str(problem.location) or problem.subject) for problem in group.problems
+        )
+    for reason, own in places.items():
+        yield Need(Action.REPAIR, reason, tuple(own))
+
+
+def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need]:
+    """Yield what packages wait for, those that wait for the same together."""
+    overviews = package_overviews(plan, statuses)
+    changes = {change.package: change for change in plan.changes}
+    holds = dict(_held_waves(plan.rollouts))
+    groups: dict[tuple[Action, str], tuple[dict[str, NeedPlace], set[str]]] = {}
+    for status in statuses:
+        if status.variant is None:
+            continue
+        overview = overviews.get((status.variant, status.package), PackageOverview())
+        action = _action(status, overview)
+        if action is None:
+            continue
+        text = _text(action, status, overview, changes.get(status.package) if status.package else None)
+        places, waves = groups.setdefault((action, text), ({}, set()))
+        place = _place(status)
+        # A pull request of several packages is about none of them alone.
+        places[place.name] = place._replace(package="") if place.name in places else place
+        waves |= {holds[status.variant]} if status.variant in holds else set()
+    for (action, text), (places, waves) in groups.items():
+        yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
+
+
+def _action(status: PackageStatus, overview: PackageOverview) -> Action | None:
+    if status.reason in _BY_ITSELF or overview.waiting_for == "its rollout":
+        return None
+    if status.phase is Phase.HELD_BACK:
+        return Action.DECIDE
+    return {
+        Phase.CONFLICT: Action.ANSWER,
+        Phase.NOT_READY: Action.REPAIR,
+        Phase.IN_REVIEW: Action.REVIEW,
+    }.get(status.phase)
+
+
+def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
+    if action is Action.ANSWER:
+        return "conflicts"
+    if action is not Action.REVIEW:
+        return overview.waiting_for
+    by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
+    if status.reason == Reason.DELETION_PROPOSED:
+        return f"deletion{by}"
+    review = overview.review_after(change) if change else overview.review
+    if status.reason == Reason.ORPHANED:
+        return f"release of {overview.main}{by}"
+    if review in ("", overview.main):
+        return f"change of {overview.main}{by}" if overview.main else f"change{by}"
+    is_back = change is not None and change.request is not None and change.request.is_back
+    return f"{'rollback to' if is_back else 'update to' if overview.main else 'new'} {review}{by}"
+
+
+def _place(status: PackageStatus) -> NeedPlace:
+    if status.repository is None:
+        return NeedPlace(str(status.variant))
+    package = f"{status.repository.name}/{status.name}"
+    name = f"{status.repository.name}#{status.pull}" if status.pull else package
+    return NeedPlace(name, status.url, package)
+
+
+def _held_waves(rollouts: Iterable[Rollout]) -> Iterator[tuple[ObjectName, str]]:
+    """Yield the variants that a wave waits for, with the wave."""
+    for rollout in rollouts:
+        if rollout.phase is not RolloutPhase.PROGRESSING:
+            continue
+        for wave in rollout.waves:
+            if wave.phase is WavePhase.PROGRESSING and wave is not rollout.waves[-1]:
+                for member in wave.members:
+                    if member.phase is not MemberPhase.PUBLISHED:
+                        yield member.key, f"wave {wave.name} of {rollout.revision}"
+
+
+def _of_rollout(rollout: Rollout) -> Iterator[Need]:
+    """Yield the waves that failed, and those that a person has to release."""
+    place = (NeedPlace(str(rollout.key)),)
+    for wave in rollout.waves:
+        if wave.phase is WavePhase.FAILED:
+            yield Need(Action.DECIDE, f"wave {wave.name} of {rollout.revision} failed", place)
+        if wave.asks and rollout.phase is RolloutPhase.PROGRESSING:
+            yield Need(Action.RELEASE, f"wave {wave.name} of {rollout.revision}", place)
+
+
+def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None = None) -> Iterator[str]:
+    """Yield the needs as a table; nothing without any."""
+    rows = [(need.action, terminal(need.what), terminal(need.where)) for need in needs]
+    if not rows:
+        return
+    heads, *lines = table_rows(("NEEDS YOU", "WHAT", "WHERE"), rows, width)
+    yield from (paint(line, Color.BOLD) for line in heads)
+    for need, (first, *others) in zip(needs, lines, strict=True):
+        color = Color.YELLOW if need.action is Action.REVIEW else Color.RED
+        yield paint(need.action, color) + first[len(need.action) :]
+        yield from others
+
+
+def need_value(need: Need) -> Mapping[str, Any]:
+    """Return a need as a JSON value."""
+    return {
+        "action": str(need.action),
+        "text": need.text,
+        "holds": list(need.holds),
+        "places": [place._asdict() for place in need.places],
+    }

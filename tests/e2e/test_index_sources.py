@@ -1,0 +1,142 @@
+"""`index sync` from every kind of PackageRepository, with all versions, and as a mode of the action."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_index_sync import CONFIGURATION, HOST, Fleet, fleet_of, package, push_platform
+from tests.support.git import Repo
+from tests.support.registry import Gate, Registry, serve_gate, serve_registry
+from tests.support.workflow import installed_job, run_action
+from tests.support.world import git
+
+INSTALL = """\
+apiVersion: packaging.carvel.dev/v1alpha1
+kind: PackageInstall
+metadata: {name: shop, namespace: prod}
+spec:
+  packageRef: {refName: shop.example.com, versionSelection: {constraints: '>=1.1.0'}}
+---
+apiVersion: packaging.carvel.dev/v1alpha1
+kind: PackageRepository
+metadata: {name: shops, namespace: prod}
+spec:
+  fetch: FETCH
+"""
+FILES = {f"packages/shop.example.com/{version}.yml": package(version) for version in ("1.0.0", "1.1.0")}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Registry, Gate]]:
+    with serve_registry(tmp_path) as registry, serve_gate(registry.address) as gate:
+        yield registry, gate
+
+
+def shop(root: Path, served: tuple[Registry, Gate], fetch: str) -> Fleet:
+    return fleet_of(root, served, {"shop.yaml": INSTALL.replace("FETCH", fetch)})
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        f"{{url: {HOST}/carvel/plain:1.0.0}}",
+        f"{{url: {HOST}/carvel/plain, tagSelection: {{semver: {{constraints: 1.x}}}}}}",
+        f"{{url: '{HOST}/carvel/plain@DIGEST'}}",
+    ],
+    ids=["tag", "tagSelection", "digest"],
+)
+def test_a_package_repository_may_be_a_plain_image(
+    tmp_path: Path, served: tuple[Registry, Gate], image: str
+) -> None:
+    registry, _ = served
+    digest = registry.push_bundle("carvel/plain", "1.0.0", FILES)
+    registry.push_bundle("carvel/plain", "2.0.0", {"packages/a.yml": package("2.0.0")})
+
+    fleet = shop(tmp_path, served, f"{{image: {image.replace('DIGEST', digest)}}}")
+    said = fleet.run("index", "sync")
+
+    assert (said.code, said.err) == (0, ""), said
+    assert fleet.versions() == ["shop.example.com/1.1.0"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "versions"),
+    [
+        ("ref: origin/main, subPath: repo", ["1.1.0", "1.2.0"]),
+        ("ref: v1.0.0, subPath: repo", ["1.1.0"]),
+        ("refSelection: {semver: {constraints: '<2.0.0'}}, subPath: repo", ["1.1.0"]),
+    ],
+    ids=["branch", "tag", "refSelection"],
+)
+def test_a_package_repository_may_be_in_git(
+    tmp_path: Path, served: tuple[Registry, Gate], ref: str, versions: list[str]
+) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
+    shops = Repo(tmp_path / "shops.git")
+    shops.commit({f"repo/{path}": text.encode() for path, text in FILES.items()})
+    shops.tag("v1.0.0")
+    shops.commit({"repo/packages/shop.example.com/1.2.0.yml": package("1.2.0").encode()})
+    shops.tag("v2.0.0")
+
+    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, {ref}}}}}")
+    said = fleet.run("index", "sync")
+
+    assert (said.code, said.err) == (0, ""), said
+    assert fleet.versions() == [f"shop.example.com/{version}" for version in versions]
+    assert fleet.asked() == []
+
+
+def test_a_ref_of_git_that_is_not_there_and_a_fetch_of_another_kind_are_named(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
+    Repo(tmp_path / "shops.git").commit({"README.md": b"Shops\n"})
+    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, ref: gone}}}}")
+    other = INSTALL.partition("---\n")[2].replace("FETCH", "{http: {url: 'https://example.com/a.tgz'}}")
+    (fleet.copy / "manifests/clusters/dev/http.yaml").write_text(other.replace("shops", "archive"))
+
+    said = fleet.run("index", "sync")
+
+    assert (said.code, fleet.versions()) == (3, [])
+    assert "has no branch or tag gone" in said.err
+    assert "is neither imgpkgBundle nor image, git or inline" in said.err
+    assert "manifests/clusters/dev/http.yaml:" in said.err
+
+
+def test_all_takes_every_version_of_what_is_needed_but_no_moving_tag(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    push_platform(served[0])
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+
+    said = fleet.run("index", "sync", "--all")
+
+    assert (said.code, said.err) == (0, ""), said
+    assert fleet.versions() == [
+        f"{HOST}/acme/{version}"
+        for version in (
+            *(f"platform/{tag}" for tag in ("v1.0.0", "v1.1.0")),
+            *(f"provider-aws/{tag}" for tag in ("v0.9.0", "v1.0.0", "v1.2.0", "v2.0.0")),
+            *(f"provider-family/{tag}" for tag in ("v1.0.0", "v1.1.0")),
+        )
+    ]
+
+
+def test_the_action_proposes_new_versions_once(
+    tmp_path: Path, project_root: Path, served: tuple[Registry, Gate]
+) -> None:
+    push_platform(served[0])
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+    job = installed_job(tmp_path, fleet.world.root)
+    inputs = {"mode": "index-sync", "control": "copy"}
+
+    ran = run_action(project_root, inputs, job)
+    again = run_action(project_root, inputs, job)
+
+    assert (ran.code, ran.outputs["exit-code"]) == (0, "0"), ran.log
+    assert "#1 Add 4 versions of xpkg.example.com to the index" in ran.log
+    assert (again.code, again.outputs["exit-code"]) == (0, "0"), again.log
+    assert "Pull request #1 waits for a review" in again.log

@@ -1,0 +1,218 @@
+"""Sub-packages with an upstream of their own, on the world that tells of one: what is set is merged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.world import World, build_world, git
+
+WORLD = Path("fixtures/worlds/97-subpackage-revision")
+DIRECTORY = "app/infra/db"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """The application is published with the first revision of its database."""
+    world = build_world(WORLD, tmp_path / "w")
+    publish(world)
+    return world
+
+
+def publish(world: World) -> None:
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", "edge/app").code == 0
+    assert world.run("apply", "--quiet").code == 0
+    assert "Nothing was written" in world.run("apply").out
+
+
+def ask(world: World, revisions: str, parent: int = 1, more: str = "") -> None:
+    """Write the annotation and the revision of the application."""
+    with world.edit("control", f"{revisions} of app/v{parent}") as copy:
+        path = copy / "manifests/app.yaml"
+        head, _, _ = path.read_text().partition("  annotations:")
+        head, _, _ = head.partition("spec:")
+        annotation = f"  annotations:\n    reconciler.dev/subpackage-revisions: '{revisions}'\n{more}"
+        spec = f"spec:\n  upstream: {{repo: blueprints, package: app, revision: {parent}}}\n"
+        path.write_text(head + annotation + spec + "  downstream: {repo: edge, package: app}\n")
+
+
+def main(world: World, path: str) -> str:
+    return git(world.root / "edge.git", "show", f"main:{path}")
+
+
+def files(world: World) -> dict[str, str]:
+    names = git(world.root / "edge.git", "ls-tree", "-r", "--name-only", "main", "app").split()
+    return {name: main(world, name) for name in names}
+
+
+def release(world: World, revision: int, text: str, new: str) -> None:
+    """Publish the application with another text in the manifest of its database."""
+    with world.edit("blueprints", f"app v{revision}") as copy:
+        path = copy / DIRECTORY / "deployment.yaml"
+        assert text in path.read_text()
+        path.write_text(path.read_text().replace(text, new))
+    Repo(world.root / "blueprints.git").tag(f"app/v{revision}")
+
+
+def test_updated_package_equals_one_that_is_new_at_that_revision(world: World, tmp_path: Path) -> None:
+    ask(world, "infra/db: v3")
+    publish(world)
+    other = build_world(WORLD, tmp_path / "other")
+    ask(other, "infra/db: v3")
+    publish(other)
+
+    assert files(world) == files(other)
+    assert "postgres:13" in main(world, f"{DIRECTORY}/deployment.yaml")
+    assert "replicas: 3" in main(world, f"{DIRECTORY}/deployment.yaml")
+    assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
+
+
+def test_outputs_tell_of_subpackages(world: World) -> None:
+    ask(world, "infra/db: 2")
+    plan = json.loads(world.run("plan", "-o", "json").out)
+    (row,) = [change["subpackages"] for change in plan["changes"]]
+    assert row == [
+        {
+            "path": "infra/db",
+            "repository": "catalog",
+            "package": "db",
+            "before": "db/v1",
+            "revision": "db/v2",
+            "newer": "db/v3",
+        }
+    ]
+    line = "sub-package infra/db: db/v1 -> db/v2 of catalog; db/v3 is newer"
+    assert line in world.run("plan").out
+    assert line in world.run("explain", "edge/app").out
+    page = world.root / "page.html"
+    assert world.run("plan", "--html", str(page)).code == 0
+    assert "sub-package infra/db: db/v1 -" in page.read_text()
+    publish(world)
+    assert "sub-package infra/db: db/v2 of catalog; db/v3 is newer" in world.run("status").out
+
+
+def test_person_s_values_stay_and_are_asked_about(world: World) -> None:
+    with world.edit("edge", "Our own values") as copy:
+        path = copy / DIRECTORY / "deployment.yaml"
+        path.write_text(
+            path.read_text().replace("postgres:11", "ours:1").replace("replicas: 3", "replicas: 7")
+        )
+    world.run("apply", "--quiet")
+    ask(world, "infra/db: v3")
+
+    assert world.run("apply", "--quiet").code == 7
+
+    assert "1 conflict in infra/db/deployment.yaml" in world.run("plan").out
+    draft = world.draft_branch("edge", "app")
+    text = git(world.root / "edge.git", "show", f"{draft}:{DIRECTORY}/deployment.yaml")
+    assert "ours:1" in text
+    assert "replicas: 7" in text
+    assert git(world.root / "edge.git", "show", f"{draft}:{DIRECTORY}/backup.yaml")
+
+
+def test_subpackage_that_only_the_package_downstream_has_is_updated(world: World) -> None:
+    with world.edit("edge", "A cache") as copy:
+        own = copy / "app/own/cache"
+        own.mkdir(parents=True)
+        for name in ("Kptfile", "deployment.yaml"):
+            text = (copy / DIRECTORY / name).read_text()
+            text = text.replace("name: db", "name: cache", 1).replace("replicas: 3", "replicas: 1")
+            (own / name).write_text(text)
+    world.run("apply", "--quiet")
+    ask(world, "own/cache: v2")
+    publish(world)
+
+    assert "postgres:12" in main(world, "app/own/cache/deployment.yaml")
+    assert "ref: db/v2" in main(world, "app/own/cache/Kptfile")
+    assert "postgres:11" in main(world, f"{DIRECTORY}/deployment.yaml")
+
+
+def test_package_moves_and_its_subpackage_keeps_its_revision(world: World) -> None:
+    ask(world, "infra/db: v2")
+    publish(world)
+    release(world, 2, "replicas: 3", "replicas: 4")
+    ask(world, "infra/db: v2", parent=2)
+    publish(world)
+
+    text = main(world, f"{DIRECTORY}/deployment.yaml")
+    assert "replicas: 4" in text
+    assert "postgres:12" in text
+
+
+def test_edit_of_the_blueprint_that_contradicts_blocks_until_a_policy_decides(world: World) -> None:
+    release(world, 2, "postgres:11", "postgres:blue")
+    ask(world, "infra/db: v3", parent=2)
+
+    refused = world.run("apply")
+    assert refused.code == 7
+    assert "both changed infra/db/deployment.yaml" in refused.out
+
+    ask(world, "infra/db: v3", 2, "    reconciler.dev/on-conflict: local\n")
+    publish(world)
+    assert "postgres:blue" in main(world, f"{DIRECTORY}/deployment.yaml")
+
+
+def test_subpackage_that_the_blueprint_removed_goes(world: World) -> None:
+    ask(world, "infra/db: v2")
+    publish(world)
+    with world.edit("blueprints", "app v2") as copy:
+        git(copy, "rm", "-rq", "app/infra")
+    Repo(world.root / "blueprints.git").tag("app/v2")
+    ask(world, "infra/db: v2", parent=2)
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", "edge/app").code == 0
+
+    assert not any(name.startswith(DIRECTORY) for name in files(world))
+    stalled = world.run("plan")
+    assert stalled.code == 3
+    assert "The package has no infra/db" in stalled.out
+
+
+@pytest.mark.parametrize(
+    ("revisions", "reason", "hint"),
+    [
+        ("infra/db: v9", "has no revision 9", "Published: v1, v2, v3"),
+        ("infra/db: main", "has no tag main", "Known: v1, v2, v3"),
+        ("infra/bd: v2", "The package has no infra/bd", "Did you mean infra/db?"),
+        ("infra/db: v2; infra/db: v3", "infra/db has more than one revision", "Leave one of them."),
+        ("infra/db v2", "must be a directory and a revision", "such as infra/db: v3"),
+    ],
+)
+def test_what_is_not_understood_stalls(world: World, revisions: str, reason: str, hint: str) -> None:
+    ask(world, revisions)
+
+    said = world.run("plan")
+
+    assert said.code == 3
+    assert "manifests/app.yaml:7:" in said.out
+    assert reason in said.out
+    assert hint in said.out
+
+
+def test_upstream_that_nobody_registered_stalls(world: World) -> None:
+    with world.edit("control", "No catalog") as copy:
+        path = copy / "manifests/repositories.yaml"
+        path.write_text(path.read_text().partition("---\n")[2])
+    assert "Nothing to do" in world.run("plan").out
+    ask(world, "infra/db: v2")
+
+    said = world.run("plan")
+
+    assert said.code == 3
+    assert "is from ../catalog.git, which is no registered repository" in said.out
+    assert "Register it as a Repository object in namespace default" in said.out
+
+
+def test_subpackage_whose_upstream_people_removed_is_theirs(world: World) -> None:
+    with world.edit("edge", "Our own database") as copy:
+        path = copy / DIRECTORY / "Kptfile"
+        path.write_text(path.read_text().partition("upstream:")[0])
+    world.run("apply", "--quiet")
+    ask(world, "infra/db: v2")
+
+    said = world.run("plan")
+
+    assert said.code == 3
+    assert "The package has no upstream of its own in infra/db" in said.out
