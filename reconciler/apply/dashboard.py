@@ -10,7 +10,7 @@ from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import ReconcilerError
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import duration_text
-from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.registry import Forge
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.problems import Problem
@@ -51,7 +51,7 @@ class DashboardWriter(Struct, frozen=True):
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
         """Return the dashboard as files of the status branch; none where it is an issue of one run."""
-        if not dashboard.text or (isinstance(self.forge, ApiForge) and not self.is_shared):
+        if not dashboard.text or (has_issues(self.forge) and not self.is_shared):
             return {}
         return {dashboard_file(self.shard): dashboard.text.encode()}
 
@@ -67,7 +67,7 @@ class DashboardWriter(Struct, frozen=True):
             dashboard: The part of this run.
             read_parts: Returns the parts of all shards, as the status branch has them now.
         """
-        if not isinstance(self.forge, ApiForge):
+        if not has_issues(self.forge):
             return Result()
         forge, instance = self.forge, self.names.instance
         key, title = dashboard_key(instance), dashboard_title(instance)

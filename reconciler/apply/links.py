@@ -1,10 +1,11 @@
 """Links in the text of pull requests: only to what is sure to be there, by the kind of each forge.
 
-Source: the documented addresses of GitHub, GitLab and Gitea; all of them name commits, which stay.
+Source: the documented addresses of each forge; all of them name commits, which stay.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -19,14 +20,37 @@ _HOSTS = {
     "github.com": ForgeKind.GITHUB,
     "gitlab.com": ForgeKind.GITLAB,
     "codeberg.org": ForgeKind.GITEA,
+    "dev.azure.com": ForgeKind.AZURE,
 }
 """Public hosts with their product; their pages have the host of their SSH addresses."""
 _WEB = re.compile(r"(https?)://(?:[^@/]*@)?([A-Za-z0-9.-]+(?::\d+)?)/([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
 _SSH = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
-_PREFIX = {ForgeKind.GITHUB: "", ForgeKind.GITLAB: "/-", ForgeKind.GITEA: ""}
-_COMMIT = {ForgeKind.GITHUB: "", ForgeKind.GITLAB: "", ForgeKind.GITEA: "/commit"}
-_TREE = {ForgeKind.GITHUB: "tree", ForgeKind.GITLAB: "tree", ForgeKind.GITEA: "src"}
-_BLOB = {ForgeKind.GITHUB: "blob", ForgeKind.GITLAB: "blob", ForgeKind.GITEA: "src"}
+
+
+class _Pages(NamedTuple):
+    """The pages of a forge, below the address of a repository."""
+
+    compare: str
+    directory: str
+    file: str
+    line: str = "#L{line}"
+
+
+_PAGES = {
+    ForgeKind.GITHUB: _Pages("/compare/{before}...{after}", "/tree/{commit}/{path}", "/blob/{commit}/{path}"),
+    ForgeKind.GITLAB: _Pages(
+        "/-/compare/{before}...{after}", "/-/tree/{commit}/{path}", "/-/blob/{commit}/{path}"
+    ),
+    ForgeKind.GITEA: _Pages(
+        "/compare/{before}...{after}", "/src/commit/{commit}/{path}", "/src/commit/{commit}/{path}"
+    ),
+    ForgeKind.AZURE: _Pages(
+        "/branchCompare?baseVersion=GC{before}&targetVersion=GC{after}",
+        "?version=GC{commit}&path=/{path}",
+        "?version=GC{commit}&path=/{path}",
+        "&line={line}&lineEnd={line}&lineStartColumn=1&lineEndColumn=999",
+    ),
+}
 
 
 class Web(Struct, frozen=True):
@@ -37,19 +61,17 @@ class Web(Struct, frozen=True):
 
     def compare(self, before: str, after: str) -> str:
         """Return the address of the difference between two commits."""
-        return f"{self.address}{_PREFIX[self.kind]}/compare/{before}...{after}"
+        return self.address + _PAGES[self.kind].compare.format(before=before, after=after)
 
     def directory(self, commit: str, path: str) -> str:
         """Return the address of a directory at a commit."""
-        return self._at(_TREE[self.kind], commit, path)
+        return self.address + _PAGES[self.kind].directory.format(commit=commit, path=quote(path, safe="/"))
 
     def line(self, commit: str, path: str, line: int) -> str:
         """Return the address of a line of a file at a commit."""
-        return self._at(_BLOB[self.kind], commit, path) + (f"#L{line}" if line > 0 else "")
-
-    def _at(self, page: str, commit: str, path: str) -> str:
-        where = f"{self.address}{_PREFIX[self.kind]}/{page}{_COMMIT[self.kind]}/{commit}"
-        return f"{where}/{quote(path, safe='/')}"
+        pages = _PAGES[self.kind]
+        where = self.address + pages.file.format(commit=commit, path=quote(path, safe="/"))
+        return where + (pages.line.format(line=line) if line > 0 else "")
 
 
 def find_web(remote: str, rules: Iterable[ForgeRule]) -> Web | None:

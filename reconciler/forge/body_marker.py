@@ -11,6 +11,8 @@ import orjson
 _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
+_MARK = re.compile(r"<!-- (reconciler:[^>)\n]*) -->")
+_HIDDEN_MARK = re.compile(r"\[//\]: # \((reconciler:[^>)\n]*)\)")
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
 _CUT_LINKED = "\n\nThe rest does not fit here: [all changes of this pull request]({})."
 _CUT_COMMENT = "\n\nThe rest does not fit here."
@@ -98,7 +100,8 @@ def compose(
     begin = _begin(fields)
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
     room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
-    body = body.replace("<!-- reconciler:", "<!-- reconciler :")  # a generated text cannot forge a marker
+    # A generated text cannot forge a marker, whichever way it is hidden.
+    body = body.replace("<!-- reconciler:", "<!-- reconciler :").replace("# (reconciler:", "# (reconciler :")
     part = _fitting(body, room, _CUT_LINKED.format(difference) if difference else _CUT)
     if content:
         begin = _begin({**fields, "part": digest(part)})
@@ -184,6 +187,17 @@ def same_text(text: str, other: str) -> bool:
 def normalise_newlines(text: str) -> str:
     r"""Return a text with `\n` for the `\r\n` of a web form."""
     return text.replace("\r\n", "\n")
+
+
+def hide(text: str) -> str:
+    """Return a text with definitions of links as its marks, for forges that show comments of HTML."""
+    return _MARK.sub(r"[//]: # (\1)", text.replace(f"\n{_END}", f"\n\n{_END}"))
+
+
+def reveal(text: str) -> str:
+    """Return a text of such a forge with its marks as they are elsewhere."""
+    text = _HIDDEN_MARK.sub(r"<!-- \1 -->", normalise_newlines(text))
+    return text.replace(f"\n\n{_END}", f"\n{_END}")
 
 
 def _begin(fields: Mapping[str, object]) -> str:

@@ -5,12 +5,12 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
-from reconciler.forge.api import gitea, github, gitlab
+from reconciler.forge.api import github
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Authorization, Read, StaticToken, Transport
-from reconciler.forge.api.listing import ApiDialect
+from reconciler.forge.api.http import Authorization, Read, Transport
+from reconciler.forge.api.products import PRODUCTS
 from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
@@ -209,7 +209,7 @@ class Forges:
         transport = self._transport(rule, mirror.url)
         self._first_repositories.setdefault(transport, (mirror.remote, mirror.url))
         name = mirror.url.partition("/")[2]
-        dialect = validated(_make_dialect(transport, name, rule))
+        dialect = validated(PRODUCTS[rule.kind].dialect(transport, name, rule))
         return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
@@ -222,20 +222,19 @@ class Forges:
             budget = Budget(split(self._policy.pull_requests.writes, self.shard.parts), self.clock)
             self._transports[key] = Transport(
                 api,
-                self._authorization(credentials, web),
+                self._authorization(credentials, web, rule.kind),
                 budget,
                 clock=self.clock,
-                headers=github.HEADERS if rule.kind is ForgeKind.GITHUB else None,
+                headers=PRODUCTS[rule.kind].headers,
                 timeout_s=self._timeout_s,
                 replies=self._replies,
             )
         return self._transports[key]
 
-    def _authorization(self, rule: CredentialRule | None, web: str) -> Authorization:
+    def _authorization(self, rule: CredentialRule | None, web: str, kind: ForgeKind) -> Authorization:
         if rule is not None and rule.app_id:
             return self._app(rule)
-        credential = self._find_credential(web)
-        return StaticToken(credential.password if credential else "")
+        return PRODUCTS[kind].token(self._find_credential(web) or Credential())
 
     def _app(self, rule: CredentialRule) -> github.AppToken:
         if rule not in self._apps:
@@ -259,29 +258,9 @@ class Forges:
 
 def default_api(kind: ForgeKind, host: str, prefix: str) -> str:
     """Return the usual address of a host's API; on this machine it has the scheme of the rule."""
-    api = _usual_api(kind, host)
+    api = PRODUCTS[kind].default_api(host)
     is_clear = prefix.startswith("http://") and is_loopback(prefix)
     return f"http://{api.removeprefix('https://')}" if is_clear else api
-
-
-def _usual_api(kind: ForgeKind, host: str) -> str:
-    match kind:
-        case ForgeKind.GITHUB:
-            return github.default_api(host)
-        case ForgeKind.GITLAB:
-            return gitlab.default_api(host)
-        case _:
-            return gitea.default_api(host)
-
-
-def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialect:
-    match rule.kind:
-        case ForgeKind.GITHUB:
-            return github.GitHub(transport, name, rule)
-        case ForgeKind.GITLAB:
-            return gitlab.GitLab(transport, name, rule)
-        case _:
-            return gitea.Gitea(transport, name, rule)
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

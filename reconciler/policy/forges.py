@@ -18,6 +18,7 @@ class ForgeKind(StrEnum):
     GITHUB = "github"
     GITLAB = "gitlab"
     GITEA = "gitea"
+    AZURE = "azure"
 
 
 MergeMethod = Literal["", "merge", "squash", "rebase"]

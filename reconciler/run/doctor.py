@@ -250,7 +250,7 @@ def _forge(view: RepositoryView, inventory: Inventory) -> Iterator[Diagnosis]:
         yield _warning("forge", view.remote, message, "Update reconciler, or close the pull request.")
     if rule is None and local_path(view.remote) is None:
         message = "No rule of spec.forges matches, so pull requests are kept in Git alone"
-        hint = "Add its prefix with `type: github`, `gitlab`, `gitea`, or `local` to spec.forges."
+        hint = f"Add its prefix to spec.forges, with the `type` of its forge: {', '.join(ForgeKind)}."
         yield _warning("forge", view.remote, message, hint)
     elif not unreadable:
         yield Diagnosis("forge", f"{view.remote} ({rule.kind if rule else ForgeKind.LOCAL})")

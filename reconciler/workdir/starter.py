@@ -17,12 +17,13 @@ FILES: Mapping[str, str] = {
     "PackageVariant": "package-variants.yaml",
 }
 """The file of the manifests of each kind."""
-FORGES = ("none", "github", "gitlab", "gitea")
+FORGES = ("none", "github", "gitlab", "gitea", "azure")
 SCHEMAS = ".schemas"
 _HOSTS = {
     "github": "https://github.com/",
     "gitlab": "https://gitlab.com/",
     "gitea": "https://codeberg.org/",
+    "azure": "https://dev.azure.com/",
 }
 _WORKFLOWS: Mapping[str, Mapping[str, str]] = {
     "github": {

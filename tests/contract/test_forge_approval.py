@@ -9,6 +9,7 @@ from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
 from reconciler.plan.changes import Op
 from reconciler.plan.status import current_statuses
+from tests.support.forges.azure import AzureSimulator
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.world import ForgeWorld, forge_world
@@ -279,8 +280,8 @@ def test_refused_auto_merge_is_told_and_the_draft_is_marked_once(make: Make) -> 
     assert "settings of the repository" in failed[0].hint
     before = len(world.simulator.writes())
     assert world.run().code is Exit.REFUSED
-    # Gitea is asked to merge at once, before it is asked to wait.
-    attempts = 2 if isinstance(world.simulator, GiteaSimulator) else 1
+    # Gitea and Azure DevOps are asked to merge at once, before they are asked to wait.
+    attempts = 2 if isinstance(world.simulator, (GiteaSimulator, AzureSimulator)) else 1
     assert len(world.simulator.writes()) - before == 2 * attempts
 
 

@@ -46,7 +46,7 @@ def test_open_pull_requests_are_listed_and_shown(world: ForgeWorld, command: Com
     assert listed(command("pr", "list")) == NUMBERS
     shown = command("pr", "show", "edge-1/web")
     assert "Create web from web/v1 (draft)" in shown
-    assert f"  url: {world.simulator.address}/acme/edge-1/" in shown
+    assert f"  url: {world.simulator.url('acme/edge-1').removesuffix('.git')}/" in shown
 
 
 def test_lists_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Command) -> None:

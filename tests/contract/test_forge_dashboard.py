@@ -11,7 +11,7 @@ from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge
 from reconciler.inventory.shard import Shard
 from reconciler.plan.status import current_statuses, status_value
-from tests.support.forges.bench import DIALECTS
+from tests.support.forges.bench import DIALECTS, WITH_ISSUES
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
@@ -19,7 +19,7 @@ ON = "  pullRequests:\n    dashboard: true\n"
 CONTROL = "acme/control"
 
 
-@pytest.fixture(params=list(DIALECTS))
+@pytest.fixture(params=WITH_ISSUES)
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ForgeWorld]:
@@ -220,6 +220,21 @@ def test_dashboard_file_is_written_beside_the_status(tmp_path: Path, monkeypatch
 
         text = world.repo("control").read("reconciler/fleet/status", "dashboard.md").decode()
         assert "### Rejected" in text
+        assert world.run().plan.is_empty
+
+
+@pytest.mark.parametrize("kind", sorted(set(DIALECTS) - set(WITH_ISSUES)))
+def test_dashboard_is_a_file_where_repositories_have_no_issues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with forge_world(kind, tmp_path / "w", monkeypatch, more=ON, hosted_control=True) as world:
+        world.run()
+        reject(world)
+        world.run()
+
+        text = world.repo("control").read("reconciler/fleet/status", "dashboard.md").decode()
+        assert "### Rejected" in text
+        assert issues(world) == []
         assert world.run().plan.is_empty
 
 

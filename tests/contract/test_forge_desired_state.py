@@ -13,8 +13,13 @@ from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
 LABELS = "  pullRequests:\n    labels: [team-a]\n"
-EDITS = {"github": ("PATCH", r"/pulls/\d+$"), "gitlab": ("PUT", r"/\d+$"), "gitea": ("PATCH", r"/pulls/\d+$")}
-CREATES = {"github": r"/pulls$", "gitlab": r"/merge_requests$", "gitea": r"/pulls$"}
+EDITS = {
+    "github": ("PATCH", r"/pulls/\d+$"),
+    "gitlab": ("PUT", r"/\d+$"),
+    "gitea": ("PATCH", r"/pulls/\d+$"),
+    "azure": ("PATCH", r"/pullrequests/\d+$"),
+}
+CREATE = r"/(pulls|merge_requests|pullrequests)$"
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -119,7 +124,7 @@ def test_text_of_people_is_kept_and_generated_part_repaired(world: ForgeWorld) -
 
 
 def test_concurrent_runs_keep_the_first_pull_request(world: ForgeWorld) -> None:
-    world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
+    world.simulator.plan("raced", "POST", CREATE)
 
     assert world.run().code is Exit.DONE
 
@@ -154,7 +159,7 @@ def test_duplicate_is_closed_by_a_later_run(world: ForgeWorld) -> None:
 
 
 def test_rejection_counts_despite_closed_duplicate(world: ForgeWorld) -> None:
-    world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
+    world.simulator.plan("raced", "POST", CREATE)
     world.run()
     first = only(world).number
     world.simulator.close("acme/edge-1", first)
@@ -198,7 +203,7 @@ def test_update_that_waits_to_be_opened_is_not_taken_for_rejected(world: ForgeWo
     world.simulator.close("acme/edge-1", only(world).number)
     assert world.run().code is Exit.WAITING
     world.upgrade("web")
-    world.simulator.plan(fault, "POST", "/(pulls|merge_requests)$", times=50)
+    world.simulator.plan(fault, "POST", CREATE, times=50)
     assert world.run().code is not Exit.DONE
 
     world.simulator.faults.clear()

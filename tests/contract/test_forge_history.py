@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.state import PULLS_DIRECTORY
-from tests.support.forges.bench import DIALECTS
+from tests.support.forges.bench import DIALECTS, shorten_pages
 from tests.support.forges.server import HOUR, Entry
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import manifest, variant
@@ -23,13 +23,14 @@ def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ForgeWorld]:
     with forge_world(request.param, tmp_path / "world", monkeypatch, edges=(EDGE,), packages=FATES) as made:
-        made.simulator.most_in_a_page = 4
+        shorten_pages(made.simulator, 4, monkeypatch)
         yield made
 
 
 def lists(world: ForgeWorld, since: int) -> list[Entry]:
     """Return the requests for lists of pull requests since a place in the journal."""
-    return [e for e in world.simulator.journal[since:] if e.path.endswith(("/pulls", "/merge_requests"))]
+    ends = ("/pulls", "/merge_requests", "/pullrequests")
+    return [e for e in world.simulator.journal[since:] if e.path.endswith(ends)]
 
 
 def assert_same_plan(world: ForgeWorld) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.inventory.inventory import PullRequest
-from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
+from tests.support.forges.bench import DIALECTS, HEADS, WITH_ISSUES, SimulatorBench, shorten_pages, simulated
 from tests.support.forges.gitea import GiteaSimulator
 
 WEB = HEADS["web"]
@@ -14,9 +14,11 @@ MANY = range(3)
 
 
 @pytest.fixture(params=list(DIALECTS))
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SimulatorBench]:
+def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SimulatorBench]:
     with simulated(request.param, tmp_path) as made:
-        made.simulator.most_in_a_page = 1
+        shorten_pages(made.simulator, 1, monkeypatch)
         yield made
 
 
@@ -53,6 +55,7 @@ def test_checks(bench: SimulatorBench) -> None:
     assert bench.again().checks(oid).keys() == names
 
 
+@pytest.mark.parametrize("bench", WITH_ISSUES, indirect=True)
 def test_issues(bench: SimulatorBench) -> None:
     for _ in MANY:
         bench.forge.dialect.create_issue("A person's", "Text")

@@ -20,8 +20,10 @@ PEOPLE = f"""\
     - {{sets: ["*"], reviewers: [nobody]}}
     - {{selector: {{matchLabels: {{tier: core}}}}, reviewers: [nobody]}}
 """
-TEAM = {"github": ["team/platform"], "gitlab": [], "gitea": ["team/platform"]}
-OWNER = {"github": ["carol"], "gitlab": ["carol"], "gitea": []}
+TEAM = {"github": ["team/platform"], "gitlab": [], "gitea": ["team/platform"], "azure": ["team/platform"]}
+ASSIGNED = {"azure": []}
+"""Where not the one who is configured: nobody is assigned on forges without assignees."""
+OWNER = {"github": ["carol"], "gitlab": ["carol"], "gitea": [], "azure": []}
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -47,7 +49,7 @@ def test_everybody_is_asked_once_and_whom_a_person_takes_away_stays_away(
 ) -> None:
     assert world.run().code is Exit.DONE
     assert the_pull(world).reviewers == sorted(["alice", *OWNER[kind], *TEAM[kind]])
-    assert the_pull(world).assignees == ["bob"]
+    assert the_pull(world).assignees == ASSIGNED.get(kind, ["bob"])
     assert world.plan().plan.is_empty
 
     the_pull(world).reviewers.remove("alice")
@@ -60,7 +62,9 @@ def test_everybody_is_asked_once_and_whom_a_person_takes_away_stays_away(
     assert the_pull(world).assignees == ["carol"]
 
 
-def test_person_whom_the_forge_refuses_is_named_and_asked_again_by_the_next_run(world: ForgeWorld) -> None:
+def test_person_whom_the_forge_refuses_is_named_and_asked_again_by_the_next_run(
+    world: ForgeWorld, kind: str
+) -> None:
     world.simulator.users = ("bob", "carol")
 
     ran = world.run()
@@ -77,12 +81,12 @@ def test_person_whom_the_forge_refuses_is_named_and_asked_again_by_the_next_run(
     world.simulator.users = ("alice", "bob", "carol")
     assert world.run().code is Exit.DONE
     assert "alice" in the_pull(world).reviewers
-    assert the_pull(world).assignees == ["bob"]
+    assert the_pull(world).assignees == ASSIGNED.get(kind, ["bob"])
     assert world.plan().plan.is_empty
 
 
 def test_run_that_ends_before_people_are_asked_is_completed_by_the_next(world: ForgeWorld) -> None:
-    world.simulator.plan("500", "", r"requested_reviewers$|/merge_requests/\d+$", times=50)
+    world.simulator.plan("500", "", r"requested_reviewers$|/merge_requests/\d+$|/reviewers/", times=50)
     world.run()
     assert the_pull(world).reviewers == []
     world.simulator.faults.clear()

@@ -101,7 +101,7 @@ def test_refused_status_leaves_the_pull_request_and_is_set_by_a_later_run(
     answer = type(world.simulator).answer
 
     def refuse(self: object, method: str, path: str, *rest: object) -> Answer:
-        if method == "POST" and "/statuses/" in path:
+        if method == "POST" and "/statuses" in path:
             return Answer(403, {"message": "Resource not accessible"})
         return answer(self, method, path, *rest)  # type: ignore[arg-type]
 

@@ -1,5 +1,6 @@
 """An answer that is not as its API describes: it stalls one package, or its repository, and ends no run."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ HEADS: dict[str, Callable[[Any], Any]] = {
     "github": lambda item: item["head"]["ref"],
     "gitlab": lambda item: item["source_branch"],
     "gitea": lambda item: item["head"]["label"],
+    "azure": lambda item: item["sourceRefName"].removeprefix("refs/heads/"),
 }
+IS_PULLS = re.compile(r"/(pulls|merge_requests|pullrequests)$|/pullrequests/\d+$")
+"""Lists, and what is read beside one where it shortens texts."""
 WRONG = [
-    pytest.param({"updated_at": "yesterday"}, id="a time that is none"),
+    pytest.param({"updated_at": "yesterday", "creationDate": "yesterday"}, id="a time that is none"),
     pytest.param({"state": {}, "labels": [None]}, id="labels without a name"),
     pytest.param({"body": 7, "description": 7}, id="a text that is a number"),
 ]
@@ -41,13 +45,14 @@ def tamper(world: ForgeWorld, edge: str, head: str, change: Callable[[dict[str, 
     head_of = HEADS[str(world.kind)]  # type: ignore[attr-defined]
 
     def answer(path: str, body: Any) -> Any:
-        is_list = isinstance(body, list) and edge in path.replace("%2F", "/") and "pulls" in path
-        number = str(world.simulator.repositories[f"acme/{edge}"].number)
-        is_list = is_list or (isinstance(body, list) and path.endswith("merge_requests") and number in path)
-        is_list = is_list or (isinstance(body, list) and path.endswith("merge_requests") and edge in path)
-        return (
-            [change(item) if head_of(item).startswith(head) else item for item in body] if is_list else body
-        )
+        wrapped = next((name for name in ("value", "values") if isinstance(body, dict) and name in body), "")
+        items = body[wrapped] if wrapped else body
+        if edge not in path.replace("%2F", "/").split("/") or not IS_PULLS.search(path):
+            return body
+        if isinstance(items, dict):
+            return change(items) if head_of(items).startswith(head) else items
+        changed = [change(item) if head_of(item).startswith(head) else item for item in items]
+        return {**body, wrapped: changed} if wrapped else changed
 
     world.simulator.tamper = answer
 
@@ -77,7 +82,7 @@ def test_wrong_field_of_a_pull_request_stalls_its_package_alone(
     "change",
     [
         pytest.param(lambda _: None, id="null"),
-        pytest.param(lambda item: {k: item[k] for k in ("title", "state")}, id="no head"),
+        pytest.param(lambda item: {k: item.get(k) for k in ("title", "state")}, id="no head"),
     ],
 )
 def test_malformed_list_makes_repository_unavailable(

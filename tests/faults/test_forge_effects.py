@@ -8,8 +8,7 @@ from tests.faults.disk import small_disk
 from tests.faults.forges import WORLDS, SavedForge, saved_forge
 from tests.faults.matrix import Point, draw, sweep
 from tests.faults.promises import check_code, check_opened, check_report
-from tests.faults.rows import EFFECT_FAULTS
-from tests.support.forges.bench import DIALECTS
+from tests.faults.rows import EFFECT_FAULTS, FORGES
 
 ALWAYS = ("kill", "term")
 
@@ -20,7 +19,7 @@ def _most(kind: str, name: str, fault: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("kind", list(FORGES))
 @pytest.mark.parametrize("name", WORLDS)
 def test_after_a_fault_at_any_effect_on_a_forge_the_next_run_ends_as_an_undisturbed_one(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.signing import make_key
 
-OPEN = "/(pulls|merge_requests)$"
+OPEN = "/(pulls|merge_requests|pullrequests)$"
 
 
 class Case(NamedTuple):

@@ -116,7 +116,7 @@ def test_a_permission_that_is_lost_while_a_run_writes_costs_nothing_but_time(
                 hook.write_text("#!/bin/sh\necho 'You are not allowed to push' >&2\nexit 1\n")
                 hook.chmod(0o755)
             else:
-                simulator.plan("403", "POST", "edge-2/|edge-2$|edge-2%|/merge_requests|/pulls", times=99)
+                simulator.plan("403", "POST", "edge-2/|edge-2$|edge-2%|/merge_requests|/pull", times=99)
 
         simulator.on_push = lose
         faulty = world.run()

@@ -11,8 +11,8 @@ from tests.faults.machines import VISIBLE
 from tests.faults.matrix import sweep
 from tests.faults.moments import MOMENTS
 from tests.faults.promises import final
+from tests.faults.rows import FORGES
 from tests.faults.world import Ran, Runner, Turn, forking
-from tests.support.forges.bench import DIALECTS
 
 MOST_LOCAL, MOST_FORGE = 2, 1
 LOCAL = ("first-apply", "later-apply", "later-groups", "reviewed", "delivery")
@@ -74,7 +74,7 @@ def test_two_machines_on_the_local_forge_do_what_one_does(name: str, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("kind", list(FORGES))
 @pytest.mark.parametrize("name", WORLDS)
 def test_two_machines_on_a_forge_do_what_one_does(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,7 @@ FORGES = {
     "github": "https://github.com",
     "gitlab": "https://gitlab.com",
     "gitea": "https://gitea.example.com",
+    "azure": "https://dev.azure.com",
 }
 TOKEN_VARIABLE = "FLEET_TOKEN"
 """The variable with a token of the forge, in guides as in their configuration."""

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.http import Transport
@@ -114,10 +115,16 @@ class Fields(NamedTuple):
 class RestDialect(ABC):
     """The requests that differ between forges in paths and in the names of fields only: GitHub's, by default.
 
-    `name` is the repository, `most_text` the greatest length of a text in characters.
+    `name` is the repository, `most_text` the greatest length of a text in characters, `most_comment` that of
+    a comment. Without issues the dashboard is a file. Where statuses are those of a pull request, one that is
+    to be opened gets its status afterwards.
     """
 
     most_text = 60_000
+    most_comment = 60_000
+    has_issues = True
+    has_statuses_of_pulls = False
+    _query = ""
     _draft_prefix = ""
     _longest_description = 255
     _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
@@ -132,7 +139,9 @@ class RestDialect(ABC):
 
     def has_pulls(self) -> bool:
         """Tell whether pull requests are switched on in the repository."""
-        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+        return (
+            self.transport.get(f"{self._root}{self._query}").data.get("has_pull_requests", True) is not False
+        )
 
     def is_empty(self) -> bool:
         """Tell whether the repository has no commit yet, as far as the forge tells it."""
@@ -188,8 +197,11 @@ class RestDialect(ABC):
         path = f"{self._pulls}/{pull.number}/requested_reviewers"
         self.transport.write("POST", path, body, repeatable=True)
 
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit, with as much of its text as the forge takes."""
+    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
+        """Set a status of a commit, with as much of its text as the forge takes.
+
+        It is the head of the pull request with this number, 0 if that is yet to be opened.
+        """
         state = "success" if status.passed else "failure"
         body = {
             "state": state,
@@ -212,8 +224,23 @@ class RestDialect(ABC):
         return f"{self._draft_prefix}{title}" if draft else title
 
     def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
-        path = f"{self._pulls}/{pull.number}"
+        path = f"{self._pulls}/{pull.number}{self._query}"
         return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
+
+    def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
+        for page in self.transport.pages(self._pulls, query, conditional=True):
+            yield [self._parse_item(item) for item in page]
+
+    def _parse_item(self, item: Any) -> ApiPullRequest:
+        """Parse an item of a list, whatever of it can be; the head of a fork may have the name of ours."""
+        pull = parse_pull(item, self._parse, self._fields.number, self._head)
+        return pull if self._is_own(item) else replace(pull, head="")
+
+    @abstractmethod
+    def _head(self, item: Any) -> Any: ...
+
+    @abstractmethod
+    def _is_own(self, item: Any) -> bool: ...
 
     def _own_login(self) -> str:
         self._login = self._login or str(self.transport.get("/user").data[self._fields.user])

@@ -110,7 +110,7 @@ def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) 
 
 
 def message_of(data: Any) -> str:
-    """Return the messages in a reply's body, with the details of GitHub, GitLab and Gitea."""
+    """Return the messages in a reply's body, with the details that forges give."""
     match data:
         case str():
             return data.strip()[:300]
@@ -118,7 +118,8 @@ def message_of(data: Any) -> str:
             return "; ".join(filter(None, map(message_of, data)))[:600]
         case Mapping():
             parts = [
-                data.get(key) for key in ("message", "error", "error_description", "errors", "code", "field")
+                data.get(key)
+                for key in ("message", "error", "error_description", "errors", "code", "field", "typeKey")
             ]
             return "; ".join(dict.fromkeys(filter(None, map(message_of, parts))))[:600]
         case _:
@@ -126,6 +127,8 @@ def message_of(data: Any) -> str:
 
 
 def _kind(status: int, data: Any) -> ReplyKind:
+    if status == 203 and isinstance(data, str):  # noqa: PLR2004 - Azure's page to sign in
+        return ReplyKind.UNAUTHORIZED
     if status < 300:  # noqa: PLR2004 - success
         return ReplyKind.LOST if isinstance(data, str) else ReplyKind.NONE
     by_status = {401: ReplyKind.UNAUTHORIZED, 403: ReplyKind.FORBIDDEN, 404: ReplyKind.MISSING,

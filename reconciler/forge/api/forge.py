@@ -1,7 +1,7 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ from reconciler.forge.api.dialect import (
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.http import Transport
 from reconciler.forge.api.listing import (
-    ApiDialect,
     Listing,
     is_complete,
     list_all,
@@ -26,6 +25,7 @@ from reconciler.forge.api.listing import (
     recorded_pulls,
     remember,
 )
+from reconciler.forge.api.products import ApiDialect
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED
 from reconciler.records.state import PullHistory
@@ -172,10 +172,13 @@ class ApiForge:
         desired = replace(desired, title=terminal(desired.title)[:LONGEST_TITLE])
         pull = self._find_current(desired)
         # Before the pull request is there: its text then tells that this head has its status.
-        unset = self._set_status(pull, desired)
-        if unset is not None:
-            desired = replace(desired, status=None, head_oid="")
-        pull = pull or self._create(desired)
+        is_late = pull is None and self.dialect.has_statuses_of_pulls
+        unset = None if is_late else self._set_status(pull, desired)
+        without = replace(desired, status=None, head_oid="")
+        if pull is None:
+            pull = self._create(without if is_late or unset else desired)
+        unset = self._set_status(pull, desired) if is_late else unset
+        desired = without if unset else desired
         if desired.redraft and not pull.draft:
             self.dialect.mark_draft(pull)
             pull = replace(pull, draft=True)
@@ -389,7 +392,7 @@ class ApiForge:
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
         opened = {
-            pull.number: pull for pull in (created, *self.dialect.find_recent(created.head, created.base))
+            pull.number: pull for pull in (*self.dialect.find_recent(created.head, created.base), created)
         }
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
@@ -398,7 +401,8 @@ class ApiForge:
                 "this one is closed."
             )
             self.close(other.number, comment=comment, duplicate_of=first.number)
-        return first
+        # A list may cut the texts of the others.
+        return created if first.number == created.number else self.dialect.find(first.number)
 
     def _update_text(self, pull: ApiPullRequest, desired: PullRequest) -> ApiPullRequest:
         """Update title and text; a title that differs from the generated one is kept."""
@@ -434,7 +438,7 @@ class ApiForge:
         if pull is not None and body_marker.parse(pull.body).status == status:
             return None
         try:
-            self.dialect.set_status(desired.head_oid, desired.status)
+            self.dialect.set_status(desired.head_oid, desired.status, pull.number if pull else 0)
         except (InvalidError, MissingError, RefusedError) as error:
             message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
             hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
@@ -463,7 +467,7 @@ class ApiForge:
         return None
 
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
-        text = body_marker.comment_text(key, body, self.dialect.most_text)
+        text = body_marker.comment_text(key, body, self.dialect.most_comment)
 
         def look() -> Comment | None:
             comments = self.dialect.comments(number)
@@ -517,6 +521,11 @@ class ApiForge:
             return self.dialect.find(number)
         except MissingError as error:
             raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
+
+
+def has_issues(forge: object) -> TypeGuard[ApiForge]:
+    """Tell whether a repository has issues: where it has none, the dashboard is a file."""
+    return isinstance(forge, ApiForge) and forge.dialect.has_issues
 
 
 def _people(desired: PullRequest) -> tuple[str, ...]:

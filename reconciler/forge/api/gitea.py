@@ -22,7 +22,6 @@ from reconciler.forge.api.dialect import (
     RestDialect,
     closed_time,
     forbidden_method,
-    parse_pull,
     write_times,
 )
 from reconciler.forge.api.errors import InvalidError, MissingError
@@ -70,15 +69,15 @@ class Gitea(RestDialect):
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
-        yield from self._list("all", "oldest")
+        yield from self._sorted("all", "oldest")
 
     def list_open(self) -> Iterator[list[ApiPullRequest]]:
         """Yield the open pull requests from oldest to newest."""
-        yield from self._list("open", "oldest")
+        yield from self._sorted("open", "oldest")
 
-    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+    def list_changed(self, _since: float = 0.0) -> Iterator[list[ApiPullRequest]]:
         """Yield the ended pull requests, the last change first."""
-        yield from self._list("closed", "recentupdate")
+        yield from self._sorted("closed", "recentupdate")
 
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch.
@@ -94,7 +93,7 @@ class Gitea(RestDialect):
             if pull.state is PullState.OPEN:
                 yield pull
                 return
-        for page in self._list("open", "oldest"):
+        for page in self._sorted("open", "oldest"):
             yield from (pull for pull in page if pull.head == head)
 
     def find_recent(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
@@ -105,7 +104,7 @@ class Gitea(RestDialect):
                 if pull.state is PullState.OPEN:
                     yield pull
                     return
-        pages = self._list("open", "recentupdate")
+        pages = self._sorted("open", "recentupdate")
         yield from (pull for pull in next(pages, ()) if pull.head == head)
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
@@ -265,14 +264,14 @@ class Gitea(RestDialect):
                 body = item.get("body") or ""
                 yield Issue(item["number"], body, is_open, write_times(item), item["title"])
 
-    def _list(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
-        query: Query = {"state": state, "sort": sort, "limit": _PAGE}
-        for page in self.transport.pages(self._pulls, query, conditional=True):
-            yield [self._parse_item(item) for item in page]
+    def _sorted(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
+        return self._list({"state": state, "sort": sort, "limit": _PAGE})
 
-    def _parse_item(self, item: Any) -> ApiPullRequest:
-        pull = parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
-        return pull if item["head"]["repo_id"] == item["base"]["repo_id"] else replace(pull, head="")
+    def _head(self, item: Any) -> Any:
+        return item["head"]["label"]
+
+    def _is_own(self, item: Any) -> bool:
+        return bool(item["head"]["repo_id"] == item["base"]["repo_id"])
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         merged, title = bool(item.get("merged")), str(item["title"])

@@ -22,11 +22,9 @@ from reconciler.forge.api.dialect import (
     Issue,
     PendingError,
     PullRequestExistsError,
-    Query,
     RestDialect,
     closed_time,
     forbidden_method,
-    parse_pull,
     write_times,
 )
 from reconciler.forge.api.errors import InvalidError
@@ -159,21 +157,20 @@ class GitHub(RestDialect):
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
-        yield from self._list("all", "created", "asc")
+        yield from self._sorted("all", "created", "asc")
 
     def list_open(self) -> Iterator[list[ApiPullRequest]]:
         """Yield the open pull requests from oldest to newest."""
-        yield from self._list("open", "created", "asc")
+        yield from self._sorted("open", "created", "asc")
 
-    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+    def list_changed(self, _since: float = 0.0) -> Iterator[list[ApiPullRequest]]:
         """Yield the ended pull requests, the last change first."""
-        yield from self._list("closed", "updated", "desc")
+        yield from self._sorted("closed", "updated", "desc")
 
     def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
-        query: Query = {"state": "open", "head": f"{self.owner}:{head}"}
-        pulls = self._parse_all(self.transport.get(self._pulls, query).data)
-        yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
+        for page in self._list({"state": "open", "head": f"{self.owner}:{head}"}):
+            yield from (pull for pull in page if pull.head == head and pull.state is PullState.OPEN)
 
     find_recent = find_open
 
@@ -322,17 +319,16 @@ class GitHub(RestDialect):
                 return
             after = page["pageInfo"]["endCursor"]
 
-    def _list(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
-        query: Query = {"state": state, "sort": sort, "direction": direction, "per_page": 100}
-        for page in self.transport.pages(self._pulls, query, conditional=True):
-            yield list(self._parse_all(page))
+    def _sorted(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
+        return self._list({"state": state, "sort": sort, "direction": direction, "per_page": 100})
 
-    def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
-        if not isinstance(items, list):
-            raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
-        for item in items:
-            pull = parse_pull(item, self._parse, "number", lambda i: i["head"]["ref"])
-            yield pull if _is_own(item) else replace(pull, head="")
+    def _head(self, item: Any) -> Any:
+        return item["head"]["ref"]
+
+    def _is_own(self, item: Any) -> bool:
+        """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
+        head, base = item["head"].get("repo"), item["base"].get("repo")
+        return bool(head and base and head["id"] == base["id"])
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         merged = item.get("merged_at")
@@ -435,12 +431,6 @@ class AppToken:
             raise UnavailableError(
                 "The App's private key cannot be used", hint="Give the PEM file that GitHub made."
             ) from error
-
-
-def _is_own(item: Mapping[str, Any]) -> bool:
-    """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
-    head, base = item["head"].get("repo"), item["base"].get("repo")
-    return bool(head and base and head["id"] == base["id"])
 
 
 def _creation_error(desired: PullRequest, message: str) -> Exception | None:

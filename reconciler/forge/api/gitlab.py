@@ -20,10 +20,8 @@ from reconciler.forge.api.dialect import (
     Issue,
     PendingError,
     PullRequestExistsError,
-    Query,
     RestDialect,
     closed_time,
-    parse_pull,
     write_times,
 )
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, UnauthorizedError
@@ -56,7 +54,7 @@ def default_api(host: str) -> str:
 class GitLab(RestDialect):
     """The dialect of GitLab for one project, `group/subgroup/name`."""
 
-    most_text = 500_000
+    most_text = most_comment = 500_000
     _draft_prefix = "Draft: "
     _fields = Fields(
         "PUT", "iid", "description", "target_branch", "username", "state_event", "close", "reopen"
@@ -80,7 +78,7 @@ class GitLab(RestDialect):
         """Yield the open merge requests from oldest to newest."""
         yield from self._list({"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": 100})
 
-    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+    def list_changed(self, _since: float = 0.0) -> Iterator[list[ApiPullRequest]]:
         """Yield merge requests of any state, the last change first: no state means merged or closed."""
         yield from self._list({"state": "all", "order_by": "updated_at", "sort": "desc", "per_page": 100})
 
@@ -228,7 +226,7 @@ class GitLab(RestDialect):
         for status in self.transport.items(path, {"per_page": 100}):
             yield status["name"], _CHECKS.get(status["status"], CheckState.PENDING)
 
-    def set_status(self, commit: str, status: HeadStatus) -> None:
+    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
         """Set a status of a commit, which is a job of an external pipeline to GitLab."""
         state = "success" if status.passed else "failed"
         body = {"state": state, "name": status.name, "description": status.text[: self._longest_description]}
@@ -241,13 +239,11 @@ class GitLab(RestDialect):
             body = item.get("description") or ""
             yield Issue(item["iid"], body, is_open, write_times(item), item["title"])
 
-    def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
-        for page in self.transport.pages(self._pulls, query, conditional=True):
-            yield [self._parse_item(item) for item in page]
+    def _head(self, item: Any) -> Any:
+        return item["source_branch"]
 
-    def _parse_item(self, item: Any) -> ApiPullRequest:
-        pull = parse_pull(item, self._parse, "iid", lambda i: i["source_branch"])
-        return pull if item["source_project_id"] == item["target_project_id"] else replace(pull, head="")
+    def _is_own(self, item: Any) -> bool:
+        return bool(item["source_project_id"] == item["target_project_id"])
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/notes"

@@ -6,14 +6,10 @@ from typing import NamedTuple
 
 from reconciler.forge.api.budget import HOUR_S
 from reconciler.forge.api.dialect import ApiPullRequest
-from reconciler.forge.api.gitea import Gitea
-from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.gitlab import GitLab
+from reconciler.forge.api.products import ApiDialect
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED, workspace_number
 from reconciler.records.state import EndedPull, PullHistory, PullMark
-
-ApiDialect = GitHub | GitLab | Gitea
 
 LAG_S = 60.0
 """For how long the lists of a forge may lag behind its writes."""
@@ -68,7 +64,7 @@ def list_since(dialect: ApiDialect, mark: PullMark, now: Callable[[], float]) ->
 def _changed_pages(dialect: ApiDialect, since: float) -> list[Sequence[ApiPullRequest]]:
     """Return the pages of the pull requests that changed since a time, the newest change first."""
     pages: list[Sequence[ApiPullRequest]] = []
-    for page in dialect.list_changed():
+    for page in dialect.list_changed(since):
         pages.append(page)
         if any(pull.changed < since for pull in page):
             break
@@ -76,7 +72,7 @@ def _changed_pages(dialect: ApiDialect, since: float) -> list[Sequence[ApiPullRe
         # What changes while pages are read moves to the front, out of the pages to come.
         seen = {pull for page in pages for pull in page}
         front = []
-        for page in dialect.list_changed():
+        for page in dialect.list_changed(since):
             front.append(page)
             if not seen.isdisjoint(page):
                 break

@@ -5,14 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from reconciler.forge.api import azure
 from reconciler.forge.api.budget import Budget, Clock
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.gitea import Gitea
-from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.gitlab import GitLab
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
+from reconciler.forge.api.products import PRODUCTS
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
+from tests.support.forges.azure import AzureSimulator
 from tests.support.forges.description import load, validator
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.github import GitHubSimulator
@@ -22,12 +24,20 @@ from tests.support.git import kptfile, make_repository
 
 NAME = "acme/edge"
 HEADS = {"web": "drafts/web/packagevariant-1", "db": "drafts/db/packagevariant-1"}
-DIALECTS: dict[str, Any] = {"github": GitHub, "gitea": Gitea, "gitlab": GitLab}
 MAKERS: dict[str, tuple[type[Simulator], str, str]] = {
     "github": (GitHubSimulator, "/api/v3", "github-openapi.json"),
     "gitea": (GiteaSimulator, "/api/v1", "gitea-swagger.json"),
     "gitlab": (GitLabSimulator, "/api/v4", ""),
+    "azure": (AzureSimulator, "", ""),
 }
+DIALECTS = tuple(MAKERS)
+WITH_ISSUES = tuple(kind for kind in DIALECTS if PRODUCTS[ForgeKind(kind)].dialect.has_issues)
+
+
+def shorten_pages(simulator: Simulator, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no list have more items in a page; where clients decide that, let ours ask for as few."""
+    simulator.most_in_a_page = size
+    monkeypatch.setattr(azure, "PAGE", size)
 
 
 class SimulatorBench:
@@ -43,10 +53,12 @@ class SimulatorBench:
         """Return the forge as another process sees it, with other settings of its rule if given."""
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         budget = Budget(limits or WriteLimits(max_wait_s=300), clock)
-        token = StaticToken(self.simulator.token)
+        product = PRODUCTS[ForgeKind(self.kind)]
+        token = product.token(self.simulator.credential())
         transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
         rule = ForgeRule("*", ForgeKind(self.kind), **settings)
-        return ApiForge(DIALECTS[self.kind](transport, NAME, rule), transport, "fleet")
+        name = self.simulator.called(NAME)
+        return ApiForge(product.dialect(transport, name, rule), transport, "fleet")
 
     def push(self, head: str) -> str:
         return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))

@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from reconciler.git.urls import Credential
 from tests.support.forges.description import Description
 from tests.support.git import Repo
 from tests.support.http_body import read_body
@@ -114,6 +115,8 @@ class Pull:
     """Whether the merge queue, or the train, of its branch has it."""
     auto: str = ""
     """How the forge merges it by itself once every required check passed, "" if it does not."""
+    completing: str = ""
+    """How Azure DevOps merges it once it comes to that, "" if nobody asked for it."""
     reviewers: list[str] = field(default_factory=list)
     assignees: list[str] = field(default_factory=list)
     fork: bool = False
@@ -228,6 +231,22 @@ class Simulator(ABC):
 
     def url(self, name: str) -> str:
         return f"{self.address}/{name}.git"
+
+    def called(self, name: str) -> str:
+        """Return how a dialect calls a repository: by the path of its address."""
+        return name
+
+    def credential(self) -> Credential:
+        return Credential("x-access-token", self.token)
+
+    def git_path(self, path: str) -> str:
+        """Return where git finds what a request is about, below the root; "" for a request of the API."""
+        return "" if path.startswith((self.prefix, "/api/")) else path
+
+    def hosted_at(self, path: str) -> Hosted | None:
+        """Return the repository that a request of the API is about."""
+        names = (name for name in self.repositories if f"/{name}/" in f"{path}/")
+        return self.repositories.get(next(names, ""))
 
     def plan(self, kind: str, method: str = "", path: str = "", *, times: int = 1, skip: int = 0) -> None:
         self.faults.append(Fault(kind, method, path, times, skip))
@@ -369,16 +388,17 @@ class Simulator(ABC):
         parts = urlsplit(handler.path)
         method, path = handler.command, parts.path
         authorization = handler.headers.get("Authorization", "")
-        if not path.startswith(self.prefix) and not path.startswith("/api/"):
+        if below := self.git_path(path):
             if self.on_push and path.endswith("/git-receive-pack") and method == "POST":
                 act, self.on_push = self.on_push, None
                 act()
             if authorization not in map(_basic, self.tokens_in_use()):
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
-            hosted = self.repositories.get(path.lstrip("/").partition(".git/")[0])
+            hosted = self.repositories.get(below.lstrip("/").partition(".git/")[0])
             if hosted and "git-receive-pack" in handler.path and (why := self.forbids(hosted)):
                 refusal = self.forbidden(why, hosted).body
                 return handler.say(403, {"Content-Type": "text/plain"}, json.dumps(refusal).encode())
+            handler.path = handler.path.replace(path, below, 1)
             return handler.say(*answer_git(self.root, handler, raw))
         with self.lock:
             body = json.loads(raw) if raw else None
@@ -441,8 +461,7 @@ class Simulator(ABC):
 
     def _refusal(self, method: str, path: str) -> Answer | None:
         """Return the refusal of a write to a repository, None if it is permitted or concerns none."""
-        names = (name for name in self.repositories if f"/{name}/" in f"{path}/")
-        hosted = self.repositories.get(next(names, ""))
+        hosted = self.hosted_at(path)
         why = self.forbids(hosted) if hosted else ""
         return self.forbidden(why, hosted) if hosted and why and self.obeys(why, method, path) else None
 

@@ -47,6 +47,7 @@ class Issues:
     issues_: list[Issue] = field(default_factory=list)
     name: str = "acme/control"
     most_text: int = 10_000
+    has_issues: bool = True
     down: bool = False
 
     def issues(self) -> Iterator[Issue]:

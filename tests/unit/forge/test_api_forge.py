@@ -33,6 +33,8 @@ class Dialect:
     reports: tuple[tuple[str, CheckState], ...] = ()
     name: str = "acme/edge"
     most_text: int = 1000
+    most_comment: int = 1000
+    has_statuses_of_pulls: bool = False
     done: list[str] = field(default_factory=list)
     written: list[Comment] = field(default_factory=list)
     listed: tuple[ApiPullRequest, ...] = ()
@@ -264,6 +266,8 @@ class Server:
 
     name: str = "acme/edge"
     most_text: int = 1000
+    most_comment: int = 1000
+    has_statuses_of_pulls: bool = False
     pulls: dict[int, ApiPullRequest] = field(default_factory=dict)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     errors: dict[str, list[Exception]] = field(default_factory=dict)

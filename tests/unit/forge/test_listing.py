@@ -42,7 +42,7 @@ class Forge:
     def list_open(self) -> Iterator[list[ApiPullRequest]]:
         yield from self._paged([pull for pull in self.pulls.values() if pull.state is PullState.OPEN])
 
-    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+    def list_changed(self, _since: float = 0.0) -> Iterator[list[ApiPullRequest]]:
         ended = [pull for pull in self.pulls.values() if pull.state is not PullState.OPEN]
         yield from self._paged(sorted(ended, key=lambda pull: (-pull.changed, -pull.number)))
 
@@ -177,7 +177,7 @@ def test_what_changes_while_pages_are_read_is_not_missed() -> None:
         forge.happen("open close", "drafts/db/packagevariant-1")
     original = forge.list_changed
 
-    def list_changed() -> Iterator[list[ApiPullRequest]]:
+    def list_changed(_since: float = 0.0) -> Iterator[list[ApiPullRequest]]:
         for number, page in enumerate(original()):
             yield page
             if number == 0 and forge.pulls[10].state is PullState.CLOSED:

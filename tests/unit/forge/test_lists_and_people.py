@@ -309,7 +309,7 @@ def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingAp
 class Steps:
     """A dialect with one pull request that notes what is done with it."""
 
-    name, most_text = "acme/edge", 1000
+    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 1000, 1000, False
 
     def __init__(self, state: PullState, *, draft: bool, answer: Any = PullState.OPEN) -> None:
         self.pull = replace(PULL, state=state, draft=draft)
@@ -386,7 +386,7 @@ def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: RecordingApi)
 class Asked:
     """A dialect with one open pull request that notes whom it asks, and refuses them if it is told to."""
 
-    name, most_text = "acme/edge", 10_000
+    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 10_000, 10_000, False
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.pull = replace(PULL, body="", labels=())
@@ -623,7 +623,7 @@ def test_list_that_fails_is_explained_and_costs_its_share_unless_nothing_can_be_
 def test_list_that_is_none_is_named(api: RecordingApi) -> None:
     api.answers["GET", PATHS["github"]] = Answer(200, {"message": "odd"})
 
-    with pytest.raises(UnavailableError, match=r"^acme/team one: the list of pull requests is not a list$"):
+    with pytest.raises(UnavailableError, match=r"/pulls answers no list$"):
         list(dialect_of(api, "github").find_open(HEAD))
 
 

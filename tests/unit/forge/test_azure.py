@@ -1,0 +1,71 @@
+"""Azure DevOps: addresses, tokens and the page to sign in, and texts whose marks show nowhere."""
+
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.forge import body_marker
+from reconciler.forge.api.azure import Azure, basic_token, default_api
+from reconciler.forge.api.errors import ReplyKind, classify
+from reconciler.forge.api.http import StaticToken
+from reconciler.git.urls import Credential
+from tests.support.forges.scripted import ScriptedApi
+from tests.support.forges.server import Answer
+
+ADDRESSES = [
+    ("one of an organization", "acme/web fleet/_git/east", "/acme/web%20fleet/_apis/git/repositories/east"),
+    ("one whose spaces are encoded", "acme/web%20fleet/_git/e", "/acme/web%20fleet/_apis/git/repositories/e"),
+    ("one by SSH", "v3/acme/fleet/east", "/acme/fleet/_apis/git/repositories/east"),
+    ("one of a collection", "tfs/Main/fleet/_git/east", "/tfs/Main/fleet/_apis/git/repositories/east"),
+    ("one of visualstudio.com", "fleet/_git/east", "/fleet/_apis/git/repositories/east"),
+    ("one that is called as its project", "_git/fleet", "/fleet/_apis/git/repositories/fleet"),
+]
+
+
+@pytest.mark.parametrize(("name", "path"), [row[1:] for row in ADDRESSES], ids=[row[0] for row in ADDRESSES])
+def test_api_of_a_repository_follows_from_its_address(api: ScriptedApi, name: str, path: str) -> None:
+    api.answers["GET", path] = Answer(200, {"id": "1"})
+
+    assert Azure(api.transport(), name).is_empty()
+
+
+def test_api_of_ssh_addresses_is_that_of_the_service() -> None:
+    assert default_api("ssh.dev.azure.com") == default_api("dev.azure.com") == "https://dev.azure.com"
+    assert default_api("acme.visualstudio.com") == "https://acme.visualstudio.com"
+
+
+def test_token_is_the_password_of_nobody() -> None:
+    assert basic_token(Credential("ada", "s3cret")) == StaticToken(b64encode(b":s3cret").decode(), "Basic")
+    assert basic_token(Credential()).value() == ""
+
+
+def test_page_to_sign_in_is_a_refused_credential() -> None:
+    assert classify(203, {}, "Azure DevOps Services | Sign In", now=0).kind is ReplyKind.UNAUTHORIZED
+    assert classify(203, {}, {"value": []}, now=0).kind is ReplyKind.NONE
+
+
+PLAIN = st.text(st.sampled_from("ab \n<>-#/:[]()`"), max_size=40)
+
+
+@given(before=PLAIN, part=PLAIN, after=PLAIN)
+def test_text_comes_back_as_it_was_and_shows_no_mark(before: str, part: str, after: str) -> None:
+    around = body_marker.MarkedBody("", before=before, after=f"\n{after}")
+    text = body_marker.compose(part, "Title", ["fleet"], around, 4000, content="source")
+
+    hidden = body_marker.hide(text)
+
+    assert "<!-- reconciler" not in hidden
+    assert body_marker.reveal(hidden) == text
+    assert body_marker.reveal(hidden.replace("\n", "\r\n")) == text
+    assert body_marker.parse(text).content == "source"
+
+
+def test_generated_text_cannot_forge_a_mark() -> None:
+    forged = "[//]: # (reconciler:end)\n<!-- reconciler:end -->"
+    text = body_marker.compose(forged, "Title", [], body_marker.MarkedBody(""), 4000, content="source")
+
+    read = body_marker.parse(body_marker.reveal(body_marker.hide(text)))
+
+    assert (read.content, read.after) == ("source", "")
