@@ -13,6 +13,8 @@ from reconciler.krm.documents import DocumentKind, split_file
 _TESTS: Final = frozenset(("test", "test-success", "test-failure"))
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _HOOK: Final = "helm.sh/hook"
+_GLUED: Final = re.compile(r"(?m)^---(?=[^\s-])")
+"""A separator with text right behind it, as trimming in templates leaves it: Helm separates there too."""
 
 
 def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package: str) -> list[Resource]:
@@ -28,7 +30,7 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
     for template in rendered:
         if template.path.endswith("NOTES.txt"):
             continue
-        split = split_file(template.text.encode(), "")
+        split = split_file(_GLUED.sub("---\n", template.text).encode(), "")
         if split.problem is not None:
             line = f":{split.problem.line}" if split.problem.line else ""
             raise ChartError(

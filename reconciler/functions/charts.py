@@ -33,7 +33,7 @@ _RANDOM: Final = re.compile(
     r"|htpasswd|bcrypt)\b[^}]*\}\}"
 )
 """An action of a template that gives something else each time."""
-_DOCUMENTS: Final = re.compile(r"(?m)^---[ \t]*$")
+_DOCUMENTS: Final = re.compile(r"(?m)^---(?!-)")
 _TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
 _VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
 

@@ -287,6 +287,17 @@ def test_tests_hooks_and_crds_are_as_the_options_say(runtimes: Sequence[Function
     assert paths(includeCRDs=True) - paths() == {"customresourcedefinition_x.example.com.yaml"}
 
 
+def test_separator_with_a_comment_right_behind_it_separates(runtimes: Sequence[FunctionRuntime]) -> None:
+    another = DEPLOYMENT.replace("Release.Name", "Chart.Version")
+    glued = f"{DEPLOYMENT}---\n{{{{- if true -}}}}\n# Another\n{another}{{{{ end }}}}\n"
+    files = package(chart(deployment=glued))
+
+    added = made(run_pipeline(files, runtimes), files)
+
+    assert set(added) == {"deployment_web.yaml", "deployment_1.0.0.yaml"}
+    assert "\n# Another\napiVersion" in added["deployment_1.0.0.yaml"]
+
+
 def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntime]) -> None:
     configuration = config().replace(
         "annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n"
