@@ -4,6 +4,7 @@ Google's cel-cpp (cel-expr-python) decides what is an expression, types it and e
 parses it for the checks that cel-cpp has not (`check`). Both are loaded with the first set that needs them.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ STRING_FUNCTIONS = frozenset(
     }
 )
 """The methods that the extension `strings` adds."""
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 class Program(Struct, frozen=True):
@@ -101,12 +103,16 @@ class Environment:
             raise CelError(
                 error.failure.message, place_of(error, parse(text)), error.failure.undeclared
             ) from None
-        tree = parse(text)
-        check(tree, text, self._engine.type_of, self._limits)
+        # A path of names, as most expressions are, has nothing to check, and the grammar is slow to load.
+        shortest = min(self._limits.expression_depth, self._limits.expression_cost)
+        tree = None if _PATH.fullmatch(text) and text.count(".") < shortest else parse(text)
+        if tree is not None:
+            check(tree, text, self._engine.type_of, self._limits)
         kind = self._engine.type_of(text)
         if kind not in {"string", "dyn"}:
-            raise CelError(not_a_string(kind).message, tree.meta.start_pos, is_no_string=True)
-        is_constant = kind == "string" and is_string_literal(tree)
+            start = 0 if tree is None else tree.meta.start_pos
+            raise CelError(not_a_string(kind).message, start, is_no_string=True)
+        is_constant = kind == "string" and tree is not None and is_string_literal(tree)
         return Program(text, code, str(self._engine.evaluate(code, self.bind({}))) if is_constant else None)
 
 

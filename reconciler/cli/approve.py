@@ -178,11 +178,11 @@ def _approve_all(
     Only a person who names it publishes what a manifest does not want any more. `refused` are those that
     nothing is asked about any more.
     """
-    from reconciler.cli.pull_requests import ReadinessReader, withdrawn_error
+    from reconciler.cli.pull_requests import ReadinessReader, withdrawn_errors
 
     reader = ReadinessReader(world, plans.before)
     reader.fetch(pull for pull in pulls if pull.name not in refused)
-    withdrawn = {} if named or not pulls else {p.name: withdrawn_error(p, plans.before()) for p in pulls}
+    withdrawn = {} if named or not pulls else withdrawn_errors(pulls, plans.before())
     results: dict[str, Approved] = dict(refused)
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}

@@ -176,7 +176,9 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     from reconciler.inventory.inventory import PullState
 
     chosen = _choose(settings, name)
-    if shared := next(filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None):
+    if shared := next(
+        filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None
+    ):
         raise shared
     merged = next((each for each in chosen if each.pull.state is PullState.MERGED), None)
     if merged is not None:

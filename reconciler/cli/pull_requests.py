@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -38,6 +39,15 @@ _OWN = re.compile(r"reconciler/(?P<instance>[^/]+)/")
 """Branches that an instance makes under its own name: of groups, deletions, locks and the index."""
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
+_UNWANTED = frozenset(
+    (
+        Reason.NOT_DESIRED,
+        Reason.DELETION_PROPOSED,
+        Reason.DRAFT_EDITED,
+        Reason.DELETION_GUARD,
+        Reason.AWAITING_WAVE,
+    )
+)
 _MOST_NAMES = 5
 _LIST = "`reconciler pr list` shows what there is."
 
@@ -356,40 +366,48 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def withdrawn_error(listed: ListedPull, plan: Plan) -> RefusedError | None:
-    """Return why a pull request proposes what no manifest wants any more, None if it does not."""
-    heads, number = head_branches(listed.pull.head), listed.pull.number
-    for change in plan.all_changes:
-        if change.package.url != listed.view.url:
+def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
+    """Return by name why pull requests propose what no manifest wants any more, nothing of all others."""
+    by_pull: dict[tuple[str, str | int], tuple[int, bool, Change, Draft | None]] = {}
+    for place, change in enumerate(plan.all_changes):
+        url = change.package.url
+        for ended in _ended_by(change):
+            by_pull.setdefault((url, ended), (place, False, change, None))
+        if (draft := _unwanted_draft(change, plan)) is not None:
+            by_pull.setdefault((url, short_branch(draft.ref)), (place, True, change, draft))
+    errors = {}
+    for listed in pulls:
+        heads = head_branches(listed.pull.head)
+        names: tuple[str | int, ...] = (*heads, listed.pull.number)
+        about = [by_pull[listed.view.url, name] for name in names if (listed.view.url, name) in by_pull]
+        if not about:
             continue
-        named = f"Pull request {listed.name} proposes what no manifest wants any more"
-        renewed = {
-            short_branch(w.ref) for w in change.writes if isinstance(w, WriteDraft | WriteGroup | MoveRef)
-        }
-        if not renewed.isdisjoint(heads) or any(close.number == number for close in change.close):
-            hint = "Run `reconciler apply`: it brings the pull request up to date or closes it."
-            return RefusedError(f"{named}: {change.package.path}", hint=hint)
-        target = plan.context.targets.get(change.package) if plan.context is not None else None
-        draft = target.draft if target is not None else None
-        unwanted = {
-            Reason.NOT_DESIRED,
-            Reason.DELETION_PROPOSED,
-            Reason.DRAFT_EDITED,
-            Reason.DELETION_GUARD,
-            Reason.AWAITING_WAVE,
-        }
-        is_unwanted = plan.context is not None and change.package not in plan.context.downstreams
-        if (
-            draft is not None
-            and short_branch(draft.ref) in heads
-            and is_unwanted
-            and change.reason in unwanted
-        ):
+        _, _, change, draft = min(about, key=itemgetter(0, 1))
+        hint = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+        if draft is not None:
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
             hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
-            return RefusedError(f"{named}: {change.package.path}", hint=hint)
-    return None
+        named = f"Pull request {listed.name} proposes what no manifest wants any more"
+        errors[listed.name] = RefusedError(f"{named}: {change.package.path}", hint=hint)
+    return errors
+
+
+def _ended_by(change: Change) -> Iterator[str | int]:
+    """Yield the branches that a change writes anew, and the numbers of the pull requests that it closes."""
+    yield from (
+        short_branch(w.ref) for w in change.writes if isinstance(w, WriteDraft | WriteGroup | MoveRef)
+    )
+    yield from (close.number for close in change.close)
+
+
+def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
+    """Return the draft of a package that no manifest wants, if nothing is done about it."""
+    context, package = plan.context, change.package
+    if context is None or package in context.downstreams or change.reason not in _UNWANTED:
+        return None
+    target = context.targets.get(package)
+    return target.draft if target is not None else None
 
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:

@@ -329,7 +329,10 @@ def _written(case: Case, draft: Draft, package: Package, *, renewed: bool = Fals
         time=max(case.rendered.time, draft.foreign_commit_time if draft.append_only else 0),
     )
     reason = Reason.CONTENT_CHANGED if renewed else _reason(case, draft)
-    message = f"{draft.path} changed on {target.view.branch}; the draft has that already"
+    changed, so = (
+        ("changed", "has that already") if target.package.main_tree else ("was removed", "adds it again")
+    )
+    message = f"{draft.path} {changed} on {target.view.branch}; the draft {so}"
     if not renewed:
         message = _joined(_causes_of(case, reason, draft), *package.notes, asked_text(package.conflicts))
     return case.decision(

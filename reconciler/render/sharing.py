@@ -35,6 +35,8 @@ from reconciler.resolve.resolution import ResolvedVariant, variant_trees
 
 _LONGEST: Final = 63
 """Of a value, as of labels: some limits depend on the length of a text."""
+_MOST_PARTS: Final = 3
+"""Of a value of the package context: with the longer ones of a sample it stays below `_LONGEST`."""
 _MEANINGFUL: Final = frozenset(("default", "required", "optional", "function-input", *map(str, OnConflict)))
 """Words with which values of fields are compared."""
 _DECIDES: Final = re.compile(
@@ -197,7 +199,10 @@ class _Inputs(Struct):
         configured = (value for f in _own_functions(spec) for value in (f.config_map or {}).values())
         context = (spec.package_context.data or {}) if spec.package_context else {}
         names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
-        for value in (*names, *configured, *context.values()):
+        # Nothing compares or splits the values of a context: of `edge/web` each part may be an own value.
+        short = (text for text in context.values() if len(text) <= _LONGEST)
+        words = (part for text in short for part in text.split("/", _MOST_PARTS - 1))
+        for value in (*names, *configured, *words):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
                 continue
             if (sources, value) not in self._is_own:

@@ -276,7 +276,9 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
     waves = recorded_waves(record.waves, rolling.policy.waves)
     statuses = [(member.wave, status) for member, status in members]
     judged = judge_waves(waves, statuses, orders, rolling.inventory.now)
-    is_over = record.finished or judged.current is None
+    # A pause holds what a skipped wave would let go on, until it ends.
+    is_held = orders.pause and any(status.phase is not MemberPhase.PUBLISHED for _, status in statuses)
+    is_over = record.finished or (judged.current is None and not is_held)
     record = replace(record, members=tuple(member for member, _ in members), finished=is_over)
     phase = RolloutPhase.COMPLETE if is_over else _rollout_phase(judged, orders)
     head = f"Rollout {record.revision} of {rolling.key.name}"

@@ -341,3 +341,19 @@ def test_a_group_is_not_ended_by_the_name_of_one_of_its_packages(tmp_path: Path,
     assert "It shares pull request ap1#1 with ap1/db" in refused.err
     assert f"{verb.title()} them together: `reconciler pr {verb} ap1#1`." in refused.err
     assert opened(world) == {1: "Create 2 packages"}
+
+
+def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w")
+    world.want(2)
+    world.run("apply")
+    world.run("approve", "--all")
+    world.run("apply")
+    world.want(2, {PAUSE: "true", SKIP: "web/v2/main"})
+
+    assert "rollout web/v2 of default/web: paused, 1 of 3 published" in world.apply().out
+
+    rows = [line for line in world.run("status").out.splitlines() if line.startswith(("eu1/web", "us1/web"))]
+    assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True] * 2
+    world.want(2, {SKIP: "web/v2/main"})
+    assert "rollout" not in world.apply().out

@@ -96,7 +96,7 @@ SPECS: list[dict[str, Any]] = [
     {},
     {},
     {"packageContext": {"data": {"region": "p1"}}},
-    {"packageContext": {"data": {"region": "r-NUMBER", "where": "p1/NUMBER", "last": "NUMBER: x"}}},
+    {"packageContext": {"data": {"region": "r-NUMBER", "where": "p1/c-NUMBER/z", "last": "NUMBER: x"}}},
     {"packageContext": {"data": {"name": "n-NUMBER", "tier": "p1"}, "removeKeys": ["region"]}},
     {"packageContext": {"data": {"name": "p2"}, "removeKeys": ["package-path"]}},
     {
@@ -265,8 +265,10 @@ def _of_cluster(
     number: int, cluster: str, value: str, function: tuple[str, str], pin: Any
 ) -> ResolvedVariant:
     image, key = function
-    step = {"name": "own", "image": image, "configMap": {key: value.replace("CLUSTER", cluster)}}
-    spec = PackageVariantSpec.model_validate({"pipeline": {"mutators": [step]}})
+    value = value.replace("CLUSTER", cluster)
+    step = {"name": "own", "image": image, "configMap": {key: value}}
+    context = {"data": {"site": f"{value}/{cluster}/x"} if key == "site" else {}}
+    spec = PackageVariantSpec.model_validate({"pipeline": {"mutators": [step]}, "packageContext": context})
     name, source = ObjectName("default", f"web-{cluster}-{number}"), Source(Location("web.yaml"), 1)
     view = ObjectName("default", cluster)
     return ResolvedVariant(

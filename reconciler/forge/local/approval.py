@@ -1,6 +1,8 @@
 """Merges of the local forge: each commit onto the one before it, as many as possible in one push."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
@@ -65,6 +67,7 @@ class MergeComposer:
         self._parents: set[str] = set()
         self._tags: list[RefUpdate] = []
         self._gone: list[RefUpdate] = []
+        self._refs = sorted(mirror.refs())
 
     def updates(self) -> list[RefUpdate]:
         """Return the moves of refs; a server without atomic pushes applies them in this order."""
@@ -189,7 +192,8 @@ class MergeComposer:
         self._parents.update(parent for above in parents.values() for parent in above)
 
     def _refs_below(self, prefix: str) -> list[str]:
-        return sorted(ref for ref in self.mirror.refs() if ref.startswith(prefix))
+        first = bisect_left(self._refs, prefix)
+        return list(takewhile(lambda ref: ref.startswith(prefix), islice(self._refs, first, None)))
 
     def _checked_base(self, record: PullRecord, path: str) -> Oid:
         """Return the base's commit, on which the package is unchanged since the head left it.

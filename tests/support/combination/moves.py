@@ -72,8 +72,9 @@ def _place(_life: "OperatorLife", random: Random) -> dict[str, Any]:
 
 def move_solo(life: "OperatorLife", edge: str, revision: int) -> None:
     """A person moves a package to another cluster, or drops it."""
-    control = Repo(life.world.control)
-    control.commit({"manifests/solo.json": solo(edge, revision) if edge else None})
+    if edge or life.places.get(SOLO):
+        text = solo(edge, revision) if edge else None
+        Repo(life.world.control).commit({"manifests/solo.json": text})
     life.places[SOLO] = edge
 
 

@@ -67,7 +67,8 @@ class Wish:
 def draw_settings(random: Random) -> dict[str, Any]:
     """Draw the configuration of a life."""
     lock = random.choice(["automatic", "automatic", "reviewed"])
-    return {"theme": OPERATIONS, "lock": lock} | {k: random.choice(v) for k, v in CHOICES.items()}
+    drawn = {k: random.choice(v) for k, v in CHOICES.items()}
+    return {"theme": OPERATIONS, "lock": lock, "published": random.random() < 0.7} | drawn
 
 
 @dataclass
@@ -245,8 +246,12 @@ class OperatorLife:
     # the end
 
     def start(self) -> None:
-        """Let both sets publish their first revision."""
-        self.approve_rounds()
+        """Let both sets publish their first revision, or only propose it."""
+        if self.settings.get("published", True):
+            self.approve_rounds()
+        else:
+            self.settle()
+            self.check()
         self.history.clear()
 
     def end(self) -> None:

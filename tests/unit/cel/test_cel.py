@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.base.errors import Exit, MissingEngineError
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
@@ -187,6 +188,24 @@ def test_levels_of_nesting_are_limited(level: str) -> None:
     refused = [Environment(Limits(expression_depth=depth)).compile(text) for depth in (7, 8)]
 
     assert ["nested or chained" in str(failure) for failure in refused] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("repository.name", "repoDefault", "target", "target.labels", "target.labels.a", "upstream.a.b"),
+        *("nobody", "nobody.name", "package", "target.in", "target.true", "repoDefault.name", "true", "null"),
+        *("in", "int", "google.protobuf.Value", "a1._x", "target.labels.x1.Y2"),
+    ],
+)
+def test_path_of_names_is_judged_as_between_parentheses(path: str) -> None:
+    """A path alone is not parsed for the checks."""
+    alone, checked = (Environment(Limits()).compile(text) for text in (path, f"({path})"))
+
+    assert type(alone) is type(checked)
+    if isinstance(alone, Failure) and isinstance(checked, Failure):
+        moved = checked.is_no_string or checked.offset is None
+        assert alone == replace(checked, offset=checked.offset if moved else checked.offset - 1)
 
 
 @pytest.mark.parametrize(
