@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from reconciler.base.progress import current_display
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
+    Command,
     Output,
     control_options,
     make_printer,
@@ -26,6 +28,14 @@ from reconciler.git import effects
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import SnapshotFiles
     from reconciler.run.options import RunOptions
+
+
+def _api_resources_option(purpose: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--api-resources",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"Output of `kubectl api-resources`, {purpose}",
+    )
 
 
 @click.group()
@@ -62,11 +72,7 @@ def snapshot() -> None:
     help="Version of kubernetes, crossplane or kapp-controller; repeatable.",
 )
 @click.option("--time", "taken", default="", help="When the objects were listed.  [default: now]")
-@click.option(
-    "--api-resources",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of `kubectl api-resources`, so that it is known which kinds the cluster serves.",
-)
+@_api_resources_option("so that it is known which kinds the cluster serves.")
 def import_(
     files: tuple[str, ...],
     *,
@@ -158,10 +164,12 @@ def _configured_directory() -> Path:
 @snapshot.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def kinds(settings: "RunOptions", output: str) -> Exit:
+@_api_resources_option("to leave out kinds that the cluster does not serve.")
+def kinds(settings: "RunOptions", output: str, api_resources: Path | None) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters.
 
-    They are on one line, as kubectl takes them.
+    They are on one line, as kubectl takes them. kubectl refuses the whole line if the cluster lacks one of
+    them, such as the Installation of Porter's operator: with --api-resources such kinds are left out.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
     packages have dependencies, what clusters show of those. What could not be read may need more kinds:
@@ -172,7 +180,9 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
     Example:
       KINDS=$(reconciler snapshot kinds)
       kubectl get "$KINDS" -A -o json | reconciler snapshot import - --cluster edge-1 --kinds "$KINDS"
+      kubectl api-resources > served.txt && reconciler snapshot kinds --api-resources served.txt
     """
+    from reconciler.read.snapshot.importing import parse_api_resources
     from reconciler.report.json import listing
     from reconciler.report.text import problem_lines
     from reconciler.run.queries import find_needed_kinds
@@ -180,13 +190,19 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
     needed = find_needed_kinds(settings)
     needed_kinds, is_whole = needed.kinds, not needed.problems and not needed.unread
     printer = make_printer()
+    if api_resources is not None:
+        resources = parse_api_resources(api_resources.read_text())
+        left_out = [str(kind) for kind in needed_kinds if not resources.serves(kind)]
+        needed_kinds = tuple(kind for kind in needed_kinds if resources.serves(kind))
+        if left_out:
+            printer.notes([f"Left out, as the cluster does not serve them: {', '.join(left_out)}"])
     if output == Output.JSON:
         printer.value(
             listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in needed_kinds))
         )
     elif needed_kinds:
         printer.lines([",".join(map(str, needed_kinds))])
-    elif is_whole:
+    elif is_whole and not needed.kinds:
         printer.notes(["This fleet needs no snapshot: no set selects objects, and nothing is injected"])
     printer.lines(problem_lines(needed.problems, paint=printer.paint), err=True)
     exits = show_unread(printer, needed.unread)

@@ -24,7 +24,7 @@ _NEXT = {
     Phase.PENDING: "Run `reconciler apply`.",
     Phase.IN_REVIEW: "Review it, and merge it: `reconciler approve {name}`.",
     Phase.NOT_READY: "Mend what it names; the next apply renders the package again.",
-    Phase.CONFLICT: "Answer each conflict in the draft: `reconciler pr show {name}` lists them.",
+    Phase.CONFLICT: "Answer each conflict in the draft: its pull request lists them.",
     Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
     Phase.PAUSED: "Remove reconciler.dev/paused.",
     Phase.HELD_BACK: "Run `reconciler plan`: it has each refusal and problem with its hint.",

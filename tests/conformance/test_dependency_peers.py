@@ -308,3 +308,20 @@ def test_bundle_that_cannot_be_had_is_a_conflict_with_the_command_that_adds_it()
     solution = solved("{name: gone, bundle: {reference: 'r.io/gone:v1.0.0'}}")
 
     assert [problem.hint for problem in solution.problems if "index add" in problem.hint]
+
+
+def test_circle_of_a_requirement_and_a_wire_is_refused() -> None:
+    """y gets an output of z, which needs the same shared y."""
+    wire = "credentials: {conn: '${bundle.dependencies.z.outputs.out}'}"
+    y = f"{{name: y, bundle: {{reference: 'r.io/y:v1.0.0'}}, {wire}{group('y-shared')}}}"
+    z = "{name: z, bundle: {reference: 'r.io/z:v1.0.0'}}"
+    own = f"{{name: y, bundle: {{reference: 'r.io/y:v1.0.0'}}{group('y-shared')}}}"
+    others = (
+        bundle("x", "1.0.0", f"{{requires: [{y}, {z}]}}"),
+        bundle("y", "1.0.0", more="credentials: [{name: conn, env: A}]"),
+        bundle("z", "1.0.0", f"{{requires: [{own}]}}", more="outputs: [{name: out, type: string}]"),
+    )
+
+    solution = solved("{name: x, bundle: {reference: 'r.io/x:v1.0.0'}}", *others)
+
+    assert solution.problems

@@ -250,6 +250,23 @@ def test_kinds_are_those_that_are_selected_and_injected(tmp_path: Path) -> None:
     assert value["items"][0] == {"group": "hr.example.com", "kind": "Team"}
 
 
+def test_kinds_that_a_cluster_does_not_serve_are_left_out_and_named(tmp_path: Path) -> None:
+    """kubectl refuses a whole list for one of them: Porter's operator is missing in many clusters."""
+    installation = "schemaType: Installation\nname: a\nbundle: {repository: x.io/a, version: 1.0.0}\n"
+    world = build(tmp_path / "w", {"manifests/clusters/edge-1/a.yaml": installation})
+    table, names = tmp_path / "table.txt", tmp_path / "names.txt"
+    table.write_text("NAME   APIVERSION   NAMESPACED   KIND\npods   v1   true   Pod\n")
+    names.write_text("pods\ninstallations.getporter.org\n")
+
+    without = world.run("snapshot", "kinds", "--api-resources", str(table))
+    with_operator = world.run("snapshot", "kinds", "--api-resources", str(names))
+
+    assert world.run("snapshot", "kinds").out == "Installation.getporter.org\n"
+    assert (without.code, without.out) == (0, "")
+    assert "Left out, as the cluster does not serve them: Installation.getporter.org" in without.err
+    assert with_operator.out == "Installation.getporter.org\n"
+
+
 def test_fleet_without_need_of_a_snapshot_is_told_so(tmp_path: Path) -> None:
     said = build(tmp_path / "w", {}).run("snapshot", "kinds")
 

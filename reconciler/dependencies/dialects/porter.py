@@ -308,6 +308,7 @@ def _requirement(
         uses=tuple(
             sorted({*used.get(parsed.name, ()), *(_input(_PARAMETER, name) for name in parsed.parameters)})
         ),
+        after=tuple(sorted({alias for v in inner for alias, _ in _OUTPUTS.findall(str(v)) if alias})),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
         location=notes.at(*path),
     )

@@ -160,6 +160,7 @@ def _signature(requirement: Requirement) -> str:
     declined = (str(requirement.alternatives[number]) for number in requirement.declined)
     parts += [f"(not to be installed: {need})" for need in declined]
     parts += [f"by default {requirement.default}"] if requirement.default else []
+    parts += [f"after {', '.join(requirement.after)}"] if requirement.after else []
     share = requirement.share
     if share != _NO_SHARE:
         shared = [share.group, *(f"{name}={value}" for name, value in (*share.labels, *share.inputs))]

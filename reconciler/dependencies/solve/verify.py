@@ -277,6 +277,11 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
         instance: [(e.target, e.requirement.wired) for e in resolved.edges if e.target is not None]
         for instance, resolved in solution.resolved.items()
     }
+    for resolved in solution.resolved.values():
+        for edge in resolved.edges:
+            giving = [e for e in resolved.edges if e.requirement.alias in edge.requirement.after]
+            if edge.target in links:
+                links[edge.target] += [(e.target, True) for e in giving if e.target is not None]
     if not _has_cycle(links):
         return
     for start, own in links.items():

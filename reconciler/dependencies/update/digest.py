@@ -215,6 +215,7 @@ def _requirement(requirement: Requirement) -> Facts:
         withoutActions=_left_out(requirement.actions),
         default=requirement.default and _need(requirement.default),
         wired=requirement.wired,
+        after=requirement.after,
         gives=requirement.gives,
         parameters=requirement.parameters,
         uses=requirement.uses,

@@ -43,6 +43,10 @@ class ApiResources(NamedTuple):
     plurals: Mapping[str, GroupKind] = MappingProxyType({})
     names: frozenset[str] = frozenset()
 
+    def serves(self, kind: GroupKind) -> bool:
+        """Tell whether the cluster serves a kind, in whatever version."""
+        return kind in self.plurals.values() or guess_plural(kind) in self.names
+
 
 NO_RESOURCES = ApiResources()
 

@@ -178,6 +178,7 @@ FACTS = [
             "actions": Actions(upgrade=False),
             "default": NEED,
             "wired": True,
+            "after": ("x",),
             "gives": ("x",),
             "parameters": PAIRS,
             "uses": ("x",),

@@ -202,8 +202,8 @@ def test_an_override_without_constraints_keeps_the_range_of_the_author(override:
             "An output of gone, which is no dependency,",
         ),
         ("outputs", "${bundle.dependencies.gone.outputs.ip}", "An output of gone, which is no dependency,"),
-        ("parameters", "${bundle.dependencies.app.outputs.ip}", "An output of the dependency itself,"),
-        ("parameters", "${bundle.outputs.ip}", "An output of the bundle itself,"),
+        ("parameters", "${bundle.dependencies.app.outputs.ip}", "An output of the dependency itself "),
+        ("parameters", "${bundle.outputs.ip}", "An output of the bundle itself "),
     ],
 )
 def test_wiring_to_what_is_not_there_is_refused_as_porter_does(where: str, value: str, message: str) -> None:

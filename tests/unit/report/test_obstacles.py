@@ -245,7 +245,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         Obstacle(
             "It is in conflict: 1 conflict in a. "
             "Change the values in the draft, or add `Keep:` to a commit there",
-            "Answer each conflict in the draft: `reconciler pr show edge/web` lists them.",
+            "Answer each conflict in the draft: its pull request lists them.",
         ),
     ),
     (

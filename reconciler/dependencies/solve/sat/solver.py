@@ -12,10 +12,13 @@ from reconciler.dependencies.solve.sat.formula import Formula, RequirementClause
 
 
 class UsedLink(NamedTuple):
-    """A used alternative between two instances, and its literal."""
+    """A used alternative between two instances, or an output of the target that the other one gets.
+
+    It is there if all of its literals are true.
+    """
 
     target: Instance
-    literal: int
+    literals: tuple[int, ...]
     active: bool
     wired: bool
 
@@ -97,9 +100,28 @@ class ModelConstraints(Struct):
                     if alternative.instance is not None:
                         own = self.formula.versions[instance][chosen[instance]]
                         edge = own if group.is_direct else literal
-                        links.append(UsedLink(alternative.instance, edge, alternative.active, wired))
+                        links.append(UsedLink(alternative.instance, (edge,), alternative.active, wired))
             queue.extend(link.target for link in links if link.active)
+        for instance in list(reached):
+            self._add_wires(model, chosen, reached, instance)
         return reached
+
+    def _add_wires(
+        self, model: list[int], chosen: dict[Instance, int], links: Links, instance: Instance
+    ) -> None:
+        """Add a link for each dependency of an instance that gets an output of another one of them."""
+        groups = self._at.get((instance, chosen[instance]), ())
+        own = self.formula.versions[instance][chosen[instance]]
+        used = [
+            (group, alternative.instance, own if group.is_direct else literal)
+            for group in (groups if any(g.demand.requirement.after for g in groups) else ())
+            for alternative, literal in self._used(model, group, chosen)
+            if alternative.instance is not None
+        ]
+        for group, getting, literal in used:
+            for other, giving, edge in used:
+                if other.demand.requirement.alias in group.demand.requirement.after and getting in links:
+                    links[getting].append(UsedLink(giving, (literal, edge), active=False, wired=True))
 
     def _loose(self, model: list[int], chosen: dict[Instance, int], founded: Links) -> set[Instance]:
         """Return unreachable instances, if a reachable one relies on them."""
@@ -136,7 +158,7 @@ class ModelConstraints(Struct):
         for circle in find_cycles(founded):
             wired = any(link.wired for link in circle)
             if forbids_cycle(self.formula.problem, (link.target for link in circle), wired=wired):
-                clause = [-link.literal for link in circle]
+                clause = [-literal for link in circle for literal in link.literals]
                 if not self.formula.guarded or wired:
                     return [clause]
                 guard = self.formula.guard(CYCLE_CAUSE)
