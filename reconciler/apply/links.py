@@ -21,6 +21,7 @@ _HOSTS = {
     "gitlab.com": ForgeKind.GITLAB,
     "codeberg.org": ForgeKind.GITEA,
     "dev.azure.com": ForgeKind.AZURE,
+    "bitbucket.org": ForgeKind.BITBUCKET,
 }
 """Public hosts with their product; their pages have the host of their SSH addresses."""
 _WEB = re.compile(r"(https?)://(?:[^@/]*@)?([A-Za-z0-9.-]+(?::\d+)?)/([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
@@ -49,6 +50,12 @@ _PAGES = {
         "?version=GC{commit}&path=/{path}",
         "?version=GC{commit}&path=/{path}",
         "&line={line}&lineEnd={line}&lineStartColumn=1&lineEndColumn=999",
+    ),
+    ForgeKind.BITBUCKET: _Pages(
+        "/branches/compare/{after}%0D{before}",
+        "/src/{commit}/{path}",
+        "/src/{commit}/{path}",
+        "#lines-{line}",
     ),
 }
 

@@ -19,6 +19,7 @@ class ForgeKind(StrEnum):
     GITLAB = "gitlab"
     GITEA = "gitea"
     AZURE = "azure"
+    BITBUCKET = "bitbucket"
 
 
 MergeMethod = Literal["", "merge", "squash", "rebase"]

@@ -22,6 +22,8 @@ EDITED = "  approval:\n    auto:\n    - edited: true\n"
 FORGE = "  approval:\n    auto:\n    - autoMerge: true\n"
 SELECTED = "  approval:\n    auto:\n    - selector: {matchLabels: {tier: dev}}\n"
 GROUPED = f"  pullRequests:\n    groupBy: repository\n{AUTO}"
+WAITING = tuple(kind for kind in DIALECTS if kind != "bitbucket")
+"""Forges that merge by themselves what waits for its checks."""
 Make = Callable[[str], ForgeWorld]
 
 
@@ -225,6 +227,7 @@ def test_a_whole_group_is_approved(make: Make) -> None:
     assert world.run().plan.is_empty
 
 
+@pytest.mark.parametrize("make", WAITING, indirect=True)
 def test_forge_merges_by_itself_when_its_required_checks_passed(make: Make) -> None:
     world = make(FORGE)
     hosted = world.simulator.repositories["acme/edge-1"]
@@ -254,6 +257,7 @@ def test_forge_merges_at_once_where_nothing_is_to_wait_for(make: Make) -> None:
     assert states(world) == {"db": "merged", "web": "merged"}
 
 
+@pytest.mark.parametrize("make", WAITING, indirect=True)
 def test_new_content_is_handed_to_the_forge_again(make: Make) -> None:
     world = make(FORGE)
     world.simulator.repositories["acme/edge-1"].required = ("ci/build",)

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from tests.support.forges.bench import DIALECTS
+from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.world import ForgeWorld, forge_world
 
 Command = Callable[..., str]
@@ -49,6 +49,7 @@ def test_open_pull_requests_are_listed_and_shown(world: ForgeWorld, command: Com
     assert f"  url: {world.simulator.url('acme/edge-1').removesuffix('.git')}/" in shown
 
 
+@pytest.mark.parametrize("world", WITH_LABELS, indirect=True)
 def test_lists_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Command) -> None:
     world.simulator.repositories["acme/edge-1"].pulls[1].labels.append("urgent")
 
@@ -83,6 +84,7 @@ def test_an_approved_draft_is_published_by_the_next_run(world: ForgeWorld, comma
     assert "refs/tags/web/v1" in world.repo("edge-1").refs()
 
 
+@pytest.mark.parametrize("world", [kind for kind in DIALECTS if kind != "bitbucket"], indirect=True)
 def test_a_closed_pull_request_is_rejected_until_it_is_opened_again(
     world: ForgeWorld, command: Command
 ) -> None:
@@ -98,6 +100,15 @@ def test_a_closed_pull_request_is_rejected_until_it_is_opened_again(
 
     assert world.run().code is Exit.DONE
     assert listed(command("pr", "list")) == NUMBERS
+
+
+@pytest.mark.parametrize("world", ["bitbucket"], indirect=True)
+def test_declined_pull_request_is_not_opened_again(world: ForgeWorld, command: Command) -> None:
+    command("pr", "close", "edge-2#2", "--comment", "No.")
+
+    assert "reconciler.dev/retry" in command("pr", "reopen", "edge-2#2", code=Exit.REFUSED)
+
+    assert [pull.state for pull in world.pulls("edge-2")] == ["open", "closed"]
 
 
 def test_a_pattern_merges_what_is_ready(command: Command) -> None:

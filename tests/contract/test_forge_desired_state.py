@@ -8,7 +8,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
-from tests.support.forges.bench import DIALECTS
+from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
@@ -18,6 +18,7 @@ EDITS = {
     "gitlab": ("PUT", r"/\d+$"),
     "gitea": ("PATCH", r"/pulls/\d+$"),
     "azure": ("PATCH", r"/pullrequests/\d+$"),
+    "bitbucket": ("PUT", r"/pullrequests/\d+$"),
 }
 CREATE = r"/(pulls|merge_requests|pullrequests)$"
 
@@ -77,6 +78,7 @@ def test_a_text_that_was_not_written_is_pending_and_repaired(world: ForgeWorld, 
     settled(world)
 
 
+@pytest.mark.parametrize("world", WITH_LABELS, indirect=True)
 def test_a_label_that_was_not_written_is_pending_and_repaired(world: ForgeWorld) -> None:
     world.simulator.plan("403", "PUT", r"/labels$", times=10)
     world.run()

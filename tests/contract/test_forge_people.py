@@ -20,10 +20,12 @@ PEOPLE = f"""\
     - {{sets: ["*"], reviewers: [nobody]}}
     - {{selector: {{matchLabels: {{tier: core}}}}, reviewers: [nobody]}}
 """
-TEAM = {"github": ["team/platform"], "gitlab": [], "gitea": ["team/platform"], "azure": ["team/platform"]}
-ASSIGNED = {"azure": []}
+TEAM = {"gitlab": [], "bitbucket": []}
+"""Where not the one who is configured."""
+ASSIGNED = {"azure": [], "bitbucket": []}
 """Where not the one who is configured: nobody is assigned on forges without assignees."""
-OWNER = {"github": ["carol"], "gitlab": ["carol"], "gitea": [], "azure": []}
+OWNER = {"github": ["carol"], "gitlab": ["carol"]}
+"""Where the file is read: other forges ask owners themselves, or have none."""
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -48,7 +50,9 @@ def test_everybody_is_asked_once_and_whom_a_person_takes_away_stays_away(
     world: ForgeWorld, kind: str
 ) -> None:
     assert world.run().code is Exit.DONE
-    assert the_pull(world).reviewers == sorted(["alice", *OWNER[kind], *TEAM[kind]])
+    assert the_pull(world).reviewers == sorted(
+        ["alice", *OWNER.get(kind, ()), *TEAM.get(kind, ["team/platform"])]
+    )
     assert the_pull(world).assignees == ASSIGNED.get(kind, ["bob"])
     assert world.plan().plan.is_empty
 
@@ -86,7 +90,8 @@ def test_person_whom_the_forge_refuses_is_named_and_asked_again_by_the_next_run(
 
 
 def test_run_that_ends_before_people_are_asked_is_completed_by_the_next(world: ForgeWorld) -> None:
-    world.simulator.plan("500", "", r"requested_reviewers$|/merge_requests/\d+$|/reviewers/", times=50)
+    asks = r"requested_reviewers$|/merge_requests/\d+$|/reviewers/|/pullrequests/\d+$"
+    world.simulator.plan("500", "", asks, times=50)
     world.run()
     assert the_pull(world).reviewers == []
     world.simulator.faults.clear()

@@ -24,6 +24,8 @@ CONFIGURED = [
     ("gitea", "squash", 1),
     ("azure", "merge", 2),
     ("azure", "squash", 1),
+    ("bitbucket", "merge", 2),
+    ("bitbucket", "squash", 1),
     ("gitlab", "squash", 1),  # otherwise the project decides
 ]
 
@@ -91,7 +93,7 @@ def test_a_repository_is_merged_in_the_style_that_it_permits(bench: SimulatorBen
     assert bench.again().list_pulls()[0].state is PullState.MERGED
 
 
-@pytest.mark.parametrize("kind", ["github", "gitea", "azure"])
+@pytest.mark.parametrize("kind", ["github", "gitea", "azure", "bitbucket"])
 def test_a_configured_style_that_the_repository_forbids_is_refused(tmp_path: Path, kind: str) -> None:
     with simulated(kind, tmp_path) as bench:
         bench.hosted.style = "merge"
@@ -205,7 +207,9 @@ def test_opening_takes_as_many_calls_in_a_repository_with_many(bench: SimulatorB
 
     many = _calls(bench, lambda: forge.ensure(desired("drafts/last/w", "reconciler")))
 
-    assert many == few == {"github": 4, "gitea": 3, "gitlab": 3, "azure": 3}[bench.kind]
+    assert few == {"github": 4}.get(bench.kind, 3)
+    # Bitbucket is asked for the whole id of a head that is newer than its list of branches.
+    assert many == few + (bench.kind == "bitbucket")
 
 
 def test_an_empty_repository_has_no_pull_requests(gitea: SimulatorBench) -> None:

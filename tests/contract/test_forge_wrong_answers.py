@@ -17,12 +17,15 @@ HEADS: dict[str, Callable[[Any], Any]] = {
     "github": lambda item: item["head"]["ref"],
     "gitlab": lambda item: item["source_branch"],
     "gitea": lambda item: item["head"]["label"],
+    "bitbucket": lambda item: item["source"]["branch"]["name"],
     "azure": lambda item: item["sourceRefName"].removeprefix("refs/heads/"),
 }
 IS_PULLS = re.compile(r"/(pulls|merge_requests|pullrequests)$|/pullrequests/\d+$")
 """Lists, and what is read beside one where it shortens texts."""
 WRONG = [
-    pytest.param({"updated_at": "yesterday", "creationDate": "yesterday"}, id="a time that is none"),
+    pytest.param(
+        dict.fromkeys(("updated_at", "creationDate", "updated_on"), "now"), id="a time that is none"
+    ),
     pytest.param({"state": {}, "labels": [None]}, id="labels without a name"),
     pytest.param({"body": 7, "description": 7}, id="a text that is a number"),
 ]

@@ -100,7 +100,9 @@ def test_life_of_a_fleet(fleet: Fleet, command: Command) -> None:
     command("apply")
     assert fleet.heads() == [HEADS, HEADS]
     for edge in fleet.edges:
-        assert {(pull["draft"], pull["labels"][0]["name"]) for pull in edge.pulls()} == {(True, "fleet")}
+        # Servers before 1.22 do not tell drafts but by their titles.
+        shown = {(pull["title"].startswith("WIP:"), pull["labels"][0]["name"]) for pull in edge.pulls()}
+        assert shown == {(True, "fleet")}
     before = fleet.written()
     assert "Nothing to do" in command("apply", cache="another")
     assert fleet.written() == before

@@ -37,6 +37,7 @@ FORGES = {
     "gitlab": "https://gitlab.com",
     "gitea": "https://gitea.example.com",
     "azure": "https://dev.azure.com",
+    "bitbucket": "https://bitbucket.org",
 }
 TOKEN_VARIABLE = "FLEET_TOKEN"
 """The variable with a token of the forge, in guides as in their configuration."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from reconciler.forge.api import azure, gitea, github, gitlab
+from reconciler.forge.api import azure, bitbucket, gitea, github, gitlab
 from reconciler.forge.api.http import StaticToken
 from reconciler.git.urls import Credential
 from reconciler.policy import ForgeKind
 
-ApiDialect = azure.Azure | gitea.Gitea | github.GitHub | gitlab.GitLab
+ApiDialect = azure.Azure | bitbucket.Bitbucket | gitea.Gitea | github.GitHub | gitlab.GitLab
 
 
 class Product(NamedTuple):
@@ -25,4 +25,5 @@ PRODUCTS: Mapping[ForgeKind, Product] = {
     ForgeKind.GITLAB: Product(gitlab.GitLab, gitlab.default_api),
     ForgeKind.GITEA: Product(gitea.Gitea, gitea.default_api),
     ForgeKind.AZURE: Product(azure.Azure, azure.default_api, azure.basic_token, azure.HEADERS),
+    ForgeKind.BITBUCKET: Product(bitbucket.Bitbucket, bitbucket.default_api, bitbucket.token_of),
 }

@@ -15,6 +15,7 @@ from reconciler.forge.api.products import PRODUCTS
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
 from tests.support.forges.azure import AzureSimulator
+from tests.support.forges.bitbucket import BitbucketSimulator
 from tests.support.forges.description import load, validator
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.github import GitHubSimulator
@@ -29,9 +30,11 @@ MAKERS: dict[str, tuple[type[Simulator], str, str]] = {
     "gitea": (GiteaSimulator, "/api/v1", "gitea-swagger.json"),
     "gitlab": (GitLabSimulator, "/api/v4", ""),
     "azure": (AzureSimulator, "", ""),
+    "bitbucket": (BitbucketSimulator, "/2.0", ""),
 }
 DIALECTS = tuple(MAKERS)
 WITH_ISSUES = tuple(kind for kind in DIALECTS if PRODUCTS[ForgeKind(kind)].dialect.has_issues)
+WITH_LABELS = tuple(kind for kind in DIALECTS if kind != "bitbucket")
 
 
 def shorten_pages(simulator: Simulator, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -392,7 +392,7 @@ class Simulator(ABC):
             if self.on_push and path.endswith("/git-receive-pack") and method == "POST":
                 act, self.on_push = self.on_push, None
                 act()
-            if authorization not in map(_basic, self.tokens_in_use()):
+            if _password(authorization) not in self.tokens_in_use():
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
             hosted = self.repositories.get(below.lstrip("/").partition(".git/")[0])
             if hosted and "git-receive-pack" in handler.path and (why := self.forbids(hosted)):
@@ -511,8 +511,9 @@ class Simulator(ABC):
         return handler.say(answer.status, headers, data)
 
 
-def _basic(token: str) -> str:
-    return f"Basic {base64.b64encode(f'x-access-token:{token}'.encode()).decode()}"
+def _password(authorization: str) -> str:
+    """Return the password of git's authorization, whoever the user is."""
+    return base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")[2]
 
 
 def _tagged(answer: Answer, tag: str) -> Answer:

@@ -176,6 +176,6 @@ spec:
     api: {simulator.api}
   credentials:
   - prefix: {simulator.address}/{ORGANISATION}
-    username: x-access-token
+    username: {simulator.credential().username}
     tokenEnv: {VARIABLE}
 {more}"""
