@@ -139,11 +139,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def append_only(self) -> bool:
-        """Whether people changed the package on this branch, so that commits may only be added.
-
-        On its own branch any foreign commit counts, on a group branch only one that changed this package:
-        what we wrote since has that change in it.
-        """
+        """Whether people committed to this branch, if it is a group's to this package: we only add then."""
         return self.is_edited or (self.is_touched if self.is_grouped else self.has_foreign_commits)
 
     @property
@@ -527,12 +523,10 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `trees`: packages at commits without a revision; `times` of locked commits; `subpackages` of trees.
     - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
-    - `retry_requests`: keys of boxes ticked on the dashboard.
+    - `retry_requests`: keys of boxes ticked on the dashboard; `images`: locked digests of function images.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
-    - `images`: locked digests of function images.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `opening`: state of the schedule of pull requests; `now`: the time of the run, in seconds, 0 unless
-      rollouts are configured. Nothing else depends on the clock.
+    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 without rollouts.
     """
 
     policy: Policy

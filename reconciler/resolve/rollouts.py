@@ -277,8 +277,8 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
     statuses = [(member.wave, status) for member, status in members]
     judged = judge_waves(waves, statuses, orders, rolling.inventory.now)
     # A pause holds what a skipped wave would let go on, until it ends.
-    is_held = orders.pause and any(status.phase is not MemberPhase.PUBLISHED for _, status in statuses)
-    is_over = record.finished or (judged.current is None and not is_held)
+    pauses = orders.pause and any(status.phase is not MemberPhase.PUBLISHED for _, status in statuses)
+    is_over = record.finished or (judged.current is None and not pauses)
     record = replace(record, members=tuple(member for member, _ in members), finished=is_over)
     phase = RolloutPhase.COMPLETE if is_over else _rollout_phase(judged, orders)
     head = f"Rollout {record.revision} of {rolling.key.name}"

@@ -18,7 +18,7 @@ if __package__ in {None, ""}:
 from reconciler.functions.charts import find_chart
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.names.objects import File
-from tests.bench.bench_noop import EPOCH, HEAD, PORCH, START
+from tests.bench.bench_fleet import EPOCH, HEAD, PORCH, START
 from tests.bench.goals import Goals
 from tests.bench.process import Cost, measure
 from tests.support.charts import KPTFILE

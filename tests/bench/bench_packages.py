@@ -16,8 +16,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.git.working_copy import NewCommit, create_bare
-from tests.bench.bench_fleet import ECOSYSTEM
-from tests.bench.bench_noop import EPOCH, HEAD, PORCH, START
+from tests.bench.bench_fleet import ECOSYSTEM, EPOCH, HEAD, PORCH, START
 from tests.bench.goals import Goals
 from tests.bench.process import Cost, measure
 

@@ -357,3 +357,17 @@ def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped(tmp_path: Pat
     assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True] * 2
     world.want(2, {SKIP: "web/v2/main"})
     assert "rollout" not in world.apply().out
+
+
+def test_a_deletion_beside_a_closed_group_that_stays_has_its_own_title(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+    for package in ("web", "db"):
+        world.want(2, package=package)
+    world.apply()
+    world.run("pr", "close", "ap1#3")
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    world.apply()
+
+    assert opened(world) == {4: "Delete web"}
+    assert world.repo("ap1").find(f"refs/heads/{GROUP}")

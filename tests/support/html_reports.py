@@ -28,7 +28,7 @@ from reconciler.report.timings import StageDuration, Timings, Work
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
     *("detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts"),
-    *("conditions", "origins", "history", "revisions", "diff", "cause"),
+    *("subpackages", "conditions", "origins", "history", "revisions", "diff", "cause"),
 )
 """The columns of a package, in the order of `report.js`."""
 
@@ -53,8 +53,8 @@ def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
     names.append(text(row[3]))
     values = dict(zip(COLUMNS, row, strict=True))
     values |= {name: text(values[name]) for name in COLUMNS[:16]}
-    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:20]}
-    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[20:22]}
+    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:21]}
+    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[21:23]}
     values["history"] = [[*map(text, entry[:-1]), entry[-1]] for entry in values["history"]]
     return {**values, "full": "/".join(part for part in names[:2] if part)}
 

@@ -165,7 +165,9 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         return ParsedManifest(problems=faults)
     headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
     readings = [_beside(d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS}]
-    if not headers and any(_is_package(document) for document, _ in pairs):
+    # What imgpkg's layout has above the versions of a package tells of all of them.
+    is_about = all(document.get("kind") == "PackageMetadata" for document, _ in pairs)
+    if not headers and pairs and (is_about or any(_is_package(document) for document, _ in pairs)):
         own = [read_package(d, s) for d, s in pairs if _is_package(d)]
         return joined([*(reading for reading in readings if reading is not None), *own])
     if len(headers) != 1:

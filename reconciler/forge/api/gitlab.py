@@ -249,8 +249,8 @@ class GitLab(RestDialect):
         return f"{self._pulls}/{number}/notes"
 
     def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
-        changed = super()._update(pull, body)
-        return replace(changed, head_oid=changed.head_oid or pull.head_oid)
+        updated = super()._update(pull, body)
+        return replace(updated, head_oid=updated.head_oid or pull.head_oid)
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         title, state = str(item["title"]), _STATES.get(item["state"], PullState.CLOSED)

@@ -204,13 +204,15 @@ class Node:
         return self.tree.view(self.raw).value
 
     def as_value(self) -> Raw:
-        """Return the text of the node, to replace another value.
+        """Return the text of the node, to replace another value; a block with the comments above its start.
 
         Lines of a scalar after the first are indented relative to its key or dash, those of a block
         relative to its start.
         """
-        anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
-        written = self.tree.closed(self.raw.start_mark.index, self.end)
+        start = self.raw.start_mark.index
+        anchor = start if self.is_block or self.slot < 0 else self.slot
+        above = self.tree.text.find("#", self._start(), start) if self.slot >= 0 else -1
+        written = self.tree.closed(start if above < 0 else above, self.end)
         return Raw(dedent_lines(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:

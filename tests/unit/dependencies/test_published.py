@@ -337,3 +337,14 @@ def test_ecosystem_of_a_header_alone_is_crossplane_unless_it_tells_another(
     (candidate,) = read_package_version(folder(HEADER | fields)).candidates
 
     assert candidate.id.ecosystem is ecosystem
+
+
+def test_folder_that_tells_of_a_package_has_no_version() -> None:
+    about = {
+        "apiVersion": "data.packaging.carvel.dev/v1alpha1",
+        "kind": "PackageMetadata",
+        "metadata": {"name": "a.example.com"},
+    }
+    reading = read_package_version(folder(about))
+
+    assert (reading.candidates, reading.problems) == ((), ())

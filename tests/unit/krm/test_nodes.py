@@ -188,8 +188,8 @@ def test_slot_is_the_entry_or_item_with_all_its_comments(path: tuple[Any, ...], 
     assert node(TEXT, *path).as_slot().text == slot
 
 
-def test_block_as_a_value_starts_at_its_first_key() -> None:
-    assert node(TEXT, "b").as_value().text == "c: x  # of c\nd:\n- 1\n# of two\n- 2 # two"
+def test_block_as_a_value_starts_at_the_comments_of_its_first_key() -> None:
+    assert node(TEXT, "b").as_value().text == "# below\nc: x  # of c\nd:\n- 1\n# of two\n- 2 # two"
 
 
 @pytest.mark.parametrize(

@@ -606,16 +606,22 @@ def test_digest_of_unknown_content_follows_reason_and_message() -> None:
 
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:
     pin = PinChange("web", "v1", "v2", "newer")
-    first = lock_pull(PLANNED, [pin], ["b", "a"])
 
-    assert first == replace(PLANNED, digest=first.digest)
-    assert lock_pull(PLANNED, [pin], ["a", "b"]) == first
-    assert lock_pull(PLANNED, [pin._replace(after="v3")], ["a", "b"]) != first
-    assert lock_pull(PLANNED, [pin], ["a"]) != first
-    assert lock_pull(replace(PLANNED, reviewers=("ann",)), [pin], ["a", "b"]).digest != first.digest
-    assert lock_pull(replace(PLANNED, assignees=("ann",)), [pin], ["a", "b"]).digest != first.digest
-    assert lock_pull(replace(PLANNED, labels=("Edge", "fleet")), [pin], ["a", "b"]).digest == first.digest
-    assert lock_pull(replace(PLANNED, title="Other"), [pin], ["a", "b"]).digest != first.digest
+    def made(after: str = "v2", edited: tuple[str, ...] = ("a", "b"), **fields: Any) -> PullRequest:
+        policy = Policy(pull_requests=PullRequestPolicy(labels=fields.pop("labels", ("fleet", "Edge"))))
+        inventory, opened = world(policy=policy), replace(PLANNED, number=3)
+        return lock_pull(replace(PLANNED, **fields), opened, inventory, [pin._replace(after=after)], edited)
+
+    first = made(edited=("b", "a"))
+
+    assert first == replace(PLANNED, number=3, digest=first.digest)
+    assert made() == first
+    assert made("v3") != first
+    assert made(edited=("a",)) != first
+    assert made(reviewers=("ann",)).digest != first.digest
+    assert made(assignees=("ann",)).digest != first.digest
+    assert made(labels=("Edge", "fleet")).digest == first.digest
+    assert made(title="Other").digest != first.digest
 
 
 def test_draft_in_a_group_is_as_the_group_has_it() -> None:

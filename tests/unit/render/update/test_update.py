@@ -666,3 +666,23 @@ def test_attribution_of_kpt_is_no_edit(
     merged = {path: value(file.data.decode())["metadata"]["annotations"] for path, file in done.files.items()}
     attribution = "cnrm.cloud.google.com/blueprint"
     assert {path: each[attribution] for path, each in merged.items()} == ({"b.yaml": want} if want else {})
+
+
+@pytest.mark.parametrize("mode", list(MergeMode))
+@pytest.mark.parametrize("change", ["a key less", "a key more"])
+@pytest.mark.parametrize(("first", "last"), [("  k: x\n", "  l: y\n"), ("  - x\n", "  - y\n")])
+def test_comment_above_the_first_of_a_block_comes_with_the_block(
+    mode: MergeMode, change: str, first: str, last: str
+) -> None:
+    short = cm("c", more=f"field:\n  # why\n{first}")
+    long = f"{short}{last}"
+    base, upstream = (long, short) if change == "a key less" else (short, long)
+    texts, _ = update(
+        {"a.yaml": base},
+        {"a.yaml": upstream},
+        {"a.yaml": base.replace("  a: x", "  a: x\n  l: mine")},
+        mode=mode,
+    )
+
+    assert f"field:\n  # why\n{first}" in texts["a.yaml"]
+    assert (last in texts["a.yaml"]) == (change == "a key more")
