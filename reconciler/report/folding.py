@@ -22,6 +22,8 @@ MOST_NAMES = 3
 MOST_SUBJECTS = 4
 MOST_DIFFS = 10
 _ELLIPSIS = "…"
+_OF_ROLLOUT = frozenset({Reason.AWAITING_WAVE, Reason.ROLLED_BACK})
+"""Reasons that name a rollout and no package: one row for all of a wave is enough."""
 
 
 class Diff(NamedTuple):
@@ -91,8 +93,9 @@ def fold_changes(
     keyed = []
     for index, change in enumerate(changes):
         reason = row_reason(change, statuses.get(change.package))
-        is_of_wave = reason is Reason.AWAITING_WAVE  # its text names the rollout, and no package
-        text = details[change.package] if is_of_wave else general_text(details[change.package], change, names)
+        text = details[change.package]
+        if reason not in _OF_ROLLOUT:
+            text = general_text(text, change, names)
         label = (labels or {}).get(change.package, change.op)
         key = (
             label,
@@ -107,7 +110,7 @@ def fold_changes(
         group = list(members)
         _, reason, text, _ = group[0]
         own = tuple(change for *_, change in group)
-        if len(own) == 1 or unfolded or (len(own) <= MOST_ROWS and reason is not Reason.AWAITING_WAVE):
+        if len(own) == 1 or unfolded or (len(own) <= MOST_ROWS and reason not in _OF_ROLLOUT):
             causes += [FoldedChanges(reason, (c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
         else:
             shared = common_text([details[change.package] for change in own], text)

@@ -257,7 +257,7 @@ def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fle
     assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
     assert {n: one["reason"] for n, one in fleet.plan().items()} == {
         "p00": "Rejected",
-        "p01": "UpToDate",
+        "p01": "InReview",
         "p02": "Rejected",
     }
 

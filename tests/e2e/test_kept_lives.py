@@ -112,7 +112,7 @@ def test_resource_that_only_a_pipeline_changed_goes_with_upstreams(tmp_path: Pat
     life = play(tmp_path, [*MERGED, bump(removed)], variant={"pipeline": pipeline})
 
     (change,) = [c for c in life.last_plan["changes"] if c["variant"]]
-    assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
+    assert (change["reason"], change["conflicts"]) == ("InReview", [])
 
 
 def test_what_a_function_wrote_goes_with_it_from_what_nobody_edited(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_parent_of_foreign_packages_is_refused(tmp_path: Path) -> None:
     )
     assert applied.code == 3
     assert fleet.ops()["top"] == "block NestedPackage"
-    assert fleet.ops()["good"] == "keep UpToDate"
+    assert fleet.ops()["good"] == "keep InReview"
     assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/good/packagevariant-1"]
 
 
@@ -217,7 +217,7 @@ def test_package_may_move_below_its_own_path_once_the_old_one_is_deleted(tmp_pat
     assert fleet.ops() == {"grp": "keep DeletionProposed", "grp/m": "block NestedPackage"}
     assert fleet.run("approve", "edge/grp").code == 0
     assert fleet.run("apply").code == 0
-    assert fleet.ops() == {"grp/m": "keep UpToDate"}
+    assert fleet.ops() == {"grp/m": "keep InReview"}
 
 
 def test_draft_that_leaves_with_the_plan_is_no_neighbour(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_draft_that_leaves_with_the_plan_is_no_neighbour(tmp_path: Path) -> None
     fleet.write({"grp": variant("grp", "grp/m")})
 
     assert fleet.run("apply").code == 0
-    assert fleet.ops() == {"grp/m": "keep UpToDate"}
+    assert fleet.ops() == {"grp/m": "keep InReview"}
     assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/grp/m/packagevariant-1"]
 
 
@@ -236,7 +236,7 @@ def test_file_on_main_in_the_way_is_told_and_siblings_proceed(tmp_path: Path, pa
     fleet = make_fleet(tmp_path / "w", manifests, {"notes": "mine\n"})
 
     assert fleet.run("apply").code == 3
-    assert fleet.ops() == {"good": "keep UpToDate", package: "block PathTaken"}
+    assert fleet.ops() == {"good": "keep InReview", package: "block PathTaken"}
     assert fleet.plan()["problems"][0]["location"]["line"] == 13
 
 
@@ -359,7 +359,7 @@ def test_adopted_copy_without_a_lock_gets_all_of_the_new_revision_and_no_conflic
 
     assert fleet.run("apply").code == 0
     (change,) = fleet.plan()["changes"]
-    assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
+    assert (change["reason"], change["conflicts"]) == ("InReview", [])
     assert fleet.run("approve", "edge/web").code == 0
     adopted = fleet.files()
     assert ("image: app:2" in adopted["web/app.yaml"], "replicas: 5" in adopted["web/app.yaml"]) == (

@@ -370,7 +370,7 @@ def test_unchanged_world_is_computed_once(world: World, computed: list[str]) -> 
     assert "2 published" in first.out
     assert "1 in review" in first.out
     assert applied == again == world.run("apply", "--full")
-    assert applied.out.endswith("Nothing was written.\n")
+    assert "Nothing was written.\n" in applied.out
     assert computed == ["plan"] * 4
 
 
@@ -519,6 +519,7 @@ NOTICED = {
     "is_history_due": FORGE,
     "unreadable_pulls": NEVER,
     "trees": COMMITS,
+    "subpackages": COMMITS,
     "times": COMMITS,
     "earlier": REFS,
     "locks": STATE,

@@ -66,7 +66,7 @@ def _is_plain(observation: Observation, fleet: Fleet, variant: VariantSpec, pull
     return (
         variant.pipeline == "none"
         and not (variant.injection or variant.context)
-        and change.get("reason") == "UpToDate"
+        and change.get("reason") in ("UpToDate", "InReview")
         and not (change["conflicts"] or change["answers"])
         and not any(b"pipeline:" in kptfile for kptfile in _kptfiles(fleet, variant, pull))
     )

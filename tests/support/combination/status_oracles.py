@@ -84,7 +84,7 @@ def check_injection(fleet: Fleet, observation: Observation) -> Iterator[str]:
                 variant.repository,
                 path,
             ) not in fleet.ledger.touched and variant.adoption == "adoptNone"
-            if change.get("reason") != "UpToDate" or not is_ours:
+            if change.get("reason") not in ("UpToDate", "InReview") or not is_ours:
                 continue
             text = result_text(fleet, variant.repository, path)
             if text and b"kpt.dev/config-injection" in text and b"zone: " + zone not in text:

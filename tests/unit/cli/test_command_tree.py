@@ -21,6 +21,7 @@ WITHOUT_JSON = {
 """Commands that print no JSON, and why."""
 ONE_MEANING = {
     "--all": "leave nothing out",
+    "--api-resources": "what kubectl api-resources prints",
     "--cluster": "the name of a cluster",
     "--control": "the control repository",
     "--interface": "an interface that packages implement",
