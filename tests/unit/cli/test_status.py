@@ -53,7 +53,8 @@ def show(
 ) -> tuple[int, str]:
     """Return the exit code and the output."""
     inputs = SimpleNamespace(inventory=SimpleNamespace(sets=()))
-    planned: Any = SimpleNamespace(desired=None, inputs=inputs)
+    desired = SimpleNamespace(variants=(), targets={})
+    planned: Any = SimpleNamespace(desired=desired, inputs=inputs)
     monkeypatch.setattr(queries, "read_status", lambda _: FleetStatus(list(owners), planned, exits=exits))
     code = invoke(["status", "--control", "unused", *arguments])
     return code, capsys.readouterr().out
