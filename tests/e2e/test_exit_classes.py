@@ -155,7 +155,7 @@ class Row(NamedTuple):
 ROWS = [
     Row(Exit.REFUSED, guarded_deletion, "plan", "refused: DeletionGuard: "),
     Row(Exit.REFUSED, guarded_deletion, "apply", "refused: DeletionGuard: "),
-    Row(Exit.REFUSED, published, "apply --checksum 0", "not the one that was reviewed"),
+    Row(Exit.REFUSED, published, "apply --checksum 0123456", "not the one that was reviewed"),
     Row(Exit.REFUSED, proposed_guarded_deletion, "check --head change", "refused: DeletionGuard: "),
     Row(Exit.REFUSED, closed, "approve edge-1/web", "refused: edge-1/web: Pull request edge-1#2 was closed"),
     Row(Exit.REFUSED, closed, "pr merge edge-1/web", "Pull request edge-1#2 was closed"),
