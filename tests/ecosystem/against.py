@@ -5,9 +5,11 @@
 The commands are those of this checkout's suite, for both. It exits 1 if anything changed.
 """
 
+import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from tests.ecosystem.laws import RUNS
 from tests.ecosystem.session import Session
 from tests.support.conformance import PROJECT
 from tests.support.git import run
+
+Drive = Callable[[Session, Path], None]
 
 
 def compare(session: Session, other: Session) -> Iterator[str]:
@@ -37,28 +41,35 @@ def compare(session: Session, other: Session) -> Iterator[str]:
 
 def main(commit: str) -> int:
     """Compare this checkout with a commit."""
-    count = changed = 0
+    jobs = [
+        (f"{kind} {directory.name} ({drive.__name__})", drive, directory)
+        for kind, runs in RUNS.items()
+        for directory in inputs_of(kind, everything=True)
+        for drive in runs
+    ]
+    changed = 0
     with tempfile.TemporaryDirectory() as scratch:
         before = Path(scratch) / "before"
         run("worktree", "add", "--quiet", "--detach", str(before), commit, cwd=PROJECT)
+
+        def differences(job: tuple[str, Drive, Path]) -> list[str]:
+            _, drive, directory = job
+            sessions = []
+            for code in (before, PROJECT):
+                with tempfile.TemporaryDirectory(dir=scratch) as root:
+                    sessions.append(Session(Path(root), code))
+                    drive(sessions[-1], directory)
+            return list(compare(*sessions))
+
         try:
-            for kind, runs in RUNS.items():
-                for directory in inputs_of(kind, everything=True):
-                    for drive in runs:
-                        sessions = []
-                        for code in (before, PROJECT):
-                            with tempfile.TemporaryDirectory(dir=scratch) as root:
-                                sessions.append(Session(Path(root), code))
-                                drive(sessions[-1], directory)
-                        found = list(compare(*sessions))
-                        count, changed = count + 1, changed + bool(found)
-                        if found:
-                            print(
-                                f"== {kind} {directory.name} ({drive.__name__})", *found, sep="\n", flush=True
-                            )
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                for (name, *_), lines in zip(jobs, pool.map(differences, jobs), strict=True):
+                    changed += bool(lines)
+                    if lines:
+                        print(f"== {name}", *lines, sep="\n", flush=True)
         finally:
             run("worktree", "remove", "--force", str(before), cwd=PROJECT)
-    print(f"{changed} of {count} inputs changed since {commit}")
+    print(f"{changed} of {len(jobs)} inputs changed since {commit}")
     return bool(changed)
 
 
