@@ -308,7 +308,9 @@ def check_published(fleet: Fleet, observation: Observation) -> Iterator[str]:
         change = observation.change(variant.repository, path) or {}
         if variant.is_set or shown.get("Ready") != "True" or commit is None:
             continue
-        if change.get("reason") not in ("UpToDate", "InReview") or any(_is_draft_of(r, path) for r in repo.refs()):
+        if change.get("reason") not in ("UpToDate", "InReview") or any(
+            _is_draft_of(r, path) for r in repo.refs()
+        ):
             continue
         data = trees.files(repo, trees.root(repo, "main"), path).get(f"{path}/Kptfile", b"")
         same = trees_are_equal(fleet, variant.package, data, commit)
