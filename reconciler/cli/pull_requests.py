@@ -46,6 +46,8 @@ _UNWANTED = frozenset(
         Reason.DRAFT_EDITED,
         Reason.DELETION_GUARD,
         Reason.AWAITING_WAVE,
+        Reason.OWNER_UNKNOWN,
+        Reason.REMOVAL_UNPROVEN,
     )
 )
 _MOST_NAMES = 5

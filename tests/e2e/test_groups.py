@@ -588,6 +588,26 @@ def test_approving_all_publishes_nothing_that_no_manifest_wants(
     assert fleet.world.run("approve", "--all").code == Exit.DONE
 
 
+def test_approving_all_leaves_what_only_a_lost_record_knew(tmp_path: Path) -> None:
+    """The draft names an owner of which there is neither a manifest nor a record: nothing asks for it."""
+    fleet = make_published(tmp_path / "w", "package")
+    fleet.want(["p01"])
+    fleet.apply()
+    (head,) = [head for head in fleet.heads() if "p01" in head]
+    fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    fleet.drop("p01")
+    fleet.apply()
+    for branch in ("state", "status"):
+        fleet.control.delete(f"refs/heads/reconciler/fleet/{branch}")
+
+    refused = fleet.world.run("approve", "--all")
+
+    assert refused.code == Exit.REFUSED
+    assert "no manifest wants any more: p01" in refused.out
+    assert "p01/v2" not in refused.out
+    assert "refs/tags/p01/v2" not in fleet.edge.refs()
+
+
 @pytest.mark.parametrize("group_by", GROUPINGS)
 def test_closing_the_edited_draft_of_a_package_that_nobody_wants_ends_its_row(
     tmp_path: Path, group_by: str
