@@ -186,7 +186,10 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     if target.main_owner is not None and (awaited := _successor(owner, context)):
         message = f"It goes when {awaited}, which takes its place in a rollout, is published"
         held = Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
-        branches = (*branches, *withdraw_deletion(target, context))
+        withdrawn = tuple(withdraw_deletion(target, context))
+        # Left open without its branch, it would count as closed by a person.
+        close = (*close, *close_pulls(target, [w.ref for w in withdrawn], "Its successor comes first."))
+        branches = (*branches, *withdrawn)
         return _unwanted(
             target, owner, Op.KEEP, Reason.AWAITING_WAVE, branches=branches, close=close, held=held
         )

@@ -152,8 +152,11 @@ def _lock(resolved: ResolvedVariant, context: PlanContext) -> UpstreamLock | Non
 def _after_deletion(change: Change) -> dict[str, Any]:
     """Return what a record has of a package that this plan, or an earlier one, deletes; {} of any other.
 
-    That we close its draft, or that people merge its removal, rejects nothing if it is wanted again.
+    That we close its draft, or that people merge its removal, rejects nothing if it is wanted again; nor does
+    it decline the deletion that we take the proposal back until a successor is published.
     """
+    if change.reason is Reason.AWAITING_WAVE:
+        return {"deletion_proposed": False}
     is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)

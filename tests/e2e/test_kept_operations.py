@@ -170,6 +170,22 @@ def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(tmp_path: P
     assert is_edited(world, world.draft_branch("ap1", "web"))
 
 
+def test_a_deletion_that_waits_for_a_successor_is_proposed_again(tmp_path: Path) -> None:
+    """The set is removed, so deletions are proposed; then it is back by other names, and takes them back."""
+    world = make_edges(tmp_path / "w")
+    Repo(world.control).commit({"manifests/set.json": None}, message="Remove\n")
+    world.apply()
+    assert [opened(world, edge) for edge in EDGES] == [{2: "Delete web"}] * 3
+    world.want(1, name="shop", own="other")
+
+    for _ in range(5):
+        world.apply()
+        world.run("approve", "--all")
+
+    assert (world.images(), world.images("shop")) == ([""] * 3, ["v1"] * 3)
+    assert "Rejected" not in world.run("plan", "--all").out
+
+
 def test_a_set_with_another_name_takes_over_what_a_group_has(tmp_path: Path) -> None:
     world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
