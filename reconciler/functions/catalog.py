@@ -18,6 +18,7 @@ REGISTRIES: Final = (
     "gcr.io/kpt-fn-contrib",
     "us-docker.pkg.dev/kpt-fn/functions",
 )
+APPLY_SETTERS: Final = "apply-setters"
 STARLARK: Final = "starlark"
 SCHEMA_VALIDATORS: Final = frozenset(("kubeconform", "kubeval"))
 _FLOATING: Final = frozenset(("", "latest", "unstable"))
@@ -83,7 +84,7 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
         VersionClaim((0, 1, 0), (0, 1, 2), (0, 1, 1), "lenient"),
         VersionClaim((0, 1, 2), (0, 2, 0), (0, 1, 5)),
     ),
-    "apply-setters": (
+    APPLY_SETTERS: (
         VersionClaim((0, 1, 0), (0, 2, 0), (0, 1, 1), "required"),
         VersionClaim((0, 2, 0), (0, 3, 0), (0, 2, 2)),
     ),

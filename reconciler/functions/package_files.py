@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILE: Final = ".krmignore"
+_KEPT_BYTES: Final = 4096
 _ENDINGS: Final = (".yaml", ".yml")
 
 
@@ -110,9 +111,15 @@ def read_resources(files: Files) -> PackageResources:
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = split_file(file.data, path)
+            split[path] = (_shared_split if len(file.data) <= _KEPT_BYTES else split_file)(file.data, path)
             resources[package] += _resources(split[path], path, package)
     return PackageResources(files, split, resources)
+
+
+@lru_cache(maxsize=256)
+def _shared_split(data: bytes, path: str) -> PackageFile:
+    """Return the documents of a file; nothing changes them. Packages of one chart have the same templates."""
+    return split_file(data, path)
 
 
 def other_documents(files: Files) -> Iterator[tuple[str, str]]:

@@ -19,9 +19,11 @@ _SIMPLE: Final = re.compile(
 )
 """Words that start with a letter, or have one that no number or time has."""
 _READ_OTHERWISE: Final = re.compile(
-    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?|kind|items", re.IGNORECASE
+    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?"
+    r"|kind|items|image|name|namespace|annotations|apiVersion|.*List",
+    re.IGNORECASE,
 )
-"""Texts that YAML does not take for strings, by themselves or behind a dot; keys of every manifest."""
+"""Texts that YAML does not take for strings, by themselves or behind a dot; keys of manifests, and kinds."""
 
 
 class OwnValues(Struct, frozen=True):

@@ -41,6 +41,7 @@ from reconciler.plan.unread import find_unreadable_pulls, is_unavailable, with_u
 from reconciler.records.state import history_path, record_bytes
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
+from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.resolve.rollout_model import RolloutPhase
@@ -214,6 +215,7 @@ def _described(
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items
+    specs = {each.variant.key: each.variant.spec for each in context.resolution.variants}
     for change in own:
         key, written = change.variant, change.written
         requirements = fleet.requirement_changes.get(key, ()) if key else ()
@@ -223,7 +225,8 @@ def _described(
         before = {} if tree is None else contents.get(tree)
         impact = None
         if written is not None and written.files and before is not None:
-            impact = reader.impact(before, written.files, change.own_names)
+            values = set_values(specs[key]) if key in specs else ()
+            impact = reader.impact(before, written.files, change.own_names, values)
         yield changes.described(change.package, pins=pins, requirements=requirements, impact=impact)
 
 

@@ -91,15 +91,19 @@ class ImpactReader(Struct):
     _contents: dict[bytes, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes, bytes], _Difference] = field(default_factory=dict)
 
-    def impact(self, before: Files, after: Files, own_names: Iterable[str]) -> Impact:
+    def impact(
+        self, before: Files, after: Files, own_names: Iterable[str], values: Iterable[str] = ()
+    ) -> Impact:
         """Return the impact of a change. Total.
 
         Args:
             before: The package on main, empty if it is not there.
             after: The package as its draft has it, empty if it is removed.
             own_names: Names of the package, its repository and its owner, in the order of these roles.
+            values: What its functions set. They change nothing, but files equal but for them are read once.
         """
-        own = OwnValues.of(own_names)
+        names = tuple(own_names)
+        own, wide = OwnValues.of(names), OwnValues.of((*names, *values))
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
         old, new = _Side(before, own), _Side(after, own)
@@ -112,6 +116,8 @@ class ImpactReader(Struct):
             modes = (before[path].mode if path in before else 0, after[path].mode if path in after else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
+        if wide != own:
+            old, new = _Side(before, wide), _Side(after, wide)
         return Impact(digest.hexdigest(), len(changed), added, removed, self._risks(old, new, changed))
 
     def _risks(self, before: "_Side", after: "_Side", changed: Collection[str]) -> tuple[Risk, ...]:

@@ -67,7 +67,8 @@ def render_packages(
     rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in blocked.items()}
     variants = tuple(each for each in charts.variants if each.variant.key not in blocked)
     contents = charts.contents
-    for shared in find_classes(variants, contents, inventory):
+    made = contents.keys() - composed.contents.keys()
+    for shared in find_classes(variants, contents, inventory, made):
         sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
             key = resolved.variant.key

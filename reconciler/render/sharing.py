@@ -12,7 +12,7 @@ themselves, and so are those with a value in a text of the result, as conflicts 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.porch import Function, PackageVariantSpec
-from reconciler.functions.catalog import COPYING
+from reconciler.functions.catalog import APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
@@ -31,7 +31,7 @@ from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Blocked, Package
-from reconciler.resolve.resolution import ResolvedVariant, variant_trees
+from reconciler.resolve.resolution import Pin, ResolvedVariant, variant_trees
 
 _LONGEST: Final = 63
 """Of a value, as of labels: some limits depend on the length of a text."""
@@ -46,6 +46,16 @@ _DECIDES: Final = re.compile(
     rb"|reconciler\.dev/(?!location|owner)[^\n]*\0"
 )
 """A masked value that decides about more than itself."""
+
+_SHARED: Final = COPYING | {APPLY_SETTERS}
+"""The functions of packages that are shared."""
+_TAKEN_APART: Final = re.compile(
+    rb"^(?![^$\n]*# kpt-set: [^$\n]*\$\{[^$\n]*$)[^\n]*\$\{"
+    rb"|(?:[:?-]|[!&]\S*)[ \t]*# kpt-set:[^\n]*\n[^\n]*# kpt-set"  # one comment of two lines
+    rb"|\\[xuU]0*24",  # an escaped dollar
+    re.MULTILINE,
+)
+"""What may be a pattern of several setters: apply-setters takes the current value of its field apart."""
 
 
 class _FilledFiles(Mapping[str, File]):
@@ -99,7 +109,9 @@ class VariantClass(Struct, frozen=True):
             if mark in file.data
         }
         others = (sorted(result.files), replace(result, files={}))
-        if any(mark in data for data in masked.values()) or self.mark in repr(others) or result.answers:
+        if any(mark in data or _DECIDES.search(data) for data in masked.values()):
+            return
+        if self.mark in repr(others) or result.answers:
             return
         for resolved, own in self.members:
             # The draft decides too whether a conflict is hidden.
@@ -109,10 +121,16 @@ class VariantClass(Struct, frozen=True):
 
 
 def find_classes(
-    variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory
+    variants: Iterable[ResolvedVariant],
+    contents: Contents,
+    inventory: Inventory,
+    made: Container[Oid] = frozenset(),
 ) -> list[VariantClass]:
-    """Return the classes of two variants or more. All others are rendered by themselves."""
-    inputs = _Inputs(contents, inventory)
+    """Return the classes of two variants or more. All others are rendered by themselves.
+
+    Upstream trees that are `made` from the values of their variant have own values, as its package on main.
+    """
+    inputs = _Inputs(contents, inventory, made)
     by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
     for resolved in variants:
         masked = inputs.mask(resolved) if _may_share(resolved, contents) else None
@@ -137,13 +155,24 @@ def _may_share(resolved: ResolvedVariant, contents: Contents) -> bool:
     )
 
 
+class _Sources(NamedTuple):
+    """What the variants of a class have in common: upstream trees, pins, and functions of their own."""
+
+    trees: tuple[Oid, ...]
+    pin: Pin
+    base: Pin | None
+
+
 class _Masked(NamedTuple):
-    """The inputs of a variant with the places of its own values; equal keys are of one class."""
+    """The inputs of a variant with the places of its own values; equal keys are of one class.
+
+    `trees` has the masked files of each tree of its own.
+    """
 
     own: OwnValues
     facts: bytes
-    local: Mapping[str, bytes]
-    sources: tuple[Oid, ...]
+    trees: Mapping[Oid, Mapping[str, bytes]]
+    sources: _Sources
     key: object
 
 
@@ -152,57 +181,74 @@ class _Inputs(Struct):
 
     contents: Contents
     inventory: Inventory
-    _shared: dict[tuple[Oid, ...], bytes] = field(default_factory=dict)
-    _is_own: dict[tuple[tuple[Oid, ...], str], bool] = field(default_factory=dict)
-    _copies: dict[Oid, bool] = field(default_factory=dict)
+    made: Container[Oid]
+    _shared: dict[_Sources, bytes] = field(default_factory=dict)
+    _is_own: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
+    _functions: dict[Oid, frozenset[str]] = field(default_factory=dict)
 
     def mask(self, resolved: ResolvedVariant) -> _Masked | None:
         """Return the masked inputs of a variant, None if its functions may do more than copy its values."""
-        sources = tuple(tree for _, tree in variant_trees(resolved) if tree != resolved.local)
-        policy = self.inventory.policy.functions
-        for tree in sources:
-            if tree not in self._copies:
-                self._copies[tree] = _copies_values(self.contents[tree], policy)
-        own_steps = (
-            Step("", Stage.MUTATORS, 0, image=each.image or "", tag=each.tag or "")
-            for each in _own_functions(resolved.variant.spec)
+        trees = tuple(tree for _, tree in variant_trees(resolved))
+        has_own = [tree == resolved.local or tree in self.made for tree in trees]
+        sources = _Sources(
+            tuple(tree for tree, own in zip(trees, has_own, strict=True) if not own),
+            self._pin(resolved.pin),
+            resolved.base and self._pin(resolved.base),
         )
-        if not all(self._copies[tree] for tree in sources) or not all(_copies(s, policy) for s in own_steps):
+        if not self._functions_of(resolved, sources) <= _SHARED:
             return None
         own = OwnValues.of(self._own_values(resolved, sources))
         facts = own.mask(_facts(resolved, self.inventory))
-        local = self.contents[resolved.local] if resolved.local is not None else {}
-        masked: dict[str, bytes] = {}
-        digest = hashlib.sha256()
-        for path, file in sorted(local.items()):
-            binary = b"\0" in file.data
-            data = own.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
-            if b"\0" in data:
-                if binary:
-                    return None
-                masked[path] = data
-            content = hashlib.sha256(data).hexdigest() if path in masked else file.oid
-            digest.update(f"{path}\0{file.mode}\0{content}\0".encode())
-        if any(own.mask_text(path) != path for path in local):
-            return None
-        key = (resolved.pin, resolved.base, facts, digest.digest())
-        return _Masked(own, facts, masked, sources, key)
+        masked: dict[Oid, dict[str, bytes]] = {}
+        digests: list[bytes] = []
+        for tree in dict.fromkeys(tree for tree, is_own in zip(trees, has_own, strict=True) if is_own):
+            masked[tree] = {}
+            digest = hashlib.sha256()
+            for path, file in sorted(self.contents[tree].items()):
+                binary = b"\0" in file.data
+                data = own.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
+                if b"\0" in data:
+                    if binary:
+                        return None
+                    masked[tree][path] = data
+                content = hashlib.sha256(data).hexdigest() if path in masked[tree] else file.oid
+                digest.update(f"{path}\0{file.mode}\0{content}\0".encode())
+            if any(own.mask_text(path) != path for path in self.contents[tree]):
+                return None
+            digests.append(digest.digest())
+        roles = tuple(list(masked).index(tree) if tree in masked else -1 for tree in trees)
+        return _Masked(own, facts, masked, sources, (sources, facts, roles, *digests))
 
-    def _own_values(self, resolved: ResolvedVariant, sources: tuple[Oid, ...]) -> Iterator[str]:
+    def _pin(self, pin: Pin) -> Pin:
+        """Return a pin without a tree of own values."""
+        return replace(pin, tree=Oid("")) if pin.tree in self.made else pin
+
+    def _functions_of(self, resolved: ResolvedVariant, sources: _Sources) -> frozenset[str]:
+        """Return the builtins that upstream and variant name, "" for anything else."""
+        policy = self.inventory.policy.functions
+        for tree in sources.trees:
+            if tree not in self._functions:
+                self._functions[tree] = _functions(self.contents[tree], policy)
+        own = (
+            _function(Step("", Stage.MUTATORS, 0, image=each.image or "", tag=each.tag or ""), policy)
+            for each in _own_functions(resolved.variant.spec)
+        )
+        return frozenset(own).union(*(self._functions[tree] for tree in sources.trees))
+
+    def _own_values(self, resolved: ResolvedVariant, sources: _Sources) -> Iterator[str]:
         """Yield the own values that nothing contains that is shared by the class."""
         if sources not in self._shared:
-            files = (item for tree in sources for item in self.contents[tree].items())
-            pins = f"{resolved.pin}\n{resolved.base}\n{self.inventory.policy.instance}".encode()
+            files = (item for tree in sources.trees for item in self.contents[tree].items())
+            pins = f"{sources.pin}\n{sources.base}\n{self.inventory.policy.instance}".encode()
             parts = (part for path, file in files for part in (path.encode(), file.data))
             self._shared[sources] = b"\n".join((pins, *parts)).replace(b"\0", b"\n")
         variant, spec = resolved.variant, resolved.variant.spec
-        configured = (value for f in _own_functions(spec) for value in (f.config_map or {}).values())
         context = (spec.package_context.data or {}) if spec.package_context else {}
         names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
         # Nothing compares or splits the values of a context: of `edge/web` each part may be an own value.
         short = (text for text in context.values() if len(text) <= _LONGEST)
         words = (part for text in short for part in text.split("/", _MOST_PARTS - 1))
-        for value in (*names, *configured, *words):
+        for value in (*names, *set_values(spec), *words):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
                 continue
             if (sources, value) not in self._is_own:
@@ -218,21 +264,27 @@ class _Inputs(Struct):
         mark = f"own{number}x"
         places = range(len(masked.own.values))
         placeholders = OwnValues(tuple(f"{mark}{place}value".encode() for place in places))
-        first = members[0][0]
-        original = self.contents[first.local] if first.local is not None else {}
-        inputs = (self._shared[masked.sources], masked.facts, *(file.data for file in original.values()))
-        if any(mark.encode() in data for data in inputs) or any(map(_DECIDES.search, masked.local.values())):
+        first, _ = members[0]
+        originals = (file.data for tree in masked.trees for file in self.contents[tree].values())
+        inputs = (self._shared[masked.sources], masked.facts, *originals)
+        decisive = (data for files in masked.trees.values() for data in files.values())
+        if any(mark.encode() in data for data in inputs) or any(map(_DECIDES.search, decisive)):
             return None
-        filled = {
-            path: File.of(placeholders.fill(d), original[path].mode) for path, d in masked.local.items()
-        }
-        local = {**original, **filled}
-        if not _copies_values(local, self.inventory.policy.functions):
+        functions = self._functions_of(first, masked.sources)
+        trees = {tree: self.contents[tree] for tree in masked.sources.trees}
+        filled: dict[Oid, Oid] = {}
+        for tree, files in masked.trees.items():
+            sides = self.contents[tree]
+            own = {path: File.of(placeholders.fill(d), sides[path].mode) for path, d in files.items()}
+            filled[tree] = tree_id({**sides, **own})
+            trees[filled[tree]] = {**sides, **own}
+            functions |= _functions({**sides, **own}, self.inventory.policy.functions)
+        if not functions <= _SHARED or (APPLY_SETTERS in functions and any(map(_TAKEN_APART.search, inputs))):
             return None
         view, directory, path, key, annotations, text, _ = orjson.loads(placeholders.fill(masked.facts))
         spec = PackageVariantSpec.model_validate_json(text)
-        decisive = ([f.image, f.tag, f.exec] for f in _own_functions(spec))
-        if mark in repr((list(decisive), list(_keys(orjson.loads(text))), annotations)):
+        images = [(each.image, each.tag, each.exec) for each in _own_functions(spec)]
+        if mark in repr((images, list(_keys(orjson.loads(text))), annotations)):
             return None
         if "reconciler.dev/" in text:
             return None
@@ -243,12 +295,11 @@ class _Inputs(Struct):
             variant=replace(first.variant, key=ObjectName(*key), spec=spec),
             view=own_view.key,
             downstream=PackageKey(first.downstream.url, path),
-            local=tree_id(local) if first.local is not None else None,
+            pin=_with_tree(first.pin, filled),
+            base=first.base and _with_tree(first.base, filled),
+            local=filled.get(first.local, first.local) if first.local is not None else None,
             draft=None,
         )
-        trees = {tree: self.contents[tree] for tree in masked.sources}
-        if sample.local is not None:
-            trees[sample.local] = local
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)
         return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark)
@@ -260,18 +311,28 @@ def _own_functions(spec: PackageVariantSpec) -> tuple[Function, ...]:
     return (*own, *(spec.mutators or ()))
 
 
-def _copies_values(files: Files, policy: FunctionPolicy) -> bool:
-    """Tell whether all functions of a package are builtins that only copy values."""
+def set_values(spec: PackageVariantSpec) -> Iterator[str]:
+    """Yield the values that functions of a variant have."""
+    for function in _own_functions(spec):
+        yield from (function.config_map or {}).values()
+
+
+def _with_tree(pin: Pin, trees: Mapping[Oid, Oid]) -> Pin:
+    return replace(pin, tree=trees.get(pin.tree, pin.tree))
+
+
+def _functions(files: Files, policy: FunctionPolicy) -> frozenset[str]:
+    """Return the builtins that the pipelines of a package name, with "" for anything else."""
     try:
         steps = declared_steps(files) if may_have_pipeline(files) else ()
     except InvalidPipelineError:
-        return False
-    return all(_copies(step, policy) for step in steps)
+        return frozenset(("",))
+    return frozenset(_function(step, policy) for step in steps)
 
 
-def _copies(step: Step, policy: FunctionPolicy) -> bool:
+def _function(step: Step, policy: FunctionPolicy) -> str:
     engine = find_engine(step, (), policy)
-    return isinstance(engine, StepEngine) and engine.builtin in COPYING
+    return engine.builtin if isinstance(engine, StepEngine) else ""
 
 
 def _keys(value: Any) -> Iterator[str]:

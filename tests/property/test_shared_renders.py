@@ -17,6 +17,7 @@ from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError, load_documents
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -236,6 +237,8 @@ APPS = [
     f"{MAP}  labels: {{site: c07}}\ndata:\n  two: a-b # kpt-set: ${{one}}-${{two}}\n",
     f"{MAP}  namespace: default # here\n---\n# end\n{MAP.replace('app', 'edge-1')}",
     f"{MAP}  annotations:\n    reconciler.dev/on-conflict: upstream\n",
+    f"{MAP}data:\n  two: a/b # kpt-set: ${{one}}/b\n  three: c07.b # kpt-set: ${{one}}.b\n",
+    "apiVersion: rbac.authorization.k8s.io/v1\nkind: Other # kpt-set: ${one}\nmetadata:\n  name: app # kpt-set: ${one}\n",
 ]
 FUNCTIONS = [
     ("set-labels:v0.2", "site"),
@@ -286,6 +289,8 @@ def _of_cluster(
 )
 @settings(deadline=None)
 @example(None, ["c07", "edge-1", "edge-10"], FUNCTIONS[0], PIPELINES[1], (APPS[0], APPS[0]), "value")
+@example(None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[4], APPS[4]), "nothing")
+@example(None, ["edge-1", "ClusterRole"], FUNCTIONS[6], PIPELINES[2], (APPS[5], APPS[5]), "nothing")
 def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR0917 - drawn by name
     data: st.DataObject | None,
     clusters: list[str],
@@ -324,6 +329,82 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
 
 
 PLAIN = ["c07", "edge-1", "edge-10"]
+CHART = {
+    KPTFILE: f"{HEADER}pipeline:\n  mutators:\n  - image: render-helm-chart:v0.2\n    configPath: c.yaml\n",
+    "c.yaml": (
+        "apiVersion: fn.kpt.dev/v1alpha1\nkind: RenderHelmChart\nmetadata: {name: c}\nhelmCharts:\n"
+        "- chartArgs: {name: web}\n  templateOptions:\n    values:\n      valuesInline: {}\n"
+        "      host: unknown # kpt-set: ${one}\n"
+    ),
+}
+TEMPLATES = [
+    *(f"{MAP}data:\n  host: {value}\n  version: VERSION\n" for value in ("HOST", "x.HOST", "x-HOST", "c07")),
+    f"{MAP}data:\n  HOST: VERSION\n",
+    f"{MAP}  annotations: {{reconciler.dev/on-conflict: HOST}}\n",
+    "apiVersion: v1\nkind: HOST\nmetadata:\n  name: app\nVERSION: 1\n",
+    "apiVersion: v1\nkind: Service\nmetadata:\n  name: HOST\n  namespace: HOST\nspec: {port: VERSION}\n",
+]
+
+
+@given(
+    clusters=st.lists(st.sampled_from(CLUSTERS), min_size=2, max_size=3, unique=True),
+    value=st.sampled_from(VALUES),
+    templates=st.tuples(st.sampled_from(TEMPLATES), st.sampled_from(TEMPLATES)),
+    path=st.sampled_from(["app.yaml", "app.yaml", "HOST.yaml"]),
+    change=st.sampled_from([*WRITTEN]),
+)
+@settings(deadline=None, max_examples=50)
+@example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[0], TEMPLATES[0]), "app.yaml", "value")
+@example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[0], TEMPLATES[0]), "app.yaml", "part of a word")
+@example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[2], TEMPLATES[2]), "app.yaml", "nothing")
+@example(["edge-1", "ConfigMap"], "CLUSTER", (TEMPLATES[6], TEMPLATES[6]), "app.yaml", "nothing")
+def test_packages_of_a_chart_are_those_rendered_alone(
+    clusters: list[str], value: str, templates: tuple[str, str], path: str, change: str
+) -> None:
+    """Their upstreams have own values too; the engine is a template that is filled in here."""
+    old, new = (package({**CHART, "charts/web/Chart.yaml": text}) for text in templates)
+    trees: dict[Oid, Files] = {tree_id(old): old, tree_id(new): new}
+    runs: list[int] = []
+
+    def run(packages: Any) -> Any:
+        runs.append(0)
+        return [_run_chart(files, path) or run_pipeline(files) for files in packages]
+
+    def render(variants: Iterable[ResolvedVariant]) -> dict[ObjectName, RenderedVariant]:
+        return dict(render_packages(Resolution(tuple(variants)), trees, inventory, run).variants)
+
+    view = _views()[0]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
+    inventory = world(views=tuple(views), snapshot=snapshot())
+    first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
+    variants = [_of_cluster(n, name, value, FUNCTIONS[6], first) for n, name in enumerate(clusters)]
+    cloned = render(variants)
+    updates = []
+    for cluster, variant in zip(clusters, variants, strict=True):
+        fresh = cloned[variant.variant.key].fresh
+        assert render([variant]) == {variant.variant.key: cloned[variant.variant.key]}
+        if isinstance(fresh, Package):
+            texts = {name: file.data.decode() for name, file in fresh.files.items() if name != KPTFILE}
+            hands = {name: File.of(WRITTEN[change](text, cluster).encode()) for name, text in texts.items()}
+            local = {**fresh.files, **hands}
+            trees[tree_id(local)] = local
+            updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
+    together = render(updates)
+    for update in updates:
+        assert render([update]) == {update.variant.key: together[update.variant.key]}
+
+
+def _run_chart(files: Files, path: str) -> PipelineResult | None:
+    """Return a package with the manifest of its chart, None for one without a chart to render."""
+    if b"render-helm-chart" not in files[KPTFILE].data:
+        return None
+    host = re.search(r"configMap:\s*\{?\s*one: (.*?)\}?\n", files[KPTFILE].data.decode())
+    text = files["charts/web/Chart.yaml"].data.decode().replace("VERSION", str(len(files)))
+    filled = "# Source: web\n" + text.replace("HOST", host[1] if host else "none")
+    named = path.replace("HOST", host[1].replace("/", "_") if host else "none")
+    return PipelineResult({**files, named: File.of(filled.encode())}, declared=True)
+
+
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
@@ -380,23 +461,25 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
 
 
 @pytest.mark.parametrize(
-    ("clusters", "pipeline", "value", "rendered"),
+    ("clusters", "pipeline", "app", "rendered"),
     [
-        pytest.param(PLAIN, PIPELINES[1], "CLUSTER", 1, id="plain names"),
-        pytest.param([*PLAIN, "metadata", "app"], PIPELINES[1], "CLUSTER", 3, id="words of the package"),
-        pytest.param(["on", "e5", "1e3"], PIPELINES[1], "CLUSTER", 3, id="what YAML may read otherwise"),
-        pytest.param(PLAIN, PIPELINES[3], "CLUSTER", 3, id="a function that takes values apart"),
+        pytest.param(PLAIN, PIPELINES[1], APPS[0], 1, id="plain names"),
+        pytest.param([*PLAIN, "metadata", "app"], PIPELINES[1], APPS[0], 3, id="words of the package"),
+        pytest.param(["on", "e5", "1e3"], PIPELINES[1], APPS[0], 3, id="what YAML may read otherwise"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[4], 1, id="setters that are copied"),
+        pytest.param(PLAIN, PIPELINES[3], APPS[1], 3, id="setters that are taken apart"),
+        pytest.param(PLAIN, PIPELINES[4], APPS[0], 3, id="a function that takes values apart"),
     ],
 )
 def test_one_sample_is_rendered_where_values_are_only_copied(
-    clusters: list[str], pipeline: str, value: str, rendered: int
+    clusters: list[str], pipeline: str, app: str, rendered: int
 ) -> None:
-    old = package({KPTFILE: HEADER + pipeline, "app.yaml": APPS[0]})
+    old = package({KPTFILE: HEADER + pipeline, "app.yaml": app})
     view = _views()[0]
     views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
     inventory = world(views=tuple(views), snapshot=snapshot())
     pin = a_pin(1, tree=tree_id(old))
-    variants = [_of_cluster(n, name, value, FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
+    variants = [_of_cluster(n, name, "CLUSTER", FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
     runs: list[int] = []
 
     def run(packages: Any) -> Any:

@@ -16,7 +16,7 @@ from reconciler.functions.builtin.call import (
     shown,
 )
 from reconciler.functions.builtin.fields import put_text
-from reconciler.functions.catalog import parse_image
+from reconciler.functions.catalog import APPLY_SETTERS, parse_image
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
@@ -314,4 +314,4 @@ def _add_project(data: dict[str, Any], project: str) -> bool:
 def _is_apply_setters(step: Any) -> bool:
     image = step.get("image") if isinstance(step, Mapping) else None
     parsed = parse_image(image) if isinstance(image, str) else None
-    return parsed is not None and parsed.short == "apply-setters"
+    return parsed is not None and parsed.short == APPLY_SETTERS
