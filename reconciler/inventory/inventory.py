@@ -21,7 +21,7 @@ from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageK
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import is_group
-from reconciler.names.trailers import NO_ANSWERS, Answers
+from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
     NOTHING_REFUSED,
@@ -333,7 +333,8 @@ class PullRequest(Struct, frozen=True):
     reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
     `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
     `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
-    head `auto_merge` by itself, unless that `is_dropped`.
+    head `auto_merge` by itself, unless that `is_dropped`. `ticks` are boxes that people with write access
+    ticked in its text, None if that cannot be told.
     """
 
     head: str
@@ -357,6 +358,7 @@ class PullRequest(Struct, frozen=True):
     difference: str = ""
     status: HeadStatus | None = None
     proposes: str = ""
+    ticks: Ticks | None = None
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary

@@ -35,6 +35,7 @@ from reconciler.records.state import PackageVariantRecord, functions_failed, is_
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,
+    masked_base,
     open_conflict,
     recorded_answers,
     recorded_conflicts,
@@ -419,8 +420,10 @@ def _facts(case: Case, package: Package) -> DraftFacts:
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    recorded = map(open_conflict, conflicts)
-    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in recorded)
+    recorded = ((open_conflict(each), masked_base(each)) for each in conflicts)
+    return tuple(
+        ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
+    )
 
 
 def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:

@@ -146,13 +146,20 @@ class ApiForge:
         for number, pull in listing.pulls.items():
             pulls.pop(number, None)
             if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
-                pulls[number] = _to_pull_request(pull)
+                pulls[number] = self._with_ticks(pull, _to_pull_request(pull))
         handed = [
             n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
         ]
         for number in self._dropped([listing.pulls[number] for number in handed]):
             pulls[number] = replace(pulls[number], is_dropped=True)
         return tuple(pulls[number] for number in sorted(pulls))
+
+    def _with_ticks(self, pull: ApiPullRequest, read: PullRequest) -> PullRequest:
+        """Return a pull request with its ticks only if whoever edits its text may write here."""
+        if not read.ticks:
+            return read
+        is_trusted = read.state is PullState.OPEN and self.dialect.has_issues and self.dialect.wrote(pull)
+        return read if is_trusted else replace(read, ticks=None)
 
     def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
         """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
@@ -592,4 +599,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
         proposes=marked.proposes,
+        ticks=marked.ticks,
     )
