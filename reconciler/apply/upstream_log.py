@@ -16,7 +16,7 @@ from reconciler.render.update import Conflict
 from reconciler.report.markdown import UpstreamChange
 
 _MOST_COMPARED = 20
-"""Commits of a file whose values are compared."""
+"""Commits of a file that are searched for the value of a conflict."""
 _MOST_WALKED = 2000
 """Commits between two revisions that are looked at; what is older is not listed."""
 
@@ -44,18 +44,16 @@ class UpstreamLog:
 def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, UpstreamChange]:
     """Return the commit on main that set the local value of each conflict, by the conflict's name."""
     head = mirror.refs().get(f"{HEADS}{base}")
-    found: dict[str, UpstreamChange] = {}
-    if head is None:
-        return found
-    for note in change.conflicts:
-        path = f"{change.package.path}/{note.path}".lstrip("/")
-        with suppress(ReconcilerError):  # the text does without
-            found.update((note.name, each) for each in _origins(mirror, head, path, note))
-    return found
+    origins: dict[str, UpstreamChange] = {}
+    for note in change.conflicts if head is not None else ():
+        with suppress(ReconcilerError):  # the text does without, as where an old version was not fetched
+            path = f"{change.package.path}/{note.path}".lstrip("/")
+            origins.update((note.name, each) for each in _origins(mirror, Oid(str(head)), path, note))
+    return origins
 
 
 def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterator[UpstreamChange]:
-    """Yield the newest commit that changed the value of a conflict, else the newest one of its file."""
+    """Yield the newest commit that changed the value of a conflict."""
     place = Conflict(note.path, note.resource, note.field, None, note.upstream, note.local, "BothChanged")
     changed = (
         (oid, blob, parents)
@@ -63,21 +61,16 @@ def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterat
         for blob, parents in [(mirror.blob_at(oid, path), mirror.find_parents(oid) or ())]
         if blob and all(mirror.blob_at(parent, path) != blob for parent in parents)
     )
-    first = None
     for oid, blob, parents in islice(changed, _MOST_COMPARED):
-        commit = mirror.commit(oid)
-        told = UpstreamChange(oid, commit.message.strip().partition("\n")[0], commit.author.name)
-        first = first or told
         before = mirror.blob_at(parents[0], path) if parents else None
-        try:
-            was, now = (_value(mirror, each, place) for each in (before, blob))
-        except ReconcilerError:  # an old version that was not fetched
-            break
-        if was != now:
-            yield told
+        if _value(mirror, before, place) != _value(mirror, blob, place):
+            yield _described(mirror, oid)
             return
-    if first is not None:
-        yield first
+
+
+def _described(mirror: Mirror, oid: Oid) -> UpstreamChange:
+    commit = mirror.commit(oid)
+    return UpstreamChange(oid, commit.message.strip().partition("\n")[0], commit.author.name)
 
 
 def _value(mirror: Mirror, blob: Oid | None, place: Conflict) -> str | None:
@@ -93,7 +86,4 @@ def _changes(mirror: Mirror, upstream: UpstreamCommits) -> Iterator[UpstreamChan
         own = mirror.subtree(oid, upstream.path)
         parents = mirror.find_parents(oid) or ()
         if own is not None and all(mirror.subtree(parent, upstream.path) != own for parent in parents):
-            commit = mirror.find_commit(oid)
-            if commit is not None:
-                subject = commit.message.strip().partition("\n")[0]
-                yield UpstreamChange(oid, subject, commit.author.name)
+            yield _described(mirror, oid)

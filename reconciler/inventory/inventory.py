@@ -334,7 +334,7 @@ class PullRequest(Struct, frozen=True):
     `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
     `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
     head `auto_merge` by itself, unless that `is_dropped`. `ticks` are boxes that people with write access
-    ticked in its text, None if that cannot be told.
+    ticked in its text, None where that is unknown.
     """
 
     head: str

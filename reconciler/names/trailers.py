@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 KEEP = "Keep"
 BOX = "a box of the pull request"
-"""What answers a conflict that a person answers in a browser."""
+"""The answer of a person in a browser, as reports name it."""
 KEEPS, TAKES = "keep", "take"
 Ticks = frozenset[tuple[str, str]]
 """Ticked boxes: `keep` (the local value) or `take` (upstream's), and the name of the conflict."""

@@ -1,6 +1,7 @@
 """Conflicts that people answer by a box in the text of a pull request, on every forge that reads them."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ HOTFIX = app("web", 1).replace("web:v1", "web:hotfix")
 KEEP, TAKE = "- [{}] keep `registry.example/web:hotfix`", "- [{}] take `registry.example/web:v2`"
 
 
+@contextmanager
 def conflicting(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForgeWorld]:
     """Serve a world in which upstream and main gave one value two others."""
     with forge_world(kind, root, monkeypatch, edges=("edge-1",), packages=("web",)) as world:
@@ -31,7 +33,8 @@ def conflicting(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ForgeWorld]:
-    yield from conflicting(request.param, tmp_path / "world", monkeypatch)
+    with conflicting(request.param, tmp_path / "world", monkeypatch) as made:
+        yield made
 
 
 def the_pull(world: ForgeWorld) -> Pull:
@@ -130,6 +133,6 @@ def test_only_a_tick_of_who_may_write_counts(world: ForgeWorld, edit: str) -> No
 def test_a_forge_that_tells_no_author_gets_no_boxes(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for world in conflicting(kind, tmp_path / "world", monkeypatch):
+    with conflicting(kind, tmp_path / "world", monkeypatch) as world:
         assert "- [ ]" not in the_pull(world).body
         assert "Keep: web/app.yaml" in the_pull(world).body

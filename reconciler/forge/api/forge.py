@@ -155,11 +155,9 @@ class ApiForge:
         return tuple(pulls[number] for number in sorted(pulls))
 
     def _with_ticks(self, pull: ApiPullRequest, read: PullRequest) -> PullRequest:
-        """Return a pull request with its ticks only if whoever edits its text may write here."""
-        if not read.ticks:
-            return read
-        is_trusted = read.state is PullState.OPEN and self.dialect.has_issues and self.dialect.wrote(pull)
-        return read if is_trusted else replace(read, ticks=None)
+        """Return a pull request; its ticks only if our account opened it, so that only writers edit it."""
+        is_own = not read.ticks or (has_issues(self) and self.dialect.wrote(pull))
+        return read if is_own else replace(read, ticks=None)
 
     def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
         """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
@@ -403,11 +401,8 @@ class ApiForge:
         }
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
-            comment = (
-                f"Pull request #{first.number} proposes the same branch and was opened first; "
-                "this one is closed."
-            )
-            self.close(other.number, comment=comment, duplicate_of=first.number)
+            why = f"Pull request #{first.number} proposes the same branch and was opened first"
+            self.close(other.number, comment=f"{why}; this one is closed.", duplicate_of=first.number)
         # A list may cut the texts of the others.
         return created if first.number == created.number else self.dialect.find(first.number)
 
@@ -599,5 +594,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
         proposes=marked.proposes,
-        ticks=marked.ticks,
+        ticks=marked.ticks if pull.state is PullState.OPEN else None,
     )
