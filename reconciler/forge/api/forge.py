@@ -323,6 +323,13 @@ class ApiForge:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.state is PullState.MERGED
 
+    def changed_at(self, number: int) -> int:
+        """Return when a pull request was last changed, 0 if it cannot be read."""
+        try:
+            return _changed(self.dialect.find(number))
+        except UnavailableError:
+            return 0
+
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
         body = body_marker.mark_auto_merge(pull.body, head)
@@ -580,6 +587,10 @@ def _check_head(pull: ApiPullRequest, expect: str) -> None:
         raise ConflictError(f"The head of pull request {pull.number} moved")
 
 
+def _changed(pull: ApiPullRequest) -> int:
+    return int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0
+
+
 def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
     marked = body_marker.parse(pull.body)
     return PullRequest(
@@ -592,6 +603,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
+        changed=_changed(pull),
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,
