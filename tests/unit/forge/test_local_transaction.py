@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.base.redact import learn_credential
 from reconciler.forge.local import forge as local
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import (
@@ -570,6 +571,13 @@ def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
     assert parse_record(data, ref="refs/reconciler/pulls/8") == msgspec.structs.replace(written, number=8)
     assert data.endswith(b"}\n")
     assert data.index(b'"apiVersion"') < data.index(b'"base"') < data.index(b'"title"')
+
+
+def test_credential_is_in_no_record() -> None:
+    learn_credential("cn-record-1a2b")
+    record = PullRecord(number=3, head="x", base="main", title="sent cn-record-1a2b", body="cn-record-1a2b")
+
+    assert b"1a2b" not in record_bytes(record)
 
 
 @pytest.mark.parametrize(
