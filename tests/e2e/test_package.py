@@ -48,6 +48,13 @@ def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixtu
     assert all(side in shown for side in ("base      x", "upstream  up", "local     mine"))
 
 
+def test_an_empty_value_is_not_called_absent(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (sides / "upstream/r.yaml").write_text(CM.format('""'))
+
+    assert update(sides) == 7
+    assert "(absent)" not in capsys.readouterr().out
+
+
 def test_json_names_both_sides(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert update(sides, "--output=json") == 7
 

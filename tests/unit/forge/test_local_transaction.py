@@ -192,8 +192,13 @@ def test_transaction_sees_its_own_moves(edge: Edge) -> None:
 def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
     forge(edge).reject(1)
 
-    assert (begin(edge).mark_ready(1), begin(edge).mark_draft(1)) == ([], [])
-    assert record(edge).state is PullState.CLOSED
+    ended = record(edge)
+
+    for mark in ("mark_ready", "mark_draft"):
+        staged = begin(edge)
+        assert getattr(staged, mark)(1) == []
+        assert staged.find(1) == ended
+    assert ended.state is PullState.CLOSED
 
 
 @pytest.mark.parametrize("withdrawn", [True, False])

@@ -143,6 +143,21 @@ def test_merged_group_has_the_packages_of_our_last_commit_and_no_drafts(repo: Re
     assert view.packages["web"].drafts == ()
 
 
+def test_group_on_another_main_has_no_commit_of_that_one(tmp_path: Path, repo: Repo) -> None:
+    repo.commit(
+        {"web/Kptfile": kptfile("web")}, branch="next", start="main", who=BOT, message=message(web="w0")
+    )
+    repo.commit(CHANGES, branch=GROUP, start="next", who=BOT, message=message(db="w1"))
+    registrations = [
+        registration(str(repo.path)),
+        registration(str(repo.path), name="next", branch="next", directory="/db"),
+    ]
+
+    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+
+    assert {group.paths for view in views.values() for group in view.groups} == {("db",)}
+
+
 @pytest.mark.parametrize(("below", "named"), [(49, ("db", "web")), (50, ())])
 def test_merged_group_is_searched_for_our_commit_to_a_depth(
     repo: Repo, read: Read, below: int, named: tuple[str, ...]
