@@ -1,6 +1,7 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
@@ -22,8 +23,8 @@ from reconciler.forge.api.listing import (
     is_complete,
     list_all,
     list_since,
+    next_history,
     recorded_pulls,
-    remember,
 )
 from reconciler.forge.api.products import ApiDialect
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
@@ -87,10 +88,10 @@ class ApiForge:
             recent = self._read(lambda: list_since(self.dialect, history.mark, self._now))
             pulls = self._own(recent, history)
             if recent.mark is not None and is_complete(history, branches):
-                return KnownPulls(pulls, _next_history(url, recent, pulls, branches) or history)
+                return KnownPulls(pulls, next_history(url, recent, pulls, branches) or history)
         listing = self._read(lambda: list_all(self.dialect))
         pulls = self._own(listing)
-        following = _next_history(url, listing, pulls, branches)
+        following = next_history(url, listing, pulls, branches)
         return KnownPulls(pulls, following, is_due=history is not None)
 
     def _now(self) -> float:
@@ -145,7 +146,8 @@ class ApiForge:
         pulls = {pull.number: pull for pull in recorded_pulls(history)} if history else {}
         for number, pull in listing.pulls.items():
             pulls.pop(number, None)
-            if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
+            is_open = pull.state is PullState.OPEN or not body_marker.parse(pull.body).duplicate_of
+            if pull.head.startswith(self._head_prefixes) and is_open:
                 pulls[number] = self._with_ticks(pull, _to_pull_request(pull))
         handed = [
             n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
@@ -327,6 +329,13 @@ class ApiForge:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.state is PullState.MERGED
 
+    def changed_at(self, number: int) -> int:
+        """Return when a pull request was last changed, 0 if it cannot be read."""
+        try:
+            return _changed(self.dialect.find(number))
+        except UnavailableError:
+            return 0
+
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
         body = body_marker.mark_auto_merge(pull.body, head)
@@ -396,9 +405,8 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {
-            pull.number: pull for pull in (*self.dialect.find_recent(created.head, created.base), created)
-        }
+        recent = (*self.dialect.find_recent(created.head, created.base), created)
+        opened = {pull.number: pull for pull in recent}
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
             why = f"Pull request #{first.number} proposes the same branch and was opened first"
@@ -471,17 +479,23 @@ class ApiForge:
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
         text = body_marker.comment_text(key, body, self.dialect.most_comment)
 
-        def look() -> Comment | None:
-            comments = self.dialect.comments(number)
-            return next((c for c in comments if body_marker.is_comment(key, c.body)), None)
+        def look() -> list[Comment]:
+            return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]
 
-        comment = look()
-        if comment is None:
-            comment = self.transport.write_once(
-                lambda: self.dialect.add_comment(number, text), look, POLL_DELAYS_S
+        found = look()
+        if not found:
+            created = self.transport.write_once(
+                lambda: self.dialect.add_comment(number, text),
+                lambda: next(iter(look()), None),
+                POLL_DELAYS_S,
             )
-        if update and not body_marker.same_text(comment.body, text):
-            self.dialect.edit_comment(number, comment, text)
+            found = look() or [created]  # two runs at once may both have found none
+        first, *others = found
+        for other in others:
+            with suppress(MissingError):  # the other run removes it, too
+                self.dialect.delete_comment(number, other)
+        if update and not body_marker.same_text(first.body, text):
+            self.dialect.edit_comment(number, first, text)
 
     def _merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         def look() -> ApiPullRequest | None:
@@ -553,26 +567,13 @@ def _read_status(pull: ApiPullRequest, marked: tuple[str, ...]) -> HeadStatus | 
             return None
 
 
-def _next_history(
-    url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
-) -> PullHistory | None:
-    """Return the history to record after a list that it would have shortened, else None.
-
-    What is unreadable stays in every list until it is readable.
-    """
-    pulls = tuple(pulls)
-    if not listing.is_long or listing.mark is None or any(pull.unreadable for pull in pulls):
-        return None
-    return remember(url, pulls, branches, listing.mark)
-
-
-def _is_duplicate(pull: ApiPullRequest) -> bool:
-    return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
-
-
 def _check_head(pull: ApiPullRequest, expect: str) -> None:
     if pull.head_oid != expect:
         raise ConflictError(f"The head of pull request {pull.number} moved")
+
+
+def _changed(pull: ApiPullRequest) -> int:
+    return int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0
 
 
 def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
@@ -587,6 +588,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
+        changed=_changed(pull),
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,
