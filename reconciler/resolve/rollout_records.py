@@ -107,6 +107,8 @@ def is_asked_again(
 def current_record(rolling: RollingSet) -> RolloutRecord | None:
     """Return the record of the rollout that is on its way: the recorded one, or that of a new rollout."""
     old = rolling.inventory.rollouts.get(rolling.key)
+    if old is not None and not any(member.key in rolling.variants for member in old.members):
+        old = None  # nothing of it is left that could tell another revision from its own
     if old is not None and _is_current(rolling, old):
         now = _observation_time(rolling, old)
         members = (member for member in old.members if member.key in rolling.variants)
@@ -120,8 +122,17 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
 
 def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     """Tell whether the set still asks for what the recorded rollout brings."""
-    pairs = ((member.target, identity(rolling.asks_for(member.key))) for member in record.members)
-    return all(not before or not now or before == now for before, now in pairs)
+    pairs = [(member.target, identity(rolling.asks_for(member.key))) for member in record.members]
+    known = [(before, now) for before, now in pairs if before and now]
+    asked = ", ".join(labels_asked(rolling))
+    # Where none of its packages can be compared, the others tell.
+    named = asked in ("", record.revision, _bare(record))
+    return all(before == now for before, now in known) if known else named
+
+
+def _bare(record: RolloutRecord) -> str:
+    """Return the revision of a rollout without the commit that its moved tag has."""
+    return record.revision.partition("@")[0]
 
 
 def newcomers(rolling: RollingSet, members: Container[ObjectName]) -> list[ObjectName]:
@@ -138,7 +149,7 @@ def labels_asked(rolling: RollingSet) -> list[str]:
 def _new_record(rolling: RollingSet, old: RolloutRecord | None) -> RolloutRecord:
     """Return the record of a rollout that starts now; `old` is one of another revision."""
     revision = ", ".join(labels_asked(rolling))
-    if old is not None and old.revision.partition("@")[0] == revision:
+    if old is not None and _bare(old) == revision:
         # Its tag moved: an order for what it was does not speak of what it is.
         pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
         revision = f"{pin.ref}@{pin.commit.oid[:8]}"
