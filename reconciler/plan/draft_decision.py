@@ -33,12 +33,7 @@ from reconciler.plan.rejection import closed_text, find_rejection, retry_text
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
-from reconciler.render.conflicts import (
-    answered_conflict,
-    open_conflict,
-    recorded_answers,
-    recorded_conflicts,
-)
+from reconciler.render.conflicts import answered_conflict, open_conflict, recorded_answers, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of

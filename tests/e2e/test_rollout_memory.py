@@ -221,3 +221,21 @@ def test_nobody_rejected_the_draft_that_a_later_wave_closed(tmp_path: Path, grou
     assert "Rejected" not in ran.out
     world.settle()
     assert world.images() == ["v1"] * 3
+
+
+def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", "  pullRequests: {groupBy: repository}\n", packages=("db", "web"))
+    for package in ("db", "web"):
+        world.want(2, package=package)
+    world.run("apply")
+    group = "reconciler/fleet/group/repository/default/ap1/1"
+    world.repo("ap1").commit({"web/Kptfile": None, "web/app.yaml": None}, branch=group, message="Mine\n")
+    Repo(world.control).commit({"manifests/set.json": None})
+    world.run("apply")
+
+    said = world.run("approve", "--all").out
+
+    assert "refused: ap1/web: web changed on main since pull request 4" in said
+    assert "hint: Run `reconciler apply`: it brings the pull request up to date or closes it." in said
+    world.run("apply")
+    assert world.run("approve", "--all").out.strip() == "Nothing is open."
