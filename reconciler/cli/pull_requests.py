@@ -406,13 +406,18 @@ def _ended_by(change: Change) -> Iterator[str | int]:
 
 
 def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
-    """Return the draft that no manifest wants, of a package that none wants or another one, if it stays."""
+    """Return the draft that stays though no manifest wants it, or the revision that people committed to."""
     context, package = plan.context, change.package
     target = context.targets.get(package) if context is not None else None
     if context is None or target is None:
         return None
-    is_wanted = package in context.downstreams
-    is_left = target.draft in left_drafts(target, context) if is_wanted else change.reason in _UNWANTED
+    is_left = change.reason in _UNWANTED
+    if package in context.downstreams:
+        resolved = context.resolved.get(change.variant) if change.variant else None
+        base = resolved.draft_base if resolved is not None else None
+        is_other = base is not None and resolved is not None and base.commit.oid != resolved.pin.commit.oid
+        is_over = change.reason is Reason.DRAFT_EDITED and change.after == target.package.main_tree
+        is_left = (is_over and is_other) or target.draft in left_drafts(target, context)
     return target.draft if is_left else None
 
 

@@ -159,8 +159,8 @@ def _after_deletion(change: Change) -> dict[str, Any]:
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
     forgotten = {"inputs": "", "output_tree": ""} if is_proposed or is_gone else {}
-    known = is_proposed or change.reason is Reason.AWAITING_WAVE
-    return {**forgotten, **({"deletion_proposed": is_proposed} if known else {})}
+    is_told = is_proposed or change.reason is Reason.AWAITING_WAVE
+    return {**forgotten, **({"deletion_proposed": is_proposed} if is_told else {})}
 
 
 def _is_applied(change: Change) -> bool:

@@ -107,8 +107,6 @@ def is_asked_again(
 def current_record(rolling: RollingSet) -> RolloutRecord | None:
     """Return the record of the rollout that is on its way: the recorded one, or that of a new rollout."""
     old = rolling.inventory.rollouts.get(rolling.key)
-    if old is not None and not any(member.key in rolling.variants for member in old.members):
-        old = None  # nothing of it is left that could tell another revision from its own
     if old is not None and _is_current(rolling, old):
         now = _observation_time(rolling, old)
         members = (member for member in old.members if member.key in rolling.variants)
@@ -122,12 +120,11 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
 
 def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     """Tell whether the set still asks for what the recorded rollout brings."""
-    pairs = [(member.target, identity(rolling.asks_for(member.key))) for member in record.members]
-    known = [(before, now) for before, now in pairs if before and now]
-    asked = ", ".join(labels_asked(rolling))
-    # Where none of its packages can be compared, the others tell.
-    named = asked in ("", record.revision, _bare(record))
-    return all(before == now for before, now in known) if known else named
+    pairs = ((member.target, identity(rolling.asks_for(member.key))) for member in record.members)
+    compared = [before == now for before, now in pairs if before and now]
+    # Where none of its packages is left, or understood, the name of the revision tells.
+    label = ", ".join(labels_asked(rolling))
+    return all(compared) if compared else label in ("", record.revision, _bare(record))
 
 
 def _bare(record: RolloutRecord) -> str:

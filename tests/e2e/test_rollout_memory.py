@@ -239,3 +239,24 @@ def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(
     assert "hint: Run `reconciler apply`: it brings the pull request up to date or closes it." in said
     world.run("apply")
     assert world.run("approve", "--all").out.strip() == "Nothing is open."
+
+
+@pytest.mark.parametrize("change", ["rollback", "revision"])
+def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(tmp_path: Path, change: str) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    branch = world.draft_branch("ap1", "web")
+    world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    world.run("apply")
+    if change == "rollback":
+        world.configure()
+    world.want(*((2, {ROLL_BACK: "web/v2"}) if change == "rollback" else (1,)))
+    assert "the draft has a person's commits and is left to them" in world.run("apply").out
+
+    refused = world.run("approve", "--all")
+
+    assert refused.code == Exit.REFUSED
+    assert "Pull request ap1#2 proposes what no manifest wants any more: web" in refused.out
+    assert world.images() == ["v1"] * 3
+    assert world.run("approve", "ap1#2").code == Exit.DONE
