@@ -446,7 +446,9 @@ class ApiForge:
         if pull is not None and body_marker.parse(pull.body).status == status:
             return None
         try:
-            self.dialect.set_status(desired.head_oid, desired.status, pull.number if pull else 0)
+            self.dialect.set_status(
+                desired.head_oid, desired.status, desired.head, pull.number if pull else 0
+            )
         except (InvalidError, MissingError, RefusedError) as error:
             message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
             hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
