@@ -325,7 +325,7 @@ class CheckState(StrEnum):
     FAILED = "failed"
 
 
-class PullRequest(Struct, frozen=True):
+class PullRequest(PartlyCompared, frozen=True):
     """A pull request of any forge; `number` is 0 before it is opened.
 
     `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
@@ -334,8 +334,10 @@ class PullRequest(Struct, frozen=True):
     `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
     `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
     head `auto_merge` by itself, unless that `is_dropped`. `changed` is when an open one was last changed, in
-    seconds, 0 if unknown.
+    seconds, 0 if unknown; two that differ in that alone are equal.
     """
+
+    UNCOMPARED = frozenset({"changed"})
 
     head: str
     base: str

@@ -1,6 +1,6 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeGuard
 
@@ -23,8 +23,8 @@ from reconciler.forge.api.listing import (
     is_complete,
     list_all,
     list_since,
+    next_history,
     recorded_pulls,
-    remember,
 )
 from reconciler.forge.api.products import ApiDialect
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
@@ -88,10 +88,10 @@ class ApiForge:
             recent = self._read(lambda: list_since(self.dialect, history.mark, self._now))
             pulls = self._own(recent, history)
             if recent.mark is not None and is_complete(history, branches):
-                return KnownPulls(pulls, _next_history(url, recent, pulls, branches) or history)
+                return KnownPulls(pulls, next_history(url, recent, pulls, branches) or history)
         listing = self._read(lambda: list_all(self.dialect))
         pulls = self._own(listing)
-        following = _next_history(url, listing, pulls, branches)
+        following = next_history(url, listing, pulls, branches)
         return KnownPulls(pulls, following, is_due=history is not None)
 
     def _now(self) -> float:
@@ -325,10 +325,9 @@ class ApiForge:
 
     def changed_at(self, number: int) -> int:
         """Return when a pull request was last changed, 0 if it cannot be read."""
-        try:
-            return _changed(self.dialect.find(number))
-        except UnavailableError:
-            return 0
+        with suppress(UnavailableError):
+            return _to_pull_request(self.dialect.find(number)).changed
+        return 0
 
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
@@ -446,7 +445,9 @@ class ApiForge:
         if pull is not None and body_marker.parse(pull.body).status == status:
             return None
         try:
-            self.dialect.set_status(desired.head_oid, desired.status, pull.number if pull else 0)
+            self.dialect.set_status(
+                desired.head_oid, desired.status, desired.head, pull.number if pull else 0
+            )
         except (InvalidError, MissingError, RefusedError) as error:
             message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
             hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
@@ -565,19 +566,6 @@ def _read_status(pull: ApiPullRequest, marked: tuple[str, ...]) -> HeadStatus | 
             return None
 
 
-def _next_history(
-    url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
-) -> PullHistory | None:
-    """Return the history to record after a list that it would have shortened, else None.
-
-    What is unreadable stays in every list until it is readable.
-    """
-    pulls = tuple(pulls)
-    if not listing.is_long or listing.mark is None or any(pull.unreadable for pull in pulls):
-        return None
-    return remember(url, pulls, branches, listing.mark)
-
-
 def _is_duplicate(pull: ApiPullRequest) -> bool:
     return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
 
@@ -585,10 +573,6 @@ def _is_duplicate(pull: ApiPullRequest) -> bool:
 def _check_head(pull: ApiPullRequest, expect: str) -> None:
     if pull.head_oid != expect:
         raise ConflictError(f"The head of pull request {pull.number} moved")
-
-
-def _changed(pull: ApiPullRequest) -> int:
-    return int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0
 
 
 def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
@@ -603,7 +587,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
-        changed=_changed(pull),
+        changed=int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0,
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,
