@@ -69,11 +69,10 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result)
         requests = plural(proposed.requests, "request")
-        lines = [
-            f"{change.package.path}: {change.message}" for change in proposed.changes if change.message
-        ]
+        lines = [f"{change.package.path}: {change.message}" for change in proposed.changes if change.message]
         lines += (effect_line(effect, paint=printer.paint) for effect in proposed.outcome.effects)
-        count = plural(len(proposed.result.versions), "version")
+        charts = f" and {plural(proposed.charts, 'chart')}" if proposed.charts else ""
+        count = f"{plural(len(proposed.result.versions), 'version')}{charts}"
         show_files(
             printer, output, [*lines, f"{count} to propose, with {requests} to registries"], written=()
         )

@@ -116,7 +116,7 @@ def index_ref(instance: str, source: str) -> str:
 
 def chart_ref(instance: str, package: str) -> str:
     """Return the branch on which an instance proposes another version of the chart of a package (D30)."""
-    return f"{HEADS}reconciler/{instance}/chart/{'/'.join(map(_segment, package.split('/')))}/next"
+    return f"{HEADS}reconciler/{instance}/chart/{package}/next"
 
 
 def group_refs(instance: str) -> str:

@@ -21,6 +21,7 @@ from reconciler.resolve.ownership import SUSPENDED
 class Place(NamedTuple):
     """Where files are proposed: a directory of a repository, and the commit and name of its branch."""
 
+    repository: ObjectName
     url: str
     directory: str
     commit: Commit
@@ -134,4 +135,4 @@ def withdraw_index(
 def _change(ref: str, place: Place, op: Op, reason: Reason, message: str = "", **parts: Any) -> Change:
     is_index = place.directory == INDEX_DIRECTORY
     name = f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}" if is_index else place.directory
-    return Change(PackageKey(place.url, name), ObjectName("", "control"), op, reason, message, **parts)
+    return Change(PackageKey(place.url, name), place.repository, op, reason, message, **parts)

@@ -42,12 +42,13 @@ _MOST_BYTES = 1 << 20
 
 
 class ProposedCharts(Struct):
-    """The changes of packages with charts, what was done about them, problems, and the number of requests."""
+    """The changes of packages with charts, what was done about them, problems, and counts."""
 
     changes: list[Change] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     requests: int = 0
+    count: int = 0
 
 
 class _Followed(NamedTuple):
@@ -109,7 +110,7 @@ def _propose(
     pulls = forge.list_pulls()
     for each in followed:
         ref = chart_ref(policy.instance, each.path)
-        place = Place(view.url, each.path, commit, view.branch)
+        place = Place(view.key, view.url, each.path, commit, view.branch)
         main = refs.get(f"{HEADS}{view.branch}")
         branch = open_branch(mirror, refs[ref], main, each.path, policy.commits) if ref in refs else None
         try:
@@ -120,6 +121,7 @@ def _propose(
         if proposal is not None:
             changes.append(propose_index(proposal, branch, pulls, inventory))
             bodies[short_branch(ref)] = chart_body(proposal)
+            proposed.count += 1
         elif branch is not None and (ended := withdraw_index(ref, branch, pulls, inventory, place)):
             changes.append(ended)
     target = Target(mirror, forge, policy.commits, inputs.names, texts=bodies)

@@ -13,7 +13,7 @@ from reconciler.dependencies.update.changes import VersionChange, version_change
 from reconciler.expand import expand
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory, SourcedDocument
-from reconciler.names.ids import Oid
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files
 from reconciler.names.refs import HEADS, index_ref, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
@@ -41,12 +41,13 @@ _FILES, _BYTES = 1_000_000, 1 << 30
 
 
 class ProposedIndex(Struct, frozen=True):
-    """The versions found, the changes that were proposed, what was done, and the number of requests."""
+    """The versions found, the charts proposed, all changes, what was done, and the number of requests."""
 
     result: SyncResult
     changes: tuple[Change, ...] = ()
     outcome: Outcome = Outcome()
     requests: int = 0
+    charts: int = 0
 
 
 def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
@@ -68,7 +69,8 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     for version in result.versions:
         by_ref.setdefault(index_ref(policy.instance, version.origin), []).append(version)
     changes, bodies = [], dict[str, str]()
-    place = Place(inventory.control.url, INDEX_DIRECTORY, inventory.control.commit, control.head_branch)
+    name, commit = ObjectName("", "control"), inventory.control.commit
+    place = Place(name, inventory.control.url, INDEX_DIRECTORY, commit, control.head_branch)
     before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
     for ref, versions in sorted(by_ref.items()):
         documents = (*inventory.index, *_documents(versions, policy.limits))
@@ -87,7 +89,9 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     done = merge_results([apply_repository(target, changes), *charts.results])
     result.problems += charts.problems
     outcome = Outcome(done.effects, done.exits)
-    return ProposedIndex(result, (*changes, *charts.changes), outcome, requests + charts.requests)
+    return ProposedIndex(
+        result, (*changes, *charts.changes), outcome, requests + charts.requests, charts.count
+    )
 
 
 def _proposal(

@@ -86,7 +86,7 @@ def make_world(root: Path, spec: str, address: str, versions: str) -> World:
             invoke([*line, "--config", str(config / "reconciler.yaml"), "--cache-dir", str(root / "c")]) == 0
         )
         values = copy / "apps/web/values.yaml"
-        values.write_text(values.read_text() + "extra: 1\n")
+        values.write_text(f"extra: 1\n{values.read_text()}")
     return world
 
 
@@ -122,7 +122,7 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
         f"apps/web/{name}"
         for name in ("chart.yaml", "charts/web/Chart.yaml", "charts/web/values.yaml", "values.yaml")
     ]
-    assert values.splitlines()[1:] == ["# replicas: 2", "# image: nginx", "extra: 1"]
+    assert values.splitlines()[::2] == ["extra: 1", "# replicas: 2"]
     assert merged.code == 0, merged
     assert (after.code, "chart" in after.out) == (0, False), after
 
