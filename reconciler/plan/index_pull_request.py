@@ -18,7 +18,7 @@ from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.resolve.ownership import SUSPENDED
 
 
-class Place(NamedTuple):
+class ProposalPlace(NamedTuple):
     """Where files are proposed: a directory of a repository, and the commit and name of its branch."""
 
     repository: ObjectName
@@ -47,7 +47,7 @@ class IndexProposal(Struct, frozen=True):
     ref: str
     files: Files
     versions: tuple[PinChange, ...]
-    place: Place
+    place: ProposalPlace
     pins: tuple[PinChange, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -118,7 +118,7 @@ def propose_index(
 
 
 def withdraw_index(
-    ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory, place: Place
+    ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory, place: ProposalPlace
 ) -> Change | None:
     """Return the end of a branch with nothing left to propose; None for one that people edited."""
     if branch.is_edited or inventory.policy.suspend:
@@ -132,7 +132,9 @@ def withdraw_index(
     return _change(ref, place, *closing, before=branch.tree, writes=(move,), close=closes)
 
 
-def _change(ref: str, place: Place, op: Op, reason: Reason, message: str = "", **parts: Any) -> Change:
+def _change(
+    ref: str, place: ProposalPlace, op: Op, reason: Reason, message: str = "", **parts: Any
+) -> Change:
     is_index = place.directory == INDEX_DIRECTORY
     name = f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}" if is_index else place.directory
     return Change(PackageKey(place.url, name), place.repository, op, reason, message, **parts)

@@ -20,7 +20,7 @@ from reconciler.plan.changes import Change, PinChange
 from reconciler.plan.index_pull_request import (
     IndexBranch,
     IndexProposal,
-    Place,
+    ProposalPlace,
     propose_index,
     withdraw_index,
 )
@@ -110,7 +110,7 @@ def _propose(
     pulls = forge.list_pulls()
     for each in followed:
         ref = chart_ref(policy.instance, each.path)
-        place = Place(view.key, view.url, each.path, commit, view.branch)
+        place = ProposalPlace(view.key, view.url, each.path, commit, view.branch)
         main = refs.get(f"{HEADS}{view.branch}")
         branch = open_branch(mirror, refs[ref], main, each.path, policy.commits) if ref in refs else None
         try:
@@ -130,7 +130,7 @@ def _propose(
 
 
 def _proposal(
-    followed: _Followed, mirror: Mirror, ref: str, place: Place, reader: ChartReader
+    followed: _Followed, mirror: Mirror, ref: str, place: ProposalPlace, reader: ChartReader
 ) -> IndexProposal | None:
     """Return the package with its newer chart; None if it has the newest in its range."""
     pinned, limits = followed.chart, reader.policy.limits
@@ -150,7 +150,7 @@ def _proposal(
 def open_branch(
     mirror: Mirror, tip: Oid, main: Oid | None, directory: str, policy: CommitPolicy
 ) -> IndexBranch:
-    """Return the branch of a proposal as it stands."""
+    """Return the branch of a proposal, with its tree and whether people committed to it."""
     merged = mirror.ancestry(main) if main else frozenset()
     _, foreign = split_by_author(map(mirror.commit, mirror.walk(tip, merged)), policy)
     return IndexBranch(tip, mirror.subtree(tip, directory), bool(foreign))

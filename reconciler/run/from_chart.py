@@ -73,7 +73,7 @@ class VendoredChart(NamedTuple):
 
 
 class PinnedChart(NamedTuple):
-    """What a package says of its chart: where it came from, the range to follow, and the version it has."""
+    """The chart that a package follows: its address, the range to follow, and the version on main."""
 
     name: str
     address: str
@@ -82,7 +82,7 @@ class PinnedChart(NamedTuple):
 
 
 class ChartReader(NamedTuple):
-    """What charts elsewhere are read with: the settings that count, registries, and mirrors of Git."""
+    """Readers of charts in registries and Git, with the settings that count."""
 
     policy: Policy
     client: RegistryClient
@@ -147,10 +147,10 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
     if _IN_GIT.fullmatch(pinned.address):
         chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader.policy, reader.mirrors)
         return chart if _height(chart.version) >= _height(pinned.version) else None
-    found = find_chart_version(pinned.address, pinned.versions, reader.client)
-    if _height(found.version) <= _height(pinned.version):
+    listing = find_chart_version(pinned.address, pinned.versions, reader.client)
+    if _height(listing.version) <= _height(pinned.version):
         return None
-    return _fetched(found, pinned.versions, reader.client)
+    return _fetched(listing, pinned.versions, reader.client)
 
 
 def _height(version: str) -> tuple[Any, ...]:
@@ -160,10 +160,10 @@ def _height(version: str) -> tuple[Any, ...]:
         return (0, version)
 
 
-def _fetched(found: FoundChart, version: str, client: RegistryClient) -> VendoredChart:
-    fetched = fetch_chart(found, client)
+def _fetched(listing: FoundChart, version: str, client: RegistryClient) -> VendoredChart:
+    fetched = fetch_chart(listing, client)
     read = _unpacked(fetched.archive, fetched.address)
-    expected = (found.address.rpartition("/")[2], found.version.lstrip("v"))
+    expected = (listing.address.rpartition("/")[2], listing.version.lstrip("v"))
     if (read.name, read.version.lstrip("v")) != expected:
         hint = "Nothing of it was used. Ask who runs the repository."
         message = f"{fetched.address} is {read.name} {read.version}, not {' '.join(expected)}"

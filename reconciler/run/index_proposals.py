@@ -22,7 +22,7 @@ from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.index_pull_request import (
     IndexBranch,
     IndexProposal,
-    Place,
+    ProposalPlace,
     propose_index,
     withdraw_index,
 )
@@ -70,7 +70,7 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
         by_ref.setdefault(index_ref(policy.instance, version.origin), []).append(version)
     changes, bodies = [], dict[str, str]()
     name, commit = ObjectName("", "control"), inventory.control.commit
-    place = Place(name, inventory.control.url, INDEX_DIRECTORY, commit, control.head_branch)
+    place = ProposalPlace(name, inventory.control.url, INDEX_DIRECTORY, commit, control.head_branch)
     before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
     for ref, versions in sorted(by_ref.items()):
         documents = (*inventory.index, *_documents(versions, policy.limits))
@@ -99,7 +99,7 @@ def _proposal(
     versions: Iterable[NewVersion],
     present: Files,
     result: SyncResult,
-    place: Place,
+    place: ProposalPlace,
 ) -> IndexProposal:
     """Return the proposal of a source; its effect is not computed yet."""
     listed = list(versions)

@@ -81,23 +81,23 @@ def find_chart_version(address: str, version: str, client: RegistryClient) -> Fo
     return FoundChart(chosen, address, url, str(listed[chosen].get("digest") or "").removeprefix("sha256:"))
 
 
-def fetch_chart(found: FoundChart, client: RegistryClient) -> FetchedChart:
-    """Return the archive of a version that was found.
+def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
+    """Return the archive of a version that is listed.
 
     Raises:
         UnavailableError: It is not there, or is no chart.
         DigestError: It is another one than its digest.
     """
-    if found.url.startswith(OCI):
-        place, _, tag = found.url.removeprefix(OCI).rpartition(":")
+    if listing.url.startswith(OCI):
+        place, _, tag = listing.url.removeprefix(OCI).rpartition(":")
         return _pull(place, tag, client)
-    archive = client.file(found.url)
+    archive = client.file(listing.url)
     digest = hashlib.sha256(archive).hexdigest()
-    if found.digest and found.digest != digest:
-        stated = f"should be sha256:{found.digest[:12]}, and is sha256:{digest[:12]}"
+    if listing.digest and listing.digest != digest:
+        stated = f"should be sha256:{listing.digest[:12]}, and is sha256:{digest[:12]}"
         hint = "Nothing of it was used. Ask who runs the repository."
-        raise DigestError(f"{mask_credentials(found.url)} {stated}", hint=hint)
-    return FetchedChart(archive, f"{found.address}:{found.version}@sha256:{digest}")
+        raise DigestError(f"{mask_credentials(listing.url)} {stated}", hint=hint)
+    return FetchedChart(archive, f"{listing.address}:{listing.version}@sha256:{digest}")
 
 
 def _pull(name: str, tag: str, client: RegistryClient) -> FetchedChart:
