@@ -32,6 +32,7 @@ from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid, PackageKey
+from reconciler.plan.approvals import remember_refusals
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
 from reconciler.records.state import (
@@ -97,11 +98,14 @@ def apply_changes(
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
         unfinished = _redacted(done.unfinished)
-        status = status_after(plan, unfinished, done.opened)
+        plan = remember_refusals(plan, unfinished)
+        missing = {package: why for package, why in unfinished.items() if not why.refused}
+        done = done._replace(unfinished=missing)
+        status = status_after(plan, missing, done.opened)
         if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
         else:
-            dashboard = dashboards.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
+            dashboard = dashboards.make(plan, statuses_after(plan, missing, done.opened), results, targets)
             reported = Result() if dashboards.is_shared else dashboards.write(dashboard)
             status |= dashboards.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)

@@ -333,7 +333,8 @@ class PullRequest(Struct, frozen=True):
     reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
     `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
     `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
-    head `auto_merge` by itself, unless that `is_dropped`.
+    head `auto_merge` by itself, unless that `is_dropped`. `changed` is when an open one was last changed, in
+    seconds, 0 if unknown.
     """
 
     head: str
@@ -354,6 +355,7 @@ class PullRequest(Struct, frozen=True):
     assignees: tuple[str, ...] = ()
     auto_merge: str = ""
     is_dropped: bool = False
+    changed: int = 0
     difference: str = ""
     status: HeadStatus | None = None
     proposes: str = ""
@@ -526,7 +528,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `retry_requests`: keys of boxes ticked on the dashboard; `images`: locked digests of function images.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 without rollouts.
+    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 if unused.
     """
 
     policy: Policy

@@ -20,6 +20,7 @@ from reconciler.records.state import (
     OpenConflict,
     PackageVariantRecord,
     RefusedDeletionsRecord,
+    RefusedMerge,
     RefusedPackage,
     RefusedVariant,
     RolloutRecord,
@@ -200,7 +201,16 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
+        refused=_refused(resolved, change, context),
     )
+
+
+def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:
+    """Return that the forge refused to merge the draft, while it has that head and is not asked again."""
+    old, draft = context.inventory.records.get(resolved.variant.key), resolved.draft
+    refused = old.refused if old is not None else None
+    is_kept = refused and draft is not None and draft.tip.oid == refused.head
+    return refused if is_kept and change.approve is None and not change.writes else None
 
 
 def _rejected_group(change: Change, context: PlanContext) -> str:

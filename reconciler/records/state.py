@@ -119,6 +119,19 @@ class SubpackageRecord(Struct, frozen=True, forbid_unknown_fields=True):
     before: str = ""
 
 
+class RefusedMerge(Record, frozen=True, kw_only=True):
+    """That a forge refused to merge a head by policy: its words, and the times of the first and last refusal.
+
+    It counts while `basis` holds, a digest of all that the forge's answer may depend on, and for a while.
+    """
+
+    head: str
+    basis: str
+    first: int
+    last: int
+    message: str = ""
+
+
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
@@ -136,7 +149,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package. `requested_by` are the dependents of a generated variant; it is empty
-    for every other. `subpackages` are those with an upstream of their own.
+    for every other. `subpackages` are those with an upstream of their own. `refused` is about its draft.
     """
 
     api_version: str = SCHEMA
@@ -169,6 +182,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
+    refused: RefusedMerge | None = None
 
     @property
     def key(self) -> ObjectName:
@@ -372,6 +386,8 @@ def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConfl
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
     if "subpackages" in plain:
         plain["subpackages"] = [msgspec.structs.asdict(each) for each in plain["subpackages"]]
+    if "refused" in plain:
+        plain["refused"] = msgspec.to_builtins(plain["refused"])
     return plain
 
 

@@ -305,7 +305,7 @@ class Azure(RestDialect):
 
     def edit_comment(self, number: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
-        path = f"{self._pulls}/{number}/threads/{comment.key}"
+        path = self._comment(number, comment)
         self._write("PATCH", path, {"content": body_marker.hide(body)}, repeatable=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
@@ -329,6 +329,9 @@ class Azure(RestDialect):
     def issues(self) -> Iterator[Issue]:
         """Yield no issue: repositories have none there."""
         return iter(())
+
+    def _comments(self, number: int) -> str:
+        return f"{self._pulls}/{number}/threads"
 
     def _own_login(self) -> str:
         if not self._login:

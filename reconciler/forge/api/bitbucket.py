@@ -235,7 +235,7 @@ class Bitbucket(RestDialect):
 
     def edit_comment(self, number: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
-        path = f"{self._pulls}/{number}/comments/{comment.key}"
+        path = self._comment(number, comment)
         self.transport.write("PUT", path, {"content": {"raw": body_marker.hide(body)}}, repeatable=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
@@ -275,6 +275,9 @@ class Bitbucket(RestDialect):
             if not data.get("next"):
                 return
             number += 1
+
+    def _comments(self, number: int) -> str:
+        return f"{self._pulls}/{number}/comments"
 
     def _head(self, item: Any) -> Any:
         return item["source"]["branch"]["name"]

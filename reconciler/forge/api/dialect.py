@@ -179,6 +179,15 @@ class RestDialect(ABC):
         reply = self.transport.write("POST", self._comments(number), {"body": body})
         return Comment(str(reply.data["id"]), reply.data["body"])
 
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        """Replace the text of a comment."""
+        path = self._comment(number, comment)
+        self.transport.write(self._fields.update, path, {"body": body}, repeatable=True)
+
+    def delete_comment(self, number: int, comment: Comment) -> None:
+        """Remove a comment of the authenticated user; MissingError if it is gone."""
+        self.transport.write("DELETE", f"{self._comment(number, comment)}{self._query}", repeatable=True)
+
     def create_issue(self, title: str, body: str) -> Issue:
         """Open an issue in one request."""
         reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
@@ -219,6 +228,9 @@ class RestDialect(ABC):
 
     def _comments(self, number: int) -> str:
         return f"{self._issues}/{number}/comments"
+
+    def _comment(self, number: int, comment: Comment) -> str:
+        return f"{self._comments(number)}/{comment.key}"
 
     def _title(self, title: str, *, draft: bool) -> str:
         return f"{self._draft_prefix}{title}" if draft else title

@@ -1,6 +1,7 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
@@ -322,6 +323,13 @@ class ApiForge:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.state is PullState.MERGED
 
+    def changed_at(self, number: int) -> int:
+        """Return when a pull request was last changed, 0 if it cannot be read."""
+        try:
+            return _changed(self.dialect.find(number))
+        except UnavailableError:
+            return 0
+
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
         body = body_marker.mark_auto_merge(pull.body, head)
@@ -469,17 +477,23 @@ class ApiForge:
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
         text = body_marker.comment_text(key, body, self.dialect.most_comment)
 
-        def look() -> Comment | None:
-            comments = self.dialect.comments(number)
-            return next((c for c in comments if body_marker.is_comment(key, c.body)), None)
+        def look() -> list[Comment]:
+            return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]
 
-        comment = look()
-        if comment is None:
-            comment = self.transport.write_once(
-                lambda: self.dialect.add_comment(number, text), look, POLL_DELAYS_S
+        found = look()
+        if not found:
+            created = self.transport.write_once(
+                lambda: self.dialect.add_comment(number, text),
+                lambda: next(iter(look()), None),
+                POLL_DELAYS_S,
             )
-        if update and not body_marker.same_text(comment.body, text):
-            self.dialect.edit_comment(number, comment, text)
+            found = look() or [created]  # two runs at once may both have found none
+        first, *others = found
+        for other in others:
+            with suppress(MissingError):  # the other run removes it, too
+                self.dialect.delete_comment(number, other)
+        if update and not body_marker.same_text(first.body, text):
+            self.dialect.edit_comment(number, first, text)
 
     def _merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         def look() -> ApiPullRequest | None:
@@ -573,6 +587,10 @@ def _check_head(pull: ApiPullRequest, expect: str) -> None:
         raise ConflictError(f"The head of pull request {pull.number} moved")
 
 
+def _changed(pull: ApiPullRequest) -> int:
+    return int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0
+
+
 def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
     marked = body_marker.parse(pull.body)
     return PullRequest(
@@ -585,6 +603,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
+        changed=_changed(pull),
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,

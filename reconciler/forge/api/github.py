@@ -76,6 +76,10 @@ EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
 }"""
+DELETE_COMMENT = """
+mutation DeleteComment($id: ID!) {
+  deleteIssueComment(input: {id: $id}) { clientMutationId }
+}"""
 ISSUES = """
 query Issues($owner: String!, $name: String!, $after: String) {
   repository(owner: $owner, name: $name) {
@@ -103,7 +107,7 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, ISSUES, CHECKS)
+DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, DELETE_COMMENT, ISSUES, CHECKS)
 
 DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
@@ -275,6 +279,10 @@ class GitHub(RestDialect):
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def delete_comment(self, _: int, comment: Comment) -> None:
+        """Remove a comment of the authenticated user."""
+        self._graphql(DELETE_COMMENT, {"id": comment.key}, writes=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""

@@ -215,11 +215,6 @@ class GitLab(RestDialect):
             if not note.get("system") and note["author"]["username"] == self._own_login():
                 yield Comment(str(note["id"]), note["body"])
 
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        path = f"{self._comments(number)}/{comment.key}"
-        self.transport.write("PUT", path, {"body": body}, repeatable=True)
-
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
         path = f"{self._root}/repository/commits/{commit}/statuses"

@@ -135,6 +135,9 @@ class AzureSimulator(Simulator):
                 assert body["status"] == "closed"
                 pull.comments[number] = (self.bot, body["comments"][0]["content"])
                 return Answer(200, self._thread(number, *pull.comments[number]))
+            case ["DELETE threads", thread, "comments", "1"]:
+                del pull.comments[int(thread)]
+                return Answer(200, None)
             case ["PATCH threads", thread, "comments", "1"]:
                 pull.comments[int(thread)] = (self.bot, body["content"])
                 return Answer(200, {"id": 1, "content": body["content"]})

@@ -106,6 +106,11 @@ class BitbucketSimulator(Simulator):
                 pull.updated = self.clock.now()
                 return Answer(201, self._comment(number, *pull.comments[number]))
         number = int(what.rpartition("/")[2])
+        if number not in pull.comments:
+            return _error(404, "Comment not found")
+        if what.startswith("DELETE "):
+            del pull.comments[number]
+            return Answer(204, None)
         pull.comments[number] = (self.bot, body["content"]["raw"])
         return Answer(200, self._comment(number, *pull.comments[number]))
 

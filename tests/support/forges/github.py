@@ -382,6 +382,9 @@ class GitHubSimulator(Simulator):
         if "EditComment(" in query:
             pull.comments[rest] = (self.bot, values["body"])
             return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})
+        if "DeleteComment(" in query:
+            del pull.comments[rest]
+            return Answer(200, {"data": {"deleteIssueComment": {"clientMutationId": None}}})
         raise AssertionError(query)
 
     def _enable_auto_merge(self, hosted: Hosted, pull: Pull, values: Any) -> Answer:

@@ -123,6 +123,9 @@ class GitLabSimulator(Simulator):
                 pull.updated = self.clock.now()
                 return Answer(201, _note(number, self.bot, body["body"]))
         number = int(what.rpartition("/")[2])
+        if what.startswith("DELETE "):
+            del pull.comments[number]
+            return Answer(204, None)
         pull.comments[number] = (self.bot, body["body"])
         return Answer(200, _note(number, self.bot, body["body"]))
 
