@@ -481,15 +481,15 @@ class ApiForge:
         def look() -> list[Comment]:
             return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]
 
-        found = look()
-        if not found:
+        comments = look()
+        if not comments:
             created = self.transport.write_once(
                 lambda: self.dialect.add_comment(number, text),
                 lambda: next(iter(look()), None),
                 POLL_DELAYS_S,
             )
-            found = look() or [created]  # two runs at once may both have found none
-        first, *others = found
+            comments = look() or [created]  # two runs at once may both have seen none
+        first, *others = comments
         for other in others:
             with suppress(MissingError):  # the other run removes it, too
                 self.dialect.delete_comment(number, other)
