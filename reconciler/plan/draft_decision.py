@@ -33,12 +33,7 @@ from reconciler.plan.rejection import closed_text, find_rejection, retry_text
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
-from reconciler.render.conflicts import (
-    answered_conflict,
-    open_conflict,
-    recorded_answers,
-    recorded_conflicts,
-)
+from reconciler.render.conflicts import answered_conflict, open_conflict, recorded_answers, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
@@ -134,7 +129,8 @@ def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -
     """Return the veto of the rollout that keeps a package; what people took back waits for them."""
     why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
     if rollout is not None and variant.key in rollout.rejected:
-        again = retry_text(variant, context.inventory.records.get(variant.key))
+        record = context.inventory.records.get(variant.key)
+        again = retry_text(variant, record.retry if record and variant.key not in context.resolved else "")
         return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
     is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
     return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
@@ -221,7 +217,7 @@ def _new_draft(case: Case, package: Package) -> Decision:
 
 def _rejected(case: Case, why: str, **parts: Any) -> Decision:
     """Return the decision about content that people refused, with what they write to have it again."""
-    message = f"{why}. {retry_text(case.resolved.variant, case.record)}"
+    message = f"{why}. {retry_text(case.resolved.variant)}"
     return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=True, **parts)
 
 

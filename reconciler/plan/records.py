@@ -156,13 +156,12 @@ def _after_deletion(change: Change) -> dict[str, Any]:
     That we close its draft, or that people merge its removal, rejects nothing if it is wanted again; nor does
     it decline the deletion that we take the proposal back until a successor is published.
     """
-    if change.reason is Reason.AWAITING_WAVE:
-        return {"deletion_proposed": False}
     is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
     forgotten = {"inputs": "", "output_tree": ""} if is_proposed or is_gone else {}
-    return {**forgotten, **({"deletion_proposed": True} if is_proposed else {})}
+    is_told = is_proposed or change.reason is Reason.AWAITING_WAVE
+    return {**forgotten, **({"deletion_proposed": is_proposed} if is_told else {})}
 
 
 def _is_applied(change: Change) -> bool:
