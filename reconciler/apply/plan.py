@@ -97,15 +97,15 @@ def apply_changes(
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
-        unfinished = _redacted(done.unfinished)
-        plan = remember_refusals(plan, unfinished)
-        missing = {package: why for package, why in unfinished.items() if not why.refused}
-        done = done._replace(unfinished=missing)
-        status = status_after(plan, missing, done.opened)
+        told = _redacted(done.unfinished)
+        plan = remember_refusals(plan, told)
+        unfinished = {package: why for package, why in told.items() if not why.refused}
+        done = done._replace(unfinished=unfinished)
+        status = status_after(plan, unfinished, done.opened)
         if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
         else:
-            dashboard = dashboards.make(plan, statuses_after(plan, missing, done.opened), results, targets)
+            dashboard = dashboards.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
             reported = Result() if dashboards.is_shared else dashboards.write(dashboard)
             status |= dashboards.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)
@@ -116,7 +116,7 @@ def apply_changes(
     on_effects(last.effects)
     everything = merge_results([done, last])
     locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)
-    return Outcome(everything.effects, everything.exits, unfinished, done.opened, locked)
+    return Outcome(everything.effects, everything.exits, told, done.opened, locked)
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:

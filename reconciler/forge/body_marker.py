@@ -103,7 +103,7 @@ def compose(
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
-    room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
+    room = limit - _size(before) - len(begin) - len(_END) - _size(around.after) - 1
     # A generated text cannot forge a marker, whichever way it is hidden.
     body = body.replace("<!-- reconciler:", "<!-- reconciler :").replace("# (reconciler:", "# (reconciler :")
     part = _fitting(body, room, _CUT_LINKED.format(difference) if difference else _CUT)
@@ -175,9 +175,8 @@ def issue_text(key: str, body: str, present: str, limit: int) -> str:
     _, end, after = rest.partition(_END)
     around = f"{before.rstrip()}\n\n" if before.strip() else ""
     after = after if end else ""
-    return (
-        f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
-    )
+    room = limit - _size(around) - len(_END) - _size(after) - 1
+    return f"{around}{comment_text(key, body, room)}\n{_END}{after}"
 
 
 def is_comment(key: str, text: str) -> bool:
@@ -228,7 +227,12 @@ def _fields(encoded: str) -> dict[str, object]:
 
 def _fitting(body: str, room: int, end: str) -> str:
     """Return a text that fits: all of it, or its first lines and an end."""
-    return body if len(body) <= room else _cut(body, max(0, room - len(end))) + end
+    return body if _size(body) <= room else _cut(body, max(0, room - len(end))) + end
+
+
+def _size(text: str) -> int:
+    """Return the length of a text in units of UTF-16, which is what some forges count."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _cut(body: str, room: int) -> str:
@@ -240,7 +244,7 @@ def _cut(body: str, room: int) -> str:
         after = fence
         if marks:
             after = "" if fence == line else fence or marks.group()
-        size += len(line) + 1
+        size += _size(line) + 1
         if size + (len(after) + 1 if after else 0) > room:
             break
         kept.append(line)

@@ -325,17 +325,18 @@ class CheckState(StrEnum):
     FAILED = "failed"
 
 
-class PullRequest(Struct, frozen=True):
+class PullRequest(PartlyCompared, frozen=True):
     """A pull request of any forge; `number` is 0 before it is opened.
 
     `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
     makes an open one a draft again. `closed` is when it was, in seconds, 0 if unknown. With `unreadable`, a
-    reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
-    `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
-    `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
-    head `auto_merge` by itself, unless that `is_dropped`. `changed` is when an open one was last changed, in
-    seconds, 0 if unknown, `ticks` are boxes that people with write access ticked, None where that is unknown.
+    reason, only number and head (or "") are known. `reviewers` (teams as `owner/team`) and `assignees` are
+    asked once each, and never read. `difference` is the address of its changes, `proposes` the package tree
+    of its text, `status` that of its head. The forge merges head `auto_merge` by itself, unless `is_dropped`.
+    `changed`, in seconds, is not compared. `ticks` are boxes of people with write access, None if unknown.
     """
+
+    UNCOMPARED = frozenset({"changed"})
 
     head: str
     base: str

@@ -125,8 +125,8 @@ def _basis(change: Change, pull: PullRequest, changed: int, rules: Finder, conte
     key = change.package.url, pull.head_oid
     checks = sorted(inventory.passed_checks.get(key, ())), sorted(inventory.other_checks.get(key, {}).items())
     rule = find_rule(inventory.policy.forges, view.remote)
-    asked = rules(view), rule.merge_method if rule is not None else "", checks, changed
-    return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
+    terms = rules(view), rule.merge_method if rule is not None else "", checks, changed
+    return hashlib.sha256(repr(terms).encode()).hexdigest()[:16]
 
 
 def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -> Plan:

@@ -311,6 +311,12 @@ def index_body(proposal: IndexProposal) -> str:
     )
 
 
+def chart_body(proposal: IndexProposal) -> str:
+    """Return the body of the pull request of a chart: its version, and what comes after the merge."""
+    (version,) = proposal.versions
+    return fill("chart.md", version=version, source=proposal.source, package=proposal.place.directory)
+
+
 def _short(text: str) -> str:
     """Return a text that fits a table, however long a name is."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -24,6 +24,8 @@ T = TypeVar("T")
 Query = Mapping[str, str | int]
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
+MERGE_DELAYS_S = (1.0, 2.0)
+"""Seconds between looks whether a pull request is merged, where the forge does that in its own time."""
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of reading fields that are missing or of another type."""
 
@@ -166,6 +168,14 @@ class RestDialect(ABC):
         """Turn a pull request into a draft."""
         self._update(pull, {"title": self._title(pull.title, draft=True)})
 
+    def await_end(self, pull: ApiPullRequest) -> ApiPullRequest:
+        """Return a pull request once it has ended, or as it was after a moment: a merge may take its time."""
+        return self.transport.poll(lambda: self._find_ended(pull.number), MERGE_DELAYS_S) or pull
+
+    def _find_ended(self, number: int) -> ApiPullRequest | None:
+        pull = self.find(number)
+        return None if pull.state is PullState.OPEN else pull
+
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
         self._update(pull, {self._fields.state: self._fields.closed})
@@ -206,10 +216,10 @@ class RestDialect(ABC):
         path = f"{self._pulls}/{pull.number}/requested_reviewers"
         self.transport.write("POST", path, body, repeatable=True)
 
-    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
+    def set_status(self, commit: str, status: HeadStatus, _head: str, _number: int) -> None:
         """Set a status of a commit, with as much of its text as the forge takes.
 
-        It is the head of the pull request with this number, 0 if that is yet to be opened.
+        It is at the head of the pull request with this number, 0 if that is yet to be opened.
         """
         state = "success" if status.passed else "failure"
         body = {

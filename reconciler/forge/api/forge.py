@@ -331,10 +331,9 @@ class ApiForge:
 
     def changed_at(self, number: int) -> int:
         """Return when a pull request was last changed, 0 if it cannot be read."""
-        try:
-            return _changed(self.dialect.find(number))
-        except UnavailableError:
-            return 0
+        with suppress(UnavailableError):
+            return _to_pull_request(self.dialect.find(number)).changed
+        return 0
 
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
@@ -448,7 +447,9 @@ class ApiForge:
         if pull is not None and body_marker.parse(pull.body).status == status:
             return None
         try:
-            self.dialect.set_status(desired.head_oid, desired.status, pull.number if pull else 0)
+            self.dialect.set_status(
+                desired.head_oid, desired.status, desired.head, pull.number if pull else 0
+            )
         except (InvalidError, MissingError, RefusedError) as error:
             message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
             hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
@@ -482,15 +483,15 @@ class ApiForge:
         def look() -> list[Comment]:
             return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]
 
-        found = look()
-        if not found:
+        comments = look()
+        if not comments:
             created = self.transport.write_once(
                 lambda: self.dialect.add_comment(number, text),
                 lambda: next(iter(look()), None),
                 POLL_DELAYS_S,
             )
-            found = look() or [created]  # two runs at once may both have found none
-        first, *others = found
+            comments = look() or [created]  # two runs at once may both have seen none
+        first, *others = comments
         for other in others:
             with suppress(MissingError):  # the other run removes it, too
                 self.dialect.delete_comment(number, other)
@@ -572,10 +573,6 @@ def _check_head(pull: ApiPullRequest, expect: str) -> None:
         raise ConflictError(f"The head of pull request {pull.number} moved")
 
 
-def _changed(pull: ApiPullRequest) -> int:
-    return int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0
-
-
 def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
     marked = body_marker.parse(pull.body)
     return PullRequest(
@@ -588,7 +585,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
-        changed=_changed(pull),
+        changed=int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0,
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,

@@ -221,7 +221,7 @@ class GitLab(RestDialect):
         for status in self.transport.items(path, {"per_page": 100}):
             yield status["name"], _CHECKS.get(status["status"], CheckState.PENDING)
 
-    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
+    def set_status(self, commit: str, status: HeadStatus, _head: str, _number: int) -> None:
         """Set a status of a commit, which is a job of an external pipeline to GitLab."""
         state = "success" if status.passed else "failed"
         body = {"state": state, "name": status.name, "description": status.text[: self._longest_description]}
