@@ -39,6 +39,7 @@ def test_generated_part_is_recognised_after_a_web_form(newline: str) -> None:
         labels=("edge",),
         has_marker=True,
         content="abc",
+        ticks=frozenset(),
     )
 
 
@@ -141,6 +142,7 @@ def test_marker_has_what_is_known_and_no_more(given: dict[str, Any], fields: dic
         has_marker=True,
         content=given.get("content", ""),
         auto_merge=given.get("auto_merge", ""),
+        ticks=frozenset() if "content" in given else None,
     )
 
 
@@ -161,7 +163,7 @@ UNMARKED = MarkedBody("Part", before="Before\n", after="\nAfter", has_marker=Tru
             UNMARKED._replace(title="t", labels=("a",), people=("b",)),
         ),
         ({"duplicateOf": 4, "autoMerge": "x"}, UNMARKED._replace(duplicate_of=4, auto_merge="x")),
-        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c")),
+        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c", ticks=frozenset())),
         ({"content": "c", "part": digest("part")}, UNMARKED),
         ({"content": "c"}, UNMARKED),
         (["no", "map"], UNMARKED),
