@@ -45,6 +45,7 @@ DIGEST = "reconciler.dev/chart-digest"
 SOURCE = "reconciler.dev/chart-source"
 VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
+_OLD_DEPENDENCIES = "requirements.yaml"
 _MOST_BYTES = 64 << 20
 _PINNED = re.compile(r"(.+?)(?::[^:/@]+)?@(?:sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 _IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
@@ -210,23 +211,34 @@ def _unpacked(archive: bytes, source: str) -> VendoredChart:
 def _vendored(files: Files, source: str) -> VendoredChart:
     if "Chart.yaml" not in files:
         raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
-    try:
-        documents = load_documents(files["Chart.yaml"].data, PACKAGE_LIMITS)
-    except YamlError as error:
-        raise ConfigurationError(f"{source}/Chart.yaml:{error.line}: {error.message}") from error
-    metadata = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
+    metadata = _mapping(files, "Chart.yaml", source)
     chart = VendoredChart(metadata, files, source)
     if not chart.name or not chart.version or "/" in chart.name:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
     held = {path.split("/")[1] for path in files if path.startswith("charts/")}
-    for each in metadata.get("dependencies") or ():
-        name = str(value_at(each, "name") or "")
-        if name not in held and not any(entry.startswith(f"{name}-") for entry in held):
-            raise RefusedError(
-                f"{chart.name} depends on the chart {name}, which is not in its charts/",
-                hint="Put it there with `helm dependency build`: no run fetches a chart.",
-            )
+    # Charts of apiVersion v1 write their dependencies into a file of its own.
+    needed = [
+        str(value_at(each, "name") or "")
+        for each in mappings_at({**_mapping(files, _OLD_DEPENDENCIES, source), **metadata}, "dependencies")
+    ]
+    missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
+    if missing:
+        charts = f"the chart{'s' if missing[1:] else ''} {', '.join(missing)}"
+        raise RefusedError(
+            f"{chart.name} depends on {charts}, which {'are' if missing[1:] else 'is'} not in its charts/",
+            hint="Put it there with `helm dependency build`, or name the released chart, which has it:"
+            " no run fetches a chart.",
+        )
     return chart
+
+
+def _mapping(files: Files, name: str, source: str) -> Mapping[str, Any]:
+    """Return what a YAML file of a chart has, nothing where it is absent."""
+    try:
+        documents = load_documents(files[name].data if name in files else b"", PACKAGE_LIMITS)
+    except YamlError as error:
+        raise ConfigurationError(f"{source}/{name}:{error.line}: {error.message}") from error
+    return documents[0].value if documents and isinstance(documents[0].value, dict) else {}
 
 
 def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:

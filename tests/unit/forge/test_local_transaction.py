@@ -369,6 +369,9 @@ def test_impossible_steps_name_the_cause_and_what_to_do(edge: Edge) -> None:
     assert missing_branch_hint(HEAD) == (
         "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
     )
+    assert "reconciler lock" in missing_branch_hint("reconciler/demo/lock")
+    for head in ("reconciler/demo/index/registry", "reconciler/demo/chart/web/next"):
+        assert "reconciler index sync --pull-request" in missing_branch_hint(head)
     assert missing_branch_hint("reconciler/demo/delete/db") == (
         "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
         "that proposes the deletion."
