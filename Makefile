@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: help demo test ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws samples gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -33,7 +33,7 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
-test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
+test: $(VENV)/.installed  ## All tests, the long ones on a sample; samples, faults, laws, fuzz and soak try everything
 	$(RUN)python -m pytest -n auto --dist worksteal
 
 ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
@@ -98,12 +98,13 @@ fix: $(VENV)/.installed  ## Format, and mend what can be mended
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
 
-docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks, the merge keys of Kubernetes
+docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks, the table of promises
 	$(RUN)python -m tests.support.cli_reference
 	$(RUN)python -m tests.support.generated_docs
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.manifest_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
+	$(RUN)python -m tests.support.promises
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail; CHANGED=COMMIT: those of files that differ from it
 	$(RUN)python tests/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")
@@ -123,6 +124,11 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on all examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
+
+SAMPLED := tests/e2e/test_feature_pairs.py tests/e2e/test_shards_in_worlds.py tests/e2e/test_world_outputs.py tests/e2e/test_rollouts.py tests/property/test_shard_laws.py tests/property/test_unchanged_runs.py tests/property/test_combination_machine.py
+
+samples: $(VENV)/.installed  ## Every case of the tests of which `make test` tries a sample
+	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q -n auto --dist worksteal $(SAMPLED)
 
 gitea: $(VENV)/.installed  ## Contract tests and runs on the server of RECONCILER_GITEA_URL, as RECONCILER_GITEA_TOKEN
 	@test -n "$(RECONCILER_GITEA_URL)" || { echo "Set RECONCILER_GITEA_URL and RECONCILER_GITEA_TOKEN"; exit 2; }

@@ -1,6 +1,8 @@
 """Options and profiles of the whole suite."""
 
 import os
+import random
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,13 @@ from hypothesis import HealthCheck, settings
 from reconciler.base import redact
 from tests.support.notes import VARIABLE
 
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30
+"""Bytes that must be free in memory: a run of the whole suite holds less than a quarter of them."""
+ORDER = "RECONCILER_TEST_ORDER"
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+
+SCRATCH = pytest.StashKey[str]()
 
 settings.register_profile(
     "default",
@@ -25,9 +33,34 @@ settings.load_profile("fuzz" if FUZZ > 1 else "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's file
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's environment
+        if "TMPDIR" not in os.environ and not config.option.basetemp and _has_room():
+            config.stash[SCRATCH] = os.environ["TMPDIR"] = tempfile.mkdtemp(dir=MEMORY, prefix="t-")
+            tempfile.tempdir = None
         descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="test-notes-")
         os.close(descriptor)
+
+
+def _has_room() -> bool:
+    """Tell whether scratch files can be in memory: on a disk, tests wait for it half of their time."""
+    if not os.access(MEMORY, os.W_OK):
+        return False
+    there = os.statvfs(MEMORY)
+    return there.f_bavail * there.f_frsize >= ROOM and not there.f_flag & os.ST_NOEXEC
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave what a failed test left, and nothing else."""
+    scratch = session.config.stash.get(SCRATCH, None)
+    if scratch and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        session.config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run files, and the tests in each, in the order that RECONCILER_TEST_ORDER draws: none depends on it."""
+    if seed := os.environ.get(ORDER):
+        place = {item.path: random.Random(f"{seed} {item.path.name}").random() for item in items}
+        items.sort(key=lambda item: (place[item.path], random.Random(f"{seed} {item.nodeid}").random()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

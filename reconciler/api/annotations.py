@@ -134,6 +134,7 @@ KEYS: Mapping[str, Key] = {
         _of_words("chart-values", {RESOURCE}, "keep"),
         _text("chart-source", {RESOURCE}),
         _text("chart-digest", {RESOURCE}),
+        _text("chart-versions", {RESOURCE}),
     )
 }
 """Every key with our prefix; `docs/manifests.md` has the same table."""

@@ -32,6 +32,7 @@ from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid, PackageKey
+from reconciler.plan.approvals import remember_refusals
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
 from reconciler.records.state import (
@@ -96,7 +97,10 @@ def apply_changes(
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
-        unfinished = _redacted(done.unfinished)
+        told = _redacted(done.unfinished)
+        plan = remember_refusals(plan, told)
+        unfinished = {package: why for package, why in told.items() if not why.refused}
+        done = done._replace(unfinished=unfinished)
         status = status_after(plan, unfinished, done.opened)
         if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
@@ -112,7 +116,7 @@ def apply_changes(
     on_effects(last.effects)
     everything = merge_results([done, last])
     locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)
-    return Outcome(everything.effects, everything.exits, unfinished, done.opened, locked)
+    return Outcome(everything.effects, everything.exits, told, done.opened, locked)
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:

@@ -7,13 +7,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
-from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.apply.upstream_log import local_origins
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.errors import LimitedError, duration_text
-from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.api.http import Transport
 from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.registry import Forge
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -74,6 +76,8 @@ class PullRequestTexts:
             links=links[change.package],
             difference=difference,
             upstream=target.log.changes(single.request.upstream) if target.log and single.request else (),
+            origins=local_origins(target.mirror, pull.base, single),
+            boxes=has_issues(target.forge),
         )
 
 
@@ -122,7 +126,19 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
             sharing = {other.package for other in changes if other.approve == approval}
             ref = f"#{approval.number} {approval.head}"
             kind = EffectKind.AUTO_MERGE if approval.by_forge else EffectKind.MERGED
-            yield failed_result(name, error, sharing, ref, kind=kind, pushed=True)
+            failed = failed_result(name, error, sharing, ref, kind=kind, pushed=True)
+            yield _refused(target.forge, approval, failed) if isinstance(error, RefusedError) else failed
+
+
+def _refused(forge: Forge, approval: Approval, failed: Result) -> Result:
+    """Return the result of a merge that a forge refused, with times for the next runs to remember it by."""
+    if not isinstance(forge, ApiForge):
+        return failed
+    refused, changed = int(forge.transport.clock.now()), forge.changed_at(approval.number)
+    unfinished = {
+        package: why._replace(refused=refused, changed=changed) for package, why in failed.unfinished.items()
+    }
+    return failed._replace(unfinished=unfinished)
 
 
 def _merge_together(target: Target, approvals: Sequence[Approval]) -> Mapping[int, str | ReconcilerError]:

@@ -1,5 +1,6 @@
 """Changes of one repository: Git objects in one pack, one atomic push, then its pull requests."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from reconciler.git.push import (
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import Oid
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files, Signature
 from reconciler.names.refs import HEADS, TAGS
 from reconciler.plan.changes import (
@@ -172,24 +173,34 @@ def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
 def _blame(
     pushed: _Push, refused: dict[str, PushResult], mirror: Mirror
 ) -> list[tuple[Change, str, ReconcilerError]]:
-    """Return the changes that cannot be done as planned, one reason each.
+    """Return the changes that cannot be done as planned, the refs that failed, and one reason each.
 
     A ref that another run moved where we would have moved it is done, not lost: the same inputs make
     the same commits. A pull request that another writer moved is staged again from its current state.
     """
-    blamed: dict[str, tuple[Change, str, ReconcilerError]] = {}
-    for change, composed in pushed.composed:
-        ref, _, new = composed.update
-        result = refused.get(ref)
-        # The same inputs give the same commits: a ref that another run moved there is done.
-        if result and not _is_there(ref, new, mirror, pushed.pack):
-            error = _blocked(ref, mirror.refs()) or _error(result)
-            blamed.setdefault(str(change.package), (change, ref, error))
+    # The same inputs give the same commits: a ref that another run moved there is done.
+    lost = [
+        (change, result)
+        for change, (update, _) in pushed.composed
+        if (result := refused.get(update.ref)) and not _is_there(update.ref, update.new, mirror, pushed.pack)
+    ]
+    blamed: dict[PackageKey, tuple[Change, list[str], ReconcilerError]] = {}
+    # A server that refuses a whole push lists every ref as refused: what it names in words is guilty.
+    for change, result in [each for each in lost if _is_named(each[1])] or lost:
+        error = _blocked(result.update.ref, mirror.refs()) or _error(result)
+        blamed.setdefault(change.package, (change, [], error))[1].append(result.update.ref)
     stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
     if stuck and not blamed:
         message = f"The repository refuses {name_refs(stuck)}: {stuck[0].message}"
         raise RefusedError(message, hint=_refusal_hint(stuck[0].message))
-    return list(blamed.values())
+    return [(change, ", ".join(refs), error) for change, refs, error in blamed.values()]
+
+
+def _is_named(result: PushResult) -> bool:
+    """Tell whether the words of a refusal have the name of its ref, of a tag or branch without the prefix."""
+    name = re.escape(result.update.ref.removeprefix(HEADS).removeprefix(TAGS))
+    words = rf"(?<![\w./-]){name}(?![\w/-])"
+    return result.status is PushStatus.REJECTED and re.search(words, result.message) is not None
 
 
 def _blocked(ref: str, refs: Iterable[str]) -> RefusedError | None:

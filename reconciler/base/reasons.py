@@ -98,6 +98,7 @@ class Reason(StrEnum):
     MANIFEST_UNREADABLE = "ManifestUnreadable", Facts(phase=Phase.HELD_BACK)
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
     MERGE_DROPPED = "MergeDropped", Facts(described=True)
+    MERGE_REFUSED = "MergeRefused", Facts(described=True)
     MISSING_FIELD = "MissingField"
     NAME_TAKEN = "NameTaken"
     NESTED_PACKAGE = "NestedPackage", Facts(ensured=False)

@@ -31,7 +31,9 @@ _SYNC = "`reconciler index sync`"
 @writing_control_options
 @click.option("--all", "every", is_flag=True, help="Take every version of packages that anything needs.")
 @click.option("--check-tags", is_flag=True, help="Also ask whether tags of versions in the index moved.")
-@click.option("--pull-request", is_flag=True, help="Propose them: one pull request for each source.")
+@click.option(
+    "--pull-request", is_flag=True, help="Propose them, and newer charts: a pull request for each source."
+)
 @output_options(Output.TEXT, Output.JSON)
 def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
     r"""Bring the versions that something needs into the index.
@@ -42,7 +44,9 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
     configuration that describes the package, verified by its digest. Versions that are there are not asked
     for again. Nothing is committed: review what changed, and commit it. With --pull-request the versions that
     the default branch lacks are proposed instead, in one pull request for each registry, package repository
-    or Git repository; its text tells what each cluster would choose.
+    or Git repository; its text tells what each cluster would choose. Newer charts are proposed too: one pull
+    request for each package that `package from-chart` made, in its own repository, within the range that was
+    given there.
 
     Credentials are those of `docker login` and of spec.credentials; limits and mirrors are in
     spec.registries. Exits 3 if something is wrong, 5 if a registry does not answer; everything else is
@@ -65,9 +69,10 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result)
         requests = plural(proposed.requests, "request")
-        lines = [change.message for change in proposed.changes if change.message]
+        lines = [f"{change.package.path}: {change.message}" for change in proposed.changes if change.message]
         lines += (effect_line(effect, paint=printer.paint) for effect in proposed.outcome.effects)
-        count = plural(len(proposed.result.versions), "version")
+        charts = f" and {plural(proposed.charts, 'chart')}" if proposed.charts else ""
+        count = f"{plural(len(proposed.result.versions), 'version')}{charts}"
         show_files(
             printer, output, [*lines, f"{count} to propose, with {requests} to registries"], written=()
         )

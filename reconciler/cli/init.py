@@ -233,7 +233,7 @@ def _next_steps(
         yield "  write its numbers into reconciler.yaml and its private key into the secret FLEET_APP_KEY"
     if starter.forge == "gitlab":
         yield "  create the tokens that the head of .gitlab-ci.yml names, as variables of the project"
-    if starter.forge in {"gitea", "azure"}:
+    if starter.forge in {"gitea", "azure", "bitbucket"}:
         yield "  put a token of the forge into the variable GIT_TOKEN (docs/forges.md has its permissions)"
     if any(map(_UNRELEASED.search, files.values())):
         yield "  write your copy of the reconciler into the workflow (docs/guides/host-your-copy.md says how)"

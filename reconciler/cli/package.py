@@ -111,7 +111,8 @@ def from_chart(
     CHART is a directory, an archive (.tgz), oci://REGISTRY/NAME, https://REPOSITORY/NAME (a repository of
     charts with an index.yaml) or REPOSITORY.git/PATH. The chart is vendored into the package and pinned by
     its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a package that is there
-    only the chart is replaced, with its version and digest.
+    only the chart is replaced, with its version, digest and commented defaults. The range is recorded:
+    `index sync --pull-request` proposes newer charts in it.
 
     Mirrors, credentials and limits are those of the reconciler.yaml that --config names; credentials that
     docker and podman stored count too.

@@ -27,6 +27,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
 from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
+from reconciler.plan.deletions import left_drafts
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.records.state import PackageVariantRecord, functions_failed
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -51,6 +52,7 @@ _UNWANTED = frozenset(
     )
 )
 _MOST_NAMES = 5
+_ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
 _LIST = "`reconciler pr list` shows what there is."
 
 
@@ -385,7 +387,7 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
         if not about:
             continue
         _, _, change, draft = min(about, key=itemgetter(0, 1))
-        hint = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+        hint = _ENDED
         if draft is not None:
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
@@ -404,12 +406,19 @@ def _ended_by(change: Change) -> Iterator[str | int]:
 
 
 def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
-    """Return the draft of a package that no manifest wants, if nothing is done about it."""
+    """Return the draft that stays though no manifest wants it, or the revision that people committed to."""
     context, package = plan.context, change.package
-    if context is None or package in context.downstreams or change.reason not in _UNWANTED:
+    target = context.targets.get(package) if context is not None else None
+    if context is None or target is None:
         return None
-    target = context.targets.get(package)
-    return target.draft if target is not None else None
+    is_left = change.reason in _UNWANTED
+    if package in context.downstreams:
+        resolved = context.resolved.get(change.variant) if change.variant else None
+        base = resolved.draft_base if resolved is not None else None
+        is_other = base is not None and resolved is not None and base.commit.oid != resolved.pin.commit.oid
+        is_over = change.reason is Reason.DRAFT_EDITED and change.after == target.package.main_tree
+        is_left = (is_over and is_other) or target.draft in left_drafts(target, context)
+    return target.draft if is_left else None
 
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:
@@ -426,6 +435,10 @@ def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], 
         removes = isinstance(write, WriteRemoval)
         then = "proposes the deletion anew, with that change in it" if removes else "brings it into the draft"
         return RefusedError(str(error), hint=f"Run `reconciler apply`: it {then}. Then approve again.")
+    if not {*head_branches(listed.pull.head), listed.pull.number}.isdisjoint(
+        chain.from_iterable(map(_ended_by, changes))
+    ):
+        return RefusedError(str(error), hint=_ENDED)
     change = next((change for change in changes if change.package.path == error.path), None)
     reason = ": ".join(filter(None, (change.reason, change.message))) if change else ""
     why = f" `reconciler apply` leaves the branch as it is: {reason}." if change else ""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import orjson
 
+from reconciler.names.trailers import Ticks, read_boxes
+
 _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
@@ -36,6 +38,7 @@ class MarkedBody(NamedTuple):
         status: The head that got a status, with the status's name, result and text; empty for none.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
         proposes: The package tree that the text is about, "" if unknown.
+        ticks: The ticked boxes of the generated part, None if people edited anything else of it.
     """
 
     body: str
@@ -50,6 +53,7 @@ class MarkedBody(NamedTuple):
     duplicate_of: int = 0
     status: tuple[str, ...] = ()
     proposes: str = ""
+    ticks: Ticks | None = None
 
 
 def digest(text: str) -> str:
@@ -99,12 +103,12 @@ def compose(
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
-    room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
+    room = limit - _size(before) - len(begin) - len(_END) - _size(around.after) - 1
     # A generated text cannot forge a marker, whichever way it is hidden.
     body = body.replace("<!-- reconciler:", "<!-- reconciler :").replace("# (reconciler:", "# (reconciler :")
     part = _fitting(body, room, _CUT_LINKED.format(difference) if difference else _CUT)
     if content:
-        begin = _begin({**fields, "part": digest(part)})
+        begin = _begin({**fields, "part": digest(read_boxes(part)[0])})
     return f"{before}{begin}{part}\n{_END}{around.after}"
 
 
@@ -120,7 +124,8 @@ def parse(text: str) -> MarkedBody:
     content, number, auto_merge = (fields.get(name) for name in ("content", "duplicateOf", "autoMerge"))
     proposes = fields.get("proposes")
     part = part.removesuffix("\n") if end else part
-    is_unedited = fields.get("part") == digest(part)
+    unticked, ticks = read_boxes(part)
+    is_unedited = fields.get("part") == digest(unticked)
     return MarkedBody(
         body=part,
         before=text[: begin.start()],
@@ -134,6 +139,7 @@ def parse(text: str) -> MarkedBody:
         duplicate_of=number if isinstance(number, int) else 0,
         status=_texts(fields.get("status")),
         proposes=proposes if isinstance(proposes, str) else "",
+        ticks=ticks if is_unedited else None,
     )
 
 
@@ -169,9 +175,8 @@ def issue_text(key: str, body: str, present: str, limit: int) -> str:
     _, end, after = rest.partition(_END)
     around = f"{before.rstrip()}\n\n" if before.strip() else ""
     after = after if end else ""
-    return (
-        f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
-    )
+    room = limit - _size(around) - len(_END) - _size(after) - 1
+    return f"{around}{comment_text(key, body, room)}\n{_END}{after}"
 
 
 def is_comment(key: str, text: str) -> bool:
@@ -222,7 +227,12 @@ def _fields(encoded: str) -> dict[str, object]:
 
 def _fitting(body: str, room: int, end: str) -> str:
     """Return a text that fits: all of it, or its first lines and an end."""
-    return body if len(body) <= room else _cut(body, max(0, room - len(end))) + end
+    return body if _size(body) <= room else _cut(body, max(0, room - len(end))) + end
+
+
+def _size(text: str) -> int:
+    """Return the length of a text in units of UTF-16, which is what some forges count."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _cut(body: str, room: int) -> str:
@@ -234,7 +244,7 @@ def _cut(body: str, room: int) -> str:
         after = fence
         if marks:
             after = "" if fence == line else fence or marks.group()
-        size += len(line) + 1
+        size += _size(line) + 1
         if size + (len(after) + 1 if after else 0) > room:
             break
         kept.append(line)

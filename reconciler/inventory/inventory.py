@@ -21,7 +21,7 @@ from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageK
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import is_group
-from reconciler.names.trailers import NO_ANSWERS, Answers
+from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
     NOTHING_REFUSED,
@@ -325,16 +325,18 @@ class CheckState(StrEnum):
     FAILED = "failed"
 
 
-class PullRequest(Struct, frozen=True):
+class PullRequest(PartlyCompared, frozen=True):
     """A pull request of any forge; `number` is 0 before it is opened.
 
     `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
     makes an open one a draft again. `closed` is when it was, in seconds, 0 if unknown. With `unreadable`, a
-    reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
-    `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
-    `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
-    head `auto_merge` by itself, unless that `is_dropped`.
+    reason, only number and head (or "") are known. `reviewers` (teams as `owner/team`) and `assignees` are
+    asked once each, and never read. `difference` is the address of its changes, `proposes` the package tree
+    of its text, `status` that of its head. The forge merges head `auto_merge` by itself, unless `is_dropped`.
+    `changed`, in seconds, is not compared. `ticks` are boxes of people with write access, None if unknown.
     """
+
+    UNCOMPARED = frozenset({"changed"})
 
     head: str
     base: str
@@ -354,9 +356,11 @@ class PullRequest(Struct, frozen=True):
     assignees: tuple[str, ...] = ()
     auto_merge: str = ""
     is_dropped: bool = False
+    changed: int = 0
     difference: str = ""
     status: HeadStatus | None = None
     proposes: str = ""
+    ticks: Ticks | None = None
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary
@@ -526,7 +530,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `retry_requests`: keys of boxes ticked on the dashboard; `images`: locked digests of function images.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 without rollouts.
+    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 if unused.
     """
 
     policy: Policy

@@ -114,6 +114,11 @@ def index_ref(instance: str, source: str) -> str:
     return f"{HEADS}reconciler/{instance}/index/{_segment(name)}"
 
 
+def chart_ref(instance: str, package: str) -> str:
+    """Return the branch on which an instance proposes another version of the chart of a package (D30)."""
+    return f"{HEADS}reconciler/{instance}/chart/{package}/next"
+
+
 def group_refs(instance: str) -> str:
     """Return the prefix of all branches of groups, which hold the drafts of several packages (D4)."""
     return f"{HEADS}reconciler/{instance}/group/"

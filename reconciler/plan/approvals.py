@@ -1,5 +1,6 @@
 """Approval by policy: what may be merged without a person, pinned to the commit that was judged."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -9,12 +10,16 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
-from reconciler.plan.changes import Approval, Change, Op
+from reconciler.plan.changes import Approval, Change, Op, Plan, Unfinished
 from reconciler.plan.compose import ApprovalState
+from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
+from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package
 
+LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
+"""For how long a refusal to merge is believed: as long as it lasted before, within these."""
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 _STATES: Mapping[CheckState | None, str] = {
     None: "has not reported",
@@ -70,6 +75,8 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
     pull = newest_pull(target.pulls, target.draft.ref) if target.draft else None
     if pull is None or not _fitting_rules(change, target, rules, context):
         return None
+    if refused := _refusal(change, pull, rules, context):
+        return _refused_state(change, pull.number, refused.message)
     if pull.auto_merge != pull.head_oid:
         checks = _missing_checks(change, rules, context)
         return ApprovalState(why=checks) if checks else None
@@ -78,7 +85,82 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
     return ApprovalState(
         why="The forge does not merge it any more: it left the merge queue, or a person switched auto-merge "
         f"off. Merge it, or run `reconciler approve {target.view.key.name}#{pull.number}`",
-        waits=True,
+        reason=Reason.MERGE_DROPPED,
+    )
+
+
+def _refused_state(change: Change, number: int, message: str) -> ApprovalState:
+    why = (
+        f"The forge did not merge it: {message}. It is asked again when its pull request, checks or rules "
+        f"change, and after a while; or run `reconciler approve {change.repository.name}#{number}`"
+    )
+    return ApprovalState(why=why, reason=Reason.MERGE_REFUSED)
+
+
+def _refusal(change: Change, pull: PullRequest, rules: Finder, context: PlanContext) -> RefusedMerge | None:
+    """Return that the forge refused to merge this head, None where it never did or may be asked again.
+
+    What a forge does not tell may have changed: the longer it refuses, the more rarely it is asked.
+    """
+    refused = _last_refusal(change, pull, rules, context)
+    if refused is None:
+        return None
+    wait_s = min(max(refused.last - refused.first, LEAST_WAIT_S), MOST_WAIT_S)
+    return refused if context.inventory.now < refused.last + wait_s else None
+
+
+def _last_refusal(
+    change: Change, pull: PullRequest, rules: Finder, context: PlanContext
+) -> RefusedMerge | None:
+    record = context.inventory.records.get(change.variant) if change.variant else None
+    refused = record.refused if record is not None else None
+    if refused is None or refused.head != pull.head_oid:
+        return None
+    return refused if refused.basis == _basis(change, pull, pull.changed, rules, context) else None
+
+
+def _basis(change: Change, pull: PullRequest, changed: int, rules: Finder, context: PlanContext) -> str:
+    """Return the digest of what a forge's answer may depend on: the pull request, its checks, the policy."""
+    view, inventory = context.targets[change.package].view, context.inventory
+    key = change.package.url, pull.head_oid
+    checks = sorted(inventory.passed_checks.get(key, ())), sorted(inventory.other_checks.get(key, {}).items())
+    rule = find_rule(inventory.policy.forges, view.remote)
+    terms = rules(view), rule.merge_method if rule is not None else "", checks, changed
+    return hashlib.sha256(repr(terms).encode()).hexdigest()[:16]
+
+
+def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -> Plan:
+    """Return a plan that keeps what the forge refused to merge, as the next one does, and records that."""
+    context = plan.context
+    refused = {package: why for package, why in unfinished.items() if why.refused}
+    if context is None or not refused:
+        return plan
+    rules, records, changes = find_rules(context.inventory.policy), dict(plan.records), []
+    for change in plan.changes:
+        record = context.inventory.records.get(change.variant) if change.variant else None
+        why, approve = refused.get(change.package), change.approve
+        if why is not None and record is not None and approve is not None:
+            pulls = context.targets[change.package].pulls
+            (pull,) = (pull for pull in pulls if pull.number == approve.number)
+            before = _last_refusal(change, pull, rules, context)
+            now = RefusedMerge(
+                head=pull.head_oid,
+                basis=_basis(change, pull, why.changed, rules, context),
+                first=before.first if before is not None else why.refused,
+                last=why.refused,
+                message=why.message,
+            )
+            records[record_path(record)] = record_bytes(replace(record, refused=now))
+            state = _refused_state(change, pull.number, why.message)
+            kept = {"op": Op.KEEP, "reason": state.reason, "message": state.why, "waits": True}
+            change = replace(change, **kept, approve=None)  # noqa: PLW2901
+        changes.append(change)
+    left = {package: why for package, why in unfinished.items() if package not in refused}
+    return replace(
+        plan,
+        changes=tuple(changes),
+        records=records,
+        conditions=plan_conditions(context, changes, left),
     )
 
 
@@ -120,7 +202,7 @@ def _find_approval(
     fitting = _fitting_rules(change, target, rules, context)
     if draft is None or pull is None or not fitting:
         return None
-    if pull.auto_merge == pull.head_oid:
+    if pull.auto_merge == pull.head_oid or _refusal(change, pull, rules, context):
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):

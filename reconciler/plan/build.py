@@ -271,13 +271,7 @@ def _version(data: bytes) -> str:
 
 
 def _with_files(
-    plan: Plan,
-    context: PlanContext,
-    decided: _Decided,
-    fleet: ResolvedFleet,
-    *,
-    lock: LockPlan,
-    shard: Shard,
+    plan: Plan, context: PlanContext, decided: _Decided, fleet: ResolvedFleet, *, lock: LockPlan, shard: Shard
 ) -> Plan:
     """Return the plan with what a run leaves on both branches, about the packages of other shards too.
 

@@ -178,6 +178,7 @@ class ConflictNote(NamedTuple):
     """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
 
     A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
+    `base` is the value before both, None where it was absent or is not known any more.
     """
 
     path: str
@@ -186,6 +187,7 @@ class ConflictNote(NamedTuple):
     local: str | None
     resource: str = ""
     name: str = ""
+    base: str | None = None
 
 
 class AnswerNote(NamedTuple):
@@ -433,13 +435,16 @@ class Unfinished(NamedTuple):
     """Why the effects of one package were not all done.
 
     `pushed` tells that its refs moved as planned and only calls of its forge are missing; `left` that
-    nothing failed and the next run goes on: a budget was spent, or the run was asked to end.
+    nothing failed and the next run goes on: a budget was spent, or the run was asked to end. `refused` is
+    when the forge refused a merge by policy, 0 if it did not, `changed` when its pull request last changed.
     """
 
     message: str = ""
     hint: str = ""
     pushed: bool = False
     left: bool = False
+    refused: int = 0
+    changed: int = 0
 
 
 class Effect(Struct, frozen=True):

@@ -194,11 +194,11 @@ class GroupPlace(Struct, frozen=True):
 
 
 class ApprovalState(Struct, frozen=True):
-    """The merge of a pull request by policy, or what it waits for instead; `waits` if that is a person."""
+    """The merge of a pull request by policy, or `why` it waits instead: for checks, or else for a person."""
 
     approve: Approval | None = None
     why: str = ""
-    waits: bool = False
+    reason: Reason = Reason.AWAITING_CHECKS
 
 
 class RequestState(Struct, frozen=True):
@@ -261,8 +261,8 @@ def compose(parts: Parts) -> Change:
     if held is not None:
         op, reason, message, waits = held.op, held.reason, held.why, held.waits
     elif approval.why:
-        reason = Reason.MERGE_DROPPED if approval.waits else Reason.AWAITING_CHECKS
-        message, waits = approval.why, approval.waits
+        reason, message = approval.reason, approval.why
+        waits = reason is not Reason.AWAITING_CHECKS
     joins = {
         Join.TAGS: tags,
         Join.OBSOLETE: obsolete,

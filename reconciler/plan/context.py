@@ -133,10 +133,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
 
 
 def _targets(
-    downstreams: Downstreams,
-    deletions: ProposedDeletions,
-    desired: Desired,
-    inventory: Inventory,
+    downstreams: Downstreams, deletions: ProposedDeletions, desired: Desired, inventory: Inventory
 ) -> Iterator[PlanTarget]:
     """Yield the packages in scope once each, sorted: law 3."""
     views = named_views(desired.variants, inventory)

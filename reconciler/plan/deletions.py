@@ -10,22 +10,8 @@ from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
-from reconciler.plan.changes import (
-    Change,
-    ClosePull,
-    MoveRef,
-    Op,
-    Refusal,
-    Write,
-    WriteDraft,
-    WriteRemoval,
-)
-from reconciler.plan.commits import (
-    EDIT,
-    commit_message,
-    edit_task,
-    revision_name,
-)
+from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
+from reconciler.plan.commits import EDIT, commit_message, edit_task, revision_name
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletion_evidence import find_outdated

@@ -35,6 +35,7 @@ from reconciler.records.state import PackageVariantRecord, functions_failed, is_
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,
+    masked_base,
     open_conflict,
     recorded_answers,
     recorded_conflicts,
@@ -134,7 +135,8 @@ def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -
     """Return the veto of the rollout that keeps a package; what people took back waits for them."""
     why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
     if rollout is not None and variant.key in rollout.rejected:
-        again = retry_text(variant, context.inventory.records.get(variant.key))
+        record = context.inventory.records.get(variant.key)
+        again = retry_text(variant, record.retry if record and variant.key not in context.resolved else "")
         return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
     is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
     return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
@@ -221,7 +223,7 @@ def _new_draft(case: Case, package: Package) -> Decision:
 
 def _rejected(case: Case, why: str, **parts: Any) -> Decision:
     """Return the decision about content that people refused, with what they write to have it again."""
-    message = f"{why}. {retry_text(case.resolved.variant, case.record)}"
+    message = f"{why}. {retry_text(case.resolved.variant)}"
     return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=True, **parts)
 
 
@@ -419,8 +421,10 @@ def _facts(case: Case, package: Package) -> DraftFacts:
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    recorded = map(open_conflict, conflicts)
-    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in recorded)
+    recorded = ((open_conflict(each), masked_base(each)) for each in conflicts)
+    return tuple(
+        ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
+    )
 
 
 def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:

@@ -25,7 +25,7 @@ from reconciler.resolve.rollout_model import RolloutPhase
 Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""
 
-TAKEN_OUT = "A person took it out of its group; it is proposed again in the next one"
+TAKEN_OUT = "A person took it out of its group; it is proposed again once that is merged or closed"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
 OVER = "Its draft in a group that was closed has nothing to propose any more"
 ENDED = (

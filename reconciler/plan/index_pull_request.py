@@ -1,4 +1,4 @@
-"""The pull request that proposes new versions of one source for the index (D29)."""
+"""The pull request that proposes new versions of one source for the index (D29), or of a chart (D30)."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from reconciler.base.wording import plural, visible
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.inventory.inventory import Inventory, PullRequest, PullState
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.objects import Files, tree_id
+from reconciler.names.objects import Commit, Files, tree_id
 from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, PinChange, WriteDraft
 from reconciler.plan.context import by_weight
@@ -18,8 +18,18 @@ from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.resolve.ownership import SUSPENDED
 
 
+class ProposalPlace(NamedTuple):
+    """Where files are proposed: a directory of a repository, and the commit and name of its branch."""
+
+    repository: ObjectName
+    url: str
+    directory: str
+    commit: Commit
+    base: str
+
+
 class IndexBranch(NamedTuple):
-    """The branch of a source: its tip, the tree of its index, and whether people committed to it."""
+    """The branch of a proposal: its tip, the tree of its directory, and whether people committed to it."""
 
     tip: Oid
     tree: Oid | None
@@ -27,7 +37,7 @@ class IndexBranch(NamedTuple):
 
 
 class IndexProposal(Struct, frozen=True):
-    """New versions of one source: the whole index with them, and their effect on clusters.
+    """New versions of one source: the whole index or package with them, and their effect on clusters.
 
     `versions` are rows of a package and its new version, `pins` the changes of locks, `notes` are about
     versions that may be withdrawn or moved.
@@ -37,12 +47,16 @@ class IndexProposal(Struct, frozen=True):
     ref: str
     files: Files
     versions: tuple[PinChange, ...]
+    place: ProposalPlace
     pins: tuple[PinChange, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """The title of the pull request."""
+        if self.place.directory != INDEX_DIRECTORY:
+            (version,) = self.versions
+            return visible(f"Update the chart {version.what} to {version.after}")
         if len(self.versions) == 1:
             (version,) = self.versions
             return visible(f"Add {version.what} {version.after} to the index")
@@ -54,9 +68,8 @@ def propose_index(
     branch: IndexBranch | None,
     pulls: Iterable[PullRequest],
     inventory: Inventory,
-    base: str,
 ) -> Change:
-    """Return what happens to the branch and the pull request of a source. Pure.
+    """Return what happens to the branch and the pull request of a proposal. Pure.
 
     A fixed point: what was proposed is recognised by its branch and pull request. People's commits on the
     branch stay. A proposal that a person closed is not made again until other versions are there.
@@ -69,7 +82,7 @@ def propose_index(
 
     def change(reason: Reason, message: str = "", op: Op = Op.KEEP, **parts: Any) -> Change:
         before = branch.tree if branch else None
-        return _change(proposal.ref, inventory, op, reason, message, before=before, after=tree, **parts)
+        return _change(proposal.ref, proposal.place, op, reason, message, before=before, after=tree, **parts)
 
     if inventory.policy.suspend:
         return change(Reason.PAUSED, SUSPENDED)
@@ -83,16 +96,17 @@ def propose_index(
             f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
         )
         return change(Reason.REJECTED, message, waits=True)
-    pull = PullRequest(head, base, proposal.title, "", draft=False)
+    place = proposal.place
+    pull = PullRequest(head, place.base, proposal.title, "", draft=False)
     pull = lock_pull(pull, opened, inventory, [*proposal.versions, *proposal.pins], proposal.notes)
     doubles = close_duplicates(opened, own) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
         return change(Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")
     lines = (f"{version.what} {version.after}" for version in proposal.versions)
     message = "\n".join([proposal.title, "", *map(visible, lines), ""])
-    control, expect = inventory.control.commit, branch.tip if branch else None
+    commit, expect = place.commit, branch.tip if branch else None
     write = WriteDraft(
-        proposal.ref, expect, control.oid, INDEX_DIRECTORY, proposal.files, tree, message, control.time
+        proposal.ref, expect, commit.oid, place.directory, proposal.files, tree, message, commit.time
     )
     return change(
         Reason.CONTENT_CHANGED,
@@ -104,22 +118,23 @@ def propose_index(
 
 
 def withdraw_index(
-    ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory
+    ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory, place: ProposalPlace
 ) -> Change | None:
     """Return the end of a branch with nothing left to propose; None for one that people edited."""
     if branch.is_edited or inventory.policy.suspend:
         return None
-    comment = "Nothing is left to propose: the index has these versions, or nothing needs them any more."
+    comment = "Nothing is left to propose: main has these versions, or nothing needs them any more."
     head = short_branch(ref)
     opened = [pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN]
     closes = tuple(ClosePull(pull.number, pull.head, comment) for pull in opened)
     move = MoveRef(ref, branch.tip, None)
     closing = Op.CLOSE, Reason.DRAFT_SUPERSEDED
-    return _change(ref, inventory, *closing, before=branch.tree, writes=(move,), close=closes)
+    return _change(ref, place, *closing, before=branch.tree, writes=(move,), close=closes)
 
 
 def _change(
-    ref: str, inventory: Inventory, op: Op, reason: Reason, message: str = "", **parts: Any
+    ref: str, place: ProposalPlace, op: Op, reason: Reason, message: str = "", **parts: Any
 ) -> Change:
-    package = PackageKey(inventory.control.url, f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}")
-    return Change(package, ObjectName("", "control"), op, reason, message, **parts)
+    is_index = place.directory == INDEX_DIRECTORY
+    name = f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}" if is_index else place.directory
+    return Change(PackageKey(place.url, name), place.repository, op, reason, message, **parts)

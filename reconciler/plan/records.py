@@ -20,6 +20,7 @@ from reconciler.records.state import (
     OpenConflict,
     PackageVariantRecord,
     RefusedDeletionsRecord,
+    RefusedMerge,
     RefusedPackage,
     RefusedVariant,
     RolloutRecord,
@@ -155,13 +156,12 @@ def _after_deletion(change: Change) -> dict[str, Any]:
     That we close its draft, or that people merge its removal, rejects nothing if it is wanted again; nor does
     it decline the deletion that we take the proposal back until a successor is published.
     """
-    if change.reason is Reason.AWAITING_WAVE:
-        return {"deletion_proposed": False}
     is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
     forgotten = {"inputs": "", "output_tree": ""} if is_proposed or is_gone else {}
-    return {**forgotten, **({"deletion_proposed": True} if is_proposed else {})}
+    is_told = is_proposed or change.reason is Reason.AWAITING_WAVE
+    return {**forgotten, **({"deletion_proposed": is_proposed} if is_told else {})}
 
 
 def _is_applied(change: Change) -> bool:
@@ -200,7 +200,16 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
+        refused=_refused(resolved, change, context),
     )
+
+
+def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:
+    """Return that the forge refused to merge the draft, while it has that head and is not asked again."""
+    old, draft = context.inventory.records.get(resolved.variant.key), resolved.draft
+    refused = old.refused if old is not None else None
+    is_kept = refused and draft is not None and draft.tip.oid == refused.head
+    return refused if is_kept and change.approve is None and not change.writes else None
 
 
 def _rejected_group(change: Change, context: PlanContext) -> str:
@@ -221,7 +230,7 @@ def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext)
 
 
 def _open(note: ConflictNote) -> OpenConflict:
-    return OpenConflict(**note._asdict())
+    return OpenConflict(**{name: value for name, value in note._asdict().items() if name != "base"})
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:

@@ -50,9 +50,12 @@ def closed_text(pull: PullRequest) -> str:
     return f"Its pull request #{pull.number} was closed"
 
 
-def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> str:
-    """Return what to write, and where, to have rejected content proposed again."""
-    before = record.retry if record else ""
+def retry_text(variant: DesiredVariant, recorded: str = "") -> str:
+    """Return what to write, and where, to have rejected content proposed again.
+
+    `recorded` is the value that the record keeps, if this run does not record that of the annotation.
+    """
+    before = variant.annotations.get(RETRY, recorded)
     value = str(int(before) + 1) if before.isascii() and before.isdecimal() else "1"
     if cluster_of(variant.key):
         owner = f"Repository {variant.spec.downstream.repo if variant.spec.downstream else ''}"

@@ -15,15 +15,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
-from reconciler.plan.changes import (
-    Change,
-    Op,
-    Plan,
-    Unfinished,
-    WriteDraft,
-    WriteGroup,
-    WriteRemoval,
-)
+from reconciler.plan.changes import Change, Op, Plan, Unfinished, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages

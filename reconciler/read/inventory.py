@@ -124,7 +124,7 @@ def read_inventory(
         other_checks=forge_state.other_checks,
         trust=read_trust(read, mirrors) if options.deep else {},
         opening=read_opening(inventory.policy, forges.clock.now()),
-        now=int(forges.clock.now()) if inventory.policy.uses_time else 0,
+        now=int(forges.clock.now()) if _uses_time(inventory) else 0,
         reviewed=forge_state.reviewed,
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=(
@@ -139,6 +139,11 @@ def read_inventory(
             *shard_notes,
         ),
     )
+
+
+def _uses_time(inventory: Inventory) -> bool:
+    """Tell whether a plan depends on the time of the run: a rollout does, and a merge that was refused."""
+    return inventory.policy.uses_time or any(record.refused for record in inventory.records.values())
 
 
 def _read_repositories(

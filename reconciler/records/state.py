@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from reconciler.base.wire import Record, canonical_json, read_record
 from reconciler.names.ids import ObjectName
+from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 
 SCHEMA = "reconciler.dev/v1alpha1"
 LINES_SCHEMA = "reconciler.dev/v1alpha2"
@@ -33,6 +34,12 @@ REFUSED_DELETIONS = "deletions.json"
 
 FUNCTIONS = "Functions"
 """How a reason starts why a package is not ready because of its functions."""
+
+
+def recorded_ticks(record: "PackageVariantRecord | None") -> Ticks:
+    """Return the boxes that answered conflicts when a variant was last applied."""
+    boxes = (each for each in (record.answers if record else ()) if each.policy == BOX)
+    return frozenset((KEEPS if each.chosen == each.local else TAKES, each.name) for each in boxes)
 
 
 def is_failure(reason: str) -> bool:
@@ -119,6 +126,19 @@ class SubpackageRecord(Struct, frozen=True, forbid_unknown_fields=True):
     before: str = ""
 
 
+class RefusedMerge(Record, frozen=True, kw_only=True):
+    """That a forge refused to merge a head by policy: its words, and the times of the first and last refusal.
+
+    It counts while `basis` holds, a digest of all that the forge's answer may depend on, and for a while.
+    """
+
+    head: str
+    basis: str
+    first: int
+    last: int
+    message: str = ""
+
+
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
@@ -136,7 +156,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package. `requested_by` are the dependents of a generated variant; it is empty
-    for every other. `subpackages` are those with an upstream of their own.
+    for every other. `subpackages` are those with an upstream of their own. `refused` is about its draft.
     """
 
     api_version: str = SCHEMA
@@ -169,6 +189,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
+    refused: RefusedMerge | None = None
 
     @property
     def key(self) -> ObjectName:
@@ -372,6 +393,8 @@ def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConfl
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
     if "subpackages" in plain:
         plain["subpackages"] = [msgspec.structs.asdict(each) for each in plain["subpackages"]]
+    if "refused" in plain:
+        plain["refused"] = msgspec.to_builtins(plain["refused"])
     return plain
 
 

@@ -15,7 +15,7 @@ from reconciler.plan.status import current_statuses
 from reconciler.report.overview import package_overviews
 from reconciler.report.provenance import find_request
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
+from reconciler.resolve.rollout_model import PAUSE, ROLL_BACK, RolloutPhase
 
 _THERE = "Main has {goal}, by its name; what follows is about another change of the package"
 _MOST = 5
@@ -174,10 +174,12 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
         step = _NEXT[status.phase].format(name=name)
         if change.postponed is not None:
             step = "Wait, or change the limits and schedules in spec.pullRequests."
-        elif change.reason is Reason.AWAITING_WAVE:
+        elif change.reason is Reason.AWAITING_WAVE or change.variant in plan.context.stopped:
             step = "Run `reconciler plan`: it has every wave."
         rollout = plan.context.rollouts.get(change.variant) if change.variant else None
-        if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
+        if rollout is not None and rollout.phase is RolloutPhase.PAUSED and not explained:
+            step = f"To go on, remove {PAUSE} from PackageVariantSet {rollout.key}."
+        elif rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
             forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet {rollout.key}."
             step = f"{step} {forward}" if status.phase is Phase.IN_REVIEW else forward
         why = change.detail if status.phase is Phase.PENDING else ""

@@ -3,12 +3,4 @@
 from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
 from reconciler.resolve.resolution import Needs, Pin, Release, Resolution, ResolvedVariant
 
-__all__ = [
-    "Needs",
-    "Pin",
-    "Release",
-    "Resolution",
-    "ResolvedFleet",
-    "ResolvedVariant",
-    "resolve_fleet",
-]
+__all__ = ["Needs", "Pin", "Release", "Resolution", "ResolvedFleet", "ResolvedVariant", "resolve_fleet"]

@@ -50,12 +50,7 @@ def generate(
     sources: dict[tuple[str, str], list[RepositoryView]] = {}
     for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
         sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
-    maker = _Maker(
-        inventory,
-        sources,
-        downstreams,
-        {variant.key: variant for variant in desired.variants},
-    )
+    maker = _Maker(inventory, sources, downstreams, {variant.key: variant for variant in desired.variants})
     for scope in locks.scopes:
         cluster_roots = roots.by_cluster.get(scope.cluster, {})
         for needed in needed_packages(scope.after.resolution) if scope.after else ():

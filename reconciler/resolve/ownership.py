@@ -131,10 +131,7 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
 def current_draft(package: PackageState, view: RepositoryView, inventory: Inventory) -> Draft | None:
     """Return the one open draft of ours that a variant works on, None if there is none."""
     pulls = inventory.pulls_of(view.url)
-    return next(
-        (d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)),
-        None,
-    )
+    return next((d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)), None)
 
 
 ADOPT_EXISTING = "adoptExisting"

@@ -139,11 +139,7 @@ def _missing_text(wave: WaveStatus) -> str:
     missing = [m for m in wave.members if not (m.phase is MemberPhase.PUBLISHED or m.failure or m.ended)]
     unknown = sum(m.phase is MemberPhase.UNKNOWN for m in missing)
     waiting = sum(m.phase is MemberPhase.WAITING and m.key not in wave.due for m in missing)
-    counts = {
-        "on the way": len(missing) - unknown - waiting,
-        "to move": waiting,
-        "unknown": unknown,
-    }
+    counts = {"on the way": len(missing) - unknown - waiting, "to move": waiting, "unknown": unknown}
     text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     holders = [f"{m.name}: {m.why}" for m in missing if m.why]
     return f"{text} ({listed(holders)})" if holders else text

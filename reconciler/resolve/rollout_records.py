@@ -121,7 +121,15 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
 def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     """Tell whether the set still asks for what the recorded rollout brings."""
     pairs = ((member.target, identity(rolling.asks_for(member.key))) for member in record.members)
-    return all(not before or not now or before == now for before, now in pairs)
+    compared = [before == now for before, now in pairs if before and now]
+    # Where none of its packages is left, or understood, the name of the revision tells.
+    label = ", ".join(labels_asked(rolling))
+    return all(compared) if compared else label in ("", record.revision, _bare(record))
+
+
+def _bare(record: RolloutRecord) -> str:
+    """Return the revision of a rollout without the commit that its moved tag has."""
+    return record.revision.partition("@")[0]
 
 
 def newcomers(rolling: RollingSet, members: Container[ObjectName]) -> list[ObjectName]:
@@ -138,7 +146,7 @@ def labels_asked(rolling: RollingSet) -> list[str]:
 def _new_record(rolling: RollingSet, old: RolloutRecord | None) -> RolloutRecord:
     """Return the record of a rollout that starts now; `old` is one of another revision."""
     revision = ", ".join(labels_asked(rolling))
-    if old is not None and old.revision.partition("@")[0] == revision:
+    if old is not None and _bare(old) == revision:
         # Its tag moved: an order for what it was does not speak of what it is.
         pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
         revision = f"{pin.ref}@{pin.commit.oid[:8]}"

@@ -48,13 +48,7 @@ from reconciler.resolve.rollout_records import (
     with_newcomers,
 )
 from reconciler.resolve.verification import check_pin
-from reconciler.resolve.waves import (
-    Judgement,
-    judge_waves,
-    recorded_waves,
-    waiting_text,
-    wave_names,
-)
+from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, waiting_text, wave_names
 
 
 class Hold(NamedTuple):
@@ -178,7 +172,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
         if revision not in revisions and _COMMIT.sub("", revision) not in revisions:
             message = f"{name} names {written}, and no revision of the set is called {revision}"
             hint = f'The rollout of {rolling.key} brings {current}: write "{example}".'
-            if {",", ";"} & set(revision):
+            if wave and "," in revision:
                 hint = f"{hint} Separate several with semicolons."
         elif wave and revision == current and wave not in waves:
             message = f"{name} names {written}, and no wave is called {wave}"

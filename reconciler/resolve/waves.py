@@ -71,10 +71,7 @@ def recorded_waves(names: Iterable[str], waves: Iterable[Wave]) -> tuple[Wave, .
 
 
 def judge_waves(
-    waves: Sequence[Wave],
-    members: Iterable[tuple[str, MemberStatus]],
-    orders: Orders,
-    now: int,
+    waves: Sequence[Wave], members: Iterable[tuple[str, MemberStatus]], orders: Orders, now: int
 ) -> Judgement:
     """Return the status of every wave, and which packages may move. Pure, total and order-free.
 

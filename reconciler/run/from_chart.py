@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.base.redact import mask_credentials
+from reconciler.dependencies.versions import VersionError, parse_strict, precedence
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
-from reconciler.functions.values import value_at
+from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.krm.merge.text import merge_text
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     SetValue,
@@ -33,7 +35,7 @@ from reconciler.names.objects import File, Files
 from reconciler.policy import Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
-from reconciler.sources.charts import OCI, fetch_chart, find_chart_in_git
+from reconciler.sources.charts import OCI, FoundChart, fetch_chart, find_chart_in_git, find_chart_version
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
 from reconciler.workdir.directory import write_directory
@@ -41,17 +43,24 @@ from reconciler.workdir.directory import write_directory
 CONFIGURATION = "chart.yaml"
 DIGEST = "reconciler.dev/chart-digest"
 SOURCE = "reconciler.dev/chart-source"
+VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
+_OLD_DEPENDENCIES = "requirements.yaml"
 _MOST_BYTES = 64 << 20
+_PINNED = re.compile(r"(.+?)(?::[^:/@]+)?@(?:sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 _IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
 
 
 class VendoredChart(NamedTuple):
-    """A chart as it was read: its metadata, its files below its own directory, and where it is from."""
+    """A chart as it was read: its metadata, its files below its own directory, and where it is from.
+
+    `versions` is the range that it was chosen from, "" for a chart of this machine.
+    """
 
     metadata: Mapping[str, Any]
     files: Files
     source: str
+    versions: str = ""
 
     @property
     def name(self) -> str:
@@ -62,6 +71,33 @@ class VendoredChart(NamedTuple):
     def version(self) -> str:
         """The version of the chart, which is not that of the application."""
         return str(self.metadata.get("version") or "")
+
+
+class PinnedChart(NamedTuple):
+    """The chart that a package follows: its address, the range to follow, and the version on main."""
+
+    name: str
+    address: str
+    versions: str
+    version: str
+
+
+class ChartReader(NamedTuple):
+    """Readers of charts in registries and Git, with the settings that count."""
+
+    policy: Policy
+    client: RegistryClient
+    mirrors: Mirrors
+
+
+def open_reader(policy: Policy, mirrors: Mirrors) -> ChartReader:
+    """Return what reads charts with the registries, credentials, addresses and limits of the settings."""
+    return ChartReader(policy, _open_client(policy), mirrors)
+
+
+def _open_client(policy: Policy) -> RegistryClient:
+    find = registry_credentials(os.environ, find_credentials(policy, os.environ))
+    return RegistryClient(policy.registries, find, addresses=policy.addresses)
 
 
 def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None = None) -> VendoredChart:
@@ -89,15 +125,9 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
         raise UsageError(f"{mask_credentials(chart)} has a credential", hint=hint)
-    find = find_credentials(policy, os.environ)
-    if in_git := _IN_GIT.fullmatch(chart):
-        return _from_git(
-            in_git[1],
-            in_git[2] or "",
-            version,
-            policy,
-            Mirrors(open_cache(cache_dir or default_cache()), find),
-        )
+    if _IN_GIT.fullmatch(chart):
+        mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
+        return _from_git(chart, version, policy, mirrors)
     if not chart.startswith((OCI, "https://", "http://")):
         if "://" not in chart:
             raise UsageError(f"{chart} does not exist")
@@ -105,19 +135,46 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
             "Name oci://HOST/NAME, https://REPOSITORY/NAME, REPOSITORY.git/PATH, a directory or an archive."
         )
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
-    find = registry_credentials(os.environ, find)
-    client = RegistryClient(policy.registries, find, addresses=policy.addresses)
-    fetched = fetch_chart(chart.rstrip("/"), version, client)
+    client = _open_client(policy)
+    return _fetched(find_chart_version(chart.rstrip("/"), version, client), version, client)
+
+
+def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart | None:
+    """Return the newest chart in the range that a package follows, None if that is the one it has, or older.
+
+    Raises:
+        ReconcilerError: It cannot be read.
+    """
+    if _IN_GIT.fullmatch(pinned.address):
+        chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader.policy, reader.mirrors)
+        return chart if _height(chart.version) >= _height(pinned.version) else None
+    listing = find_chart_version(pinned.address, pinned.versions, reader.client)
+    if _height(listing.version) <= _height(pinned.version):
+        return None
+    return _fetched(listing, pinned.versions, reader.client)
+
+
+def _height(version: str) -> tuple[Any, ...]:
+    try:
+        return (1, precedence(parse_strict(version.removeprefix("v"))))
+    except VersionError:
+        return (0, version)
+
+
+def _fetched(listing: FoundChart, version: str, client: RegistryClient) -> VendoredChart:
+    fetched = fetch_chart(listing, client)
     read = _unpacked(fetched.archive, fetched.address)
-    expected = (chart.rstrip("/").rpartition("/")[2], fetched.version.lstrip("v"))
+    expected = (listing.address.rpartition("/")[2], listing.version.lstrip("v"))
     if (read.name, read.version.lstrip("v")) != expected:
         hint = "Nothing of it was used. Ask who runs the repository."
         message = f"{fetched.address} is {read.name} {read.version}, not {' '.join(expected)}"
         raise RefusedError(message, hint=hint)
-    return read
+    return read._replace(versions=version or "*")
 
 
-def _from_git(remote: str, path: str, version: str, policy: Policy, mirrors: Mirrors) -> VendoredChart:
+def _from_git(chart: str, version: str, policy: Policy, mirrors: Mirrors) -> VendoredChart:
+    in_git = _IN_GIT.fullmatch(chart)
+    remote, path = (in_git[1], in_git[2] or "") if in_git else (chart, "")
     if policy.addresses and not any(is_prefix(prefix, remote) for prefix in policy.addresses):
         hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
         raise RefusedError(f"{remote} is below no prefix of spec.addresses", hint=hint)
@@ -129,7 +186,7 @@ def _from_git(remote: str, path: str, version: str, policy: Policy, mirrors: Mir
         in_repository = find_chart_in_git(mirror, address, path, version, policy.limits)
     except PackageRefusedError as error:
         raise RefusedError(f"{address}: {error.reason}") from error
-    return _vendored(in_repository.files, in_repository.address)
+    return _vendored(in_repository.files, in_repository.address)._replace(versions=version or "*")
 
 
 def _unpacked(archive: bytes, source: str) -> VendoredChart:
@@ -154,34 +211,77 @@ def _unpacked(archive: bytes, source: str) -> VendoredChart:
 def _vendored(files: Files, source: str) -> VendoredChart:
     if "Chart.yaml" not in files:
         raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
-    try:
-        documents = load_documents(files["Chart.yaml"].data, PACKAGE_LIMITS)
-    except YamlError as error:
-        raise ConfigurationError(f"{source}/Chart.yaml:{error.line}: {error.message}") from error
-    metadata = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
+    metadata = _mapping(files, "Chart.yaml", source)
     chart = VendoredChart(metadata, files, source)
     if not chart.name or not chart.version or "/" in chart.name:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
     held = {path.split("/")[1] for path in files if path.startswith("charts/")}
-    for each in metadata.get("dependencies") or ():
-        name = str(value_at(each, "name") or "")
-        if name not in held and not any(entry.startswith(f"{name}-") for entry in held):
-            raise RefusedError(
-                f"{chart.name} depends on the chart {name}, which is not in its charts/",
-                hint="Put it there with `helm dependency build`: no run fetches a chart.",
-            )
+    # Charts of apiVersion v1 write their dependencies into a file of its own.
+    needed = [
+        str(value_at(each, "name") or "")
+        for each in mappings_at({**_mapping(files, _OLD_DEPENDENCIES, source), **metadata}, "dependencies")
+    ]
+    missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
+    if missing:
+        charts = f"the chart{'s' if missing[1:] else ''} {', '.join(missing)}"
+        raise RefusedError(
+            f"{chart.name} depends on {charts}, which {'are' if missing[1:] else 'is'} not in its charts/",
+            hint="Put it there with `helm dependency build`, or name the released chart, which has it:"
+            " no run fetches a chart.",
+        )
     return chart
+
+
+def _mapping(files: Files, name: str, source: str) -> Mapping[str, Any]:
+    """Return what a YAML file of a chart has, nothing where it is absent."""
+    try:
+        documents = load_documents(files[name].data if name in files else b"", PACKAGE_LIMITS)
+    except YamlError as error:
+        raise ConfigurationError(f"{source}/{name}:{error.line}: {error.message}") from error
+    return documents[0].value if documents and isinstance(documents[0].value, dict) else {}
 
 
 def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:
     """Write a package with a chart, or put another version of it into one; return the files that changed.
 
-    What people own stays: the Kptfile, the README, the values, and all of the configuration but the chart's
-    version and digest.
-
     Raises:
         RefusedError: The directory has files and is no package of this chart.
         ConfigurationError: Its configuration cannot be edited.
+    """
+    before = read_directory(directory) if directory.is_dir() else {}
+    if before and not (KPTFILE in before and CONFIGURATION in before):
+        hint = "Name a directory that does not exist yet, or a package that this command made."
+        raise RefusedError(f"{directory} is not empty, and no package of a chart", hint=hint)
+    files = package_with(chart, before, directory.resolve().name)
+    write_directory(files, directory, replaces=directory if before else None)
+    return tuple(sorted(path for path in {**before, **files} if before.get(path) != files.get(path)))
+
+
+def pinned_chart(configuration: bytes) -> PinnedChart | None:
+    """Return the chart that a package follows by its configuration; None if it follows none."""
+    try:
+        documents = load_documents(configuration, PACKAGE_LIMITS)
+    except YamlError:
+        return None  # whoever renders the package says so
+    value = documents[0].value if documents else None
+    annotations = mapping_at(mapping_at(value, "metadata"), "annotations")
+    source = _PINNED.fullmatch(str(annotations.get(SOURCE) or ""))
+    versions, charts = str(annotations.get(VERSIONS) or ""), mappings_at(value, "helmCharts")
+    if source is None or not versions or not charts or "://" not in source[1]:
+        return None
+    given = mapping_at(charts[0], "chartArgs")
+    return PinnedChart(str(given.get("name") or ""), source[1], versions, str(given.get("version") or ""))
+
+
+def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
+    """Return a package with another version of its chart; a new one if there is none.
+
+    What people own stays: the Kptfile, the README, the values, and all of the configuration but the chart's
+    version and digest. Comments of the values follow the chart's defaults where people left them.
+
+    Raises:
+        RefusedError: It is of another chart.
+        ConfigurationError: The chart is invalid, or the configuration cannot be edited.
     """
     home = f"{CHART_HOME}/{chart.name}/"
     vendored = {f"{home}{path}": file for path, file in chart.files.items()}
@@ -189,16 +289,24 @@ def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:
         digest = f"sha256:{find_chart(chart.name, '', CHART_HOME, vendored).digest}"
     except ChartError as error:
         raise ConfigurationError(f"{chart.source}: {error}", hint=error.hint) from error
-    before = read_directory(directory) if directory.is_dir() else {}
-    if before and not (KPTFILE in before and CONFIGURATION in before):
-        hint = "Name a directory that does not exist yet, or a package that this command made."
-        raise RefusedError(f"{directory} is not empty, and no package of a chart", hint=hint)
     kept = {path: file for path, file in before.items() if not path.startswith(home)}
     if before:
         kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart, digest)
-    files = {**_new_files(chart, digest, directory.resolve().name), **kept, **vendored}
-    write_directory(files, directory, replaces=directory if before else None)
-    return tuple(sorted(path for path in {**before, **files} if before.get(path) != files.get(path)))
+    if _VALUES in before:
+        old = {path.removeprefix(home): file for path, file in before.items() if path.startswith(home)}
+        texts = _values_text(chart.name, old), _values_text(chart.name, chart.files)
+        merged = merge_text(*texts, before[_VALUES].data.decode(errors="surrogateescape"))
+        if merged is not None:
+            data = merged.text.encode(errors="surrogateescape")
+            kept[_VALUES] = File.of(data, before[_VALUES].mode)
+    return {**_new_files(chart, digest, name), **kept, **vendored}
+
+
+def _values_text(name: str, chart: Files) -> str:
+    """Return the values file of a new package: the defaults of the chart as comments."""
+    defaults = chart[_VALUES].data.decode(errors="replace") if _VALUES in chart else ""
+    commented = "".join(f"# {line}".rstrip() + "\n" for line in defaults.splitlines())
+    return f"# Values for every cluster; the comments are the defaults of {name}.\n{commented}"
 
 
 def _updated(file: File, chart: VendoredChart, digest: str) -> File:
@@ -208,6 +316,8 @@ def _updated(file: File, chart: VendoredChart, digest: str) -> File:
         SetValue((*annotations, DIGEST), digest),
         SetValue((*annotations, SOURCE), chart.source),
     ]
+    if chart.versions:
+        edits.append(SetValue((*annotations, VERSIONS), chart.versions))
     try:
         value = load_documents(file.data, PACKAGE_LIMITS)[0].value
         if value_at(value["helmCharts"][0], "chartArgs", "name") != chart.name:
@@ -233,6 +343,7 @@ def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
             "annotations": {
                 "config.kubernetes.io/local-config": "true",
                 SOURCE: chart.source,
+                **({VERSIONS: chart.versions} if chart.versions else {}),
                 DIGEST: digest,
             },
         },
@@ -243,12 +354,10 @@ def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
             }
         ],
     }
-    defaults = chart.files[_VALUES].data.decode(errors="replace") if _VALUES in chart.files else ""
-    commented = "".join(f"# {line}".rstrip() + "\n" for line in defaults.splitlines())
     texts = {
         KPTFILE: kptfile.decode() + pipeline + "\n",
         CONFIGURATION: emit(configuration) + "\n",
-        _VALUES: f"# Values for every cluster; the comments are the defaults of {chart.name}.\n{commented}",
+        _VALUES: _values_text(chart.name, chart.files),
         "README.md": _README.format(chart=chart.name, home=CHART_HOME),
         ".krmignore": f"/{CHART_HOME}/\n",
     }

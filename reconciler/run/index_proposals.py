@@ -1,30 +1,36 @@
-"""The run of `index sync --pull-request`: one reviewed pull request for each source."""
+"""The run of `index sync --pull-request`: one reviewed pull request for each source, and for each chart."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace as changed
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcome import Target
+from reconciler.apply.outcome import Target, merge_results
 from reconciler.apply.repository import apply_repository
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.dependencies.update.changes import VersionChange, version_changes
 from reconciler.expand import expand
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import Inventory, PullRequest, SourcedDocument
-from reconciler.names.ids import Oid
+from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files
 from reconciler.names.refs import HEADS, index_ref, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.index_pull_request import IndexBranch, IndexProposal, propose_index, withdraw_index
+from reconciler.plan.index_pull_request import (
+    IndexBranch,
+    IndexProposal,
+    ProposalPlace,
+    propose_index,
+    withdraw_index,
+)
 from reconciler.policy import Limits
 from reconciler.read.dependencies import parse_index
-from reconciler.read.repositories.drafts import split_by_author
 from reconciler.report.markdown import index_body
 from reconciler.resolve import resolve_fleet
+from reconciler.run.chart_proposals import open_branch, propose_charts
 from reconciler.run.index import SyncOptions, synchronise
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
@@ -35,12 +41,13 @@ _FILES, _BYTES = 1_000_000, 1 << 30
 
 
 class ProposedIndex(Struct, frozen=True):
-    """The versions found, the changes that were proposed, what was done, and the number of requests."""
+    """The versions found, the charts proposed, all changes, what was done, and the number of requests."""
 
     result: SyncResult
     changes: tuple[Change, ...] = ()
     outcome: Outcome = Outcome()
     requests: int = 0
+    charts: int = 0
 
 
 def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
@@ -62,32 +69,29 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     for version in result.versions:
         by_ref.setdefault(index_ref(policy.instance, version.origin), []).append(version)
     changes, bodies = [], dict[str, str]()
+    name, commit = ObjectName("", "control"), inventory.control.commit
+    place = ProposalPlace(name, inventory.control.url, INDEX_DIRECTORY, commit, control.head_branch)
     before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
     for ref, versions in sorted(by_ref.items()):
         documents = (*inventory.index, *_documents(versions, policy.limits))
         moves = _decide(inputs, replace(inventory, index=documents))
-        proposal = _proposal(ref, versions, present, result)
+        proposal = _proposal(ref, versions, present, result, place)
         pins = tuple(pin_change(move) for move in moves if str(move) not in before)
         proposal = replace(proposal, pins=pins)
-        changes.append(propose_index(proposal, branches.get(ref), pulls, inventory, control.head_branch))
+        changes.append(propose_index(proposal, branches.get(ref), pulls, inventory))
         bodies[short_branch(ref)] = index_body(proposal)
     # A source that could not be read has not said that it has nothing.
     gone = branches.keys() - by_ref.keys() if not result.problems else ()
-    changes += _ended(gone, branches, pulls, inventory)
+    ended = (withdraw_index(ref, branches[ref], pulls, inventory, place) for ref in sorted(gone))
+    changes += filter(None, ended)
     target = Target(control, forge, policy.commits, inputs.names, texts=bodies)
-    done = apply_repository(target, changes)
-    return ProposedIndex(result, tuple(changes), Outcome(done.effects, done.exits), requests)
-
-
-def _ended(
-    refs: Iterable[str],
-    branches: Mapping[str, IndexBranch],
-    pulls: Iterable[PullRequest],
-    inventory: Inventory,
-) -> Iterator[Change]:
-    for ref in sorted(refs):
-        if change := withdraw_index(ref, branches[ref], pulls, inventory):
-            yield change
+    charts = propose_charts(inputs)
+    done = merge_results([apply_repository(target, changes), *charts.results])
+    result.problems += charts.problems
+    outcome = Outcome(done.effects, done.exits)
+    return ProposedIndex(
+        result, (*changes, *charts.changes), outcome, requests + charts.requests, charts.count
+    )
 
 
 def _proposal(
@@ -95,6 +99,7 @@ def _proposal(
     versions: Iterable[NewVersion],
     present: Files,
     result: SyncResult,
+    place: ProposalPlace,
 ) -> IndexProposal:
     """Return the proposal of a source; its effect is not computed yet."""
     listed = list(versions)
@@ -107,6 +112,7 @@ def _proposal(
         ref,
         {**present, **files},
         tuple(PinChange(str(v.candidate.id), "", str(v.candidate.version), "") for v in listed),
+        place,
         notes=tuple(text for text in (*problems, *result.notes) if any(name in text for name in names)),
     )
 
@@ -131,12 +137,9 @@ def _decide(inputs: RunInputs, inventory: Inventory) -> tuple[VersionChange, ...
 def _branches(control: Mirror, inventory: Inventory) -> Iterator[tuple[str, IndexBranch]]:
     refs = control.refs()
     main = refs.get(f"{HEADS}{control.head_branch}")
-    merged = control.ancestry(main) if main else frozenset()
     for ref, tip in refs.items():
         if ref.startswith(index_ref(inventory.policy.instance, "x").removesuffix("x")):
-            commits = map(control.commit, control.walk(tip, merged))
-            _, foreign = split_by_author(commits, inventory.policy.commits)
-            yield ref, IndexBranch(tip, control.subtree(tip, INDEX_DIRECTORY), bool(foreign))
+            yield ref, open_branch(control, tip, main, INDEX_DIRECTORY, inventory.policy.commits)
 
 
 def _index_files(control: Mirror, commit: Oid, limits: Limits) -> Files:

@@ -26,11 +26,19 @@ _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
+class FoundChart(NamedTuple):
+    """A version of a chart: where its archive is, and the digest that an index states for it, if any."""
+
+    version: str
+    address: str
+    url: str
+    digest: str = ""
+
+
 class FetchedChart(NamedTuple):
-    """The archive of a chart, verified, with the version that was chosen, and where it came from."""
+    """The archive of a chart, verified, and where it came from, with its digest."""
 
     archive: bytes
-    version: str
     address: str
 
 
@@ -41,8 +49,8 @@ class ChartInGit(NamedTuple):
     address: str
 
 
-def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedChart:
-    """Return the newest chart of a registry or a repository in a range of versions.
+def find_chart_version(address: str, version: str, client: RegistryClient) -> FoundChart:
+    """Return the newest version of a chart in a range, of a registry or a repository with an index.
 
     Args:
         address: `oci://HOST/NAME`, or `https://HOST/PATH/NAME` where `https://HOST/PATH` has an index.yaml.
@@ -51,15 +59,14 @@ def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedCh
 
     Raises:
         UsageError: The range is none.
-        UnavailableError: There is no such chart or version, or it is no chart.
-        DigestError: It is another one than its digest.
+        UnavailableError: There is no such chart or version.
     """
     if address.startswith(OCI):
         name = address.removeprefix(OCI)
         # A tag has no `+`: Helm writes `_` for it.
         tags = {tag.replace("_", "+"): tag for tag in client.tags(name)}
         chosen = _chosen(tags, version, address)
-        return _pull(name, tags[chosen], client)
+        return FoundChart(chosen, address, f"{address}:{tags[chosen]}")
     repository, _, name = address.rpartition("/")
     entries = _entries(client.file(f"{repository}/index.yaml"), repository)
     if name not in entries:
@@ -69,18 +76,28 @@ def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedCh
     chosen = _chosen(listed, version, address)
     urls = listed[chosen].get("urls")
     url = urljoin(f"{repository}/", str(urls[0])) if isinstance(urls, list) and urls else ""
-    if url.startswith(OCI):
-        place, _, tag = url.removeprefix(OCI).rpartition(":")
-        return _pull(place, tag, client)
     if not url:
         raise UnavailableError(f"The index of {repository} has no address for {name} {chosen}")
-    archive = client.file(url)
+    return FoundChart(chosen, address, url, str(listed[chosen].get("digest") or "").removeprefix("sha256:"))
+
+
+def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
+    """Return the archive of a version that is listed.
+
+    Raises:
+        UnavailableError: It is not there, or is no chart.
+        DigestError: It is another one than its digest.
+    """
+    if listing.url.startswith(OCI):
+        place, _, tag = listing.url.removeprefix(OCI).rpartition(":")
+        return _pull(place, tag, client)
+    archive = client.file(listing.url)
     digest = hashlib.sha256(archive).hexdigest()
-    stated = str(listed[chosen].get("digest") or "").removeprefix("sha256:")
-    if stated and stated != digest:
-        message = f"{mask_credentials(url)} should be sha256:{stated[:12]}, and is sha256:{digest[:12]}"
-        raise DigestError(message, hint="Nothing of it was used. Ask who runs the repository.")
-    return FetchedChart(archive, chosen, f"{address}:{chosen}@sha256:{digest}")
+    if listing.digest and listing.digest != digest:
+        stated = f"should be sha256:{listing.digest[:12]}, and is sha256:{digest[:12]}"
+        hint = "Nothing of it was used. Ask who runs the repository."
+        raise DigestError(f"{mask_credentials(listing.url)} {stated}", hint=hint)
+    return FetchedChart(archive, f"{listing.address}:{listing.version}@sha256:{digest}")
 
 
 def _pull(name: str, tag: str, client: RegistryClient) -> FetchedChart:
@@ -89,7 +106,7 @@ def _pull(name: str, tag: str, client: RegistryClient) -> FetchedChart:
     if layer is None:
         raise UnavailableError(f"{OCI}{name}:{tag} is no chart", hint="Its manifest has no layer of Helm.")
     address = f"{OCI}{name}:{tag}@{manifest.digest}"
-    return FetchedChart(client.blob(name, layer), tag.replace("_", "+"), address)
+    return FetchedChart(client.blob(name, layer), address)
 
 
 def _entries(data: bytes, repository: str) -> Mapping[str, Any]:

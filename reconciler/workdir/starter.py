@@ -17,13 +17,14 @@ FILES: Mapping[str, str] = {
     "PackageVariant": "package-variants.yaml",
 }
 """The file of the manifests of each kind."""
-FORGES = ("none", "github", "gitlab", "gitea", "azure")
+FORGES = ("none", "github", "gitlab", "gitea", "azure", "bitbucket")
 SCHEMAS = ".schemas"
 _HOSTS = {
     "github": "https://github.com/",
     "gitlab": "https://gitlab.com/",
     "gitea": "https://codeberg.org/",
     "azure": "https://dev.azure.com/",
+    "bitbucket": "https://bitbucket.org/",
 }
 _WORKFLOWS: Mapping[str, Mapping[str, str]] = {
     "github": {
@@ -82,7 +83,8 @@ class Starter(NamedTuple):
             return _filled("none.yaml")
         variable = "RECONCILER_CONTROL_TOKEN" if self.forge == "gitlab" else "GIT_TOKEN"
         template = "github.yaml" if self.forge == "github" else "token.yaml"
-        return _filled(template, prefix=self._prefix(), forge=self.forge, variable=variable)
+        user = "\n    username: x-token-auth" if self.forge == "bitbucket" else ""
+        return _filled(template, prefix=self._prefix(), forge=self.forge, user=user, variable=variable)
 
     def _prefix(self) -> str:
         """Return the address that the forge's repositories start with: host and owner."""

@@ -9,9 +9,7 @@ from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
 from reconciler.plan.changes import Op
 from reconciler.plan.status import current_statuses
-from tests.support.forges.azure import AzureSimulator
 from tests.support.forges.bench import DIALECTS
-from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile
 from tests.support.small_world import app
@@ -282,11 +280,55 @@ def test_refused_auto_merge_is_told_and_the_draft_is_marked_once(make: Make) -> 
     assert len(failed) == 2
     assert "the forge does not enable auto-merge: " in failed[0].error
     assert "settings of the repository" in failed[0].hint
-    before = len(world.simulator.writes())
+
+
+@pytest.mark.parametrize("more", [AUTO, FORGE])
+def test_what_a_forge_refused_to_merge_is_not_asked_for_again_while_nothing_changed(
+    make: Make, more: str
+) -> None:
+    world = make(more)
+    hosted = world.simulator.repositories["acme/edge-1"]
+    hosted.refuses_merge, hosted.auto_merge = "review", False
+    world.run()
     assert world.run().code is Exit.REFUSED
-    # Gitea and Azure DevOps are asked to merge at once, before they are asked to wait.
-    attempts = 2 if isinstance(world.simulator, (GiteaSimulator, AzureSimulator)) else 1
-    assert len(world.simulator.writes()) - before == 2 * attempts
+    before, refs = len(world.simulator.writes()), world.repo("control").refs()
+
+    waiting = world.run()
+
+    assert (waiting.code, waiting.plan.is_empty) == (Exit.WAITING, True)
+    assert {change.reason for change in waiting.plan.changes} == {Reason.MERGE_REFUSED}
+    assert "`reconciler approve edge-1#" in waiting.plan.changes[0].message
+    assert len(world.simulator.writes()) == before
+    assert world.repo("control").refs() == refs
+
+
+def test_refused_merge_is_asked_for_again_when_its_head_or_the_policy_changes_and_after_a_while(
+    make: Make,
+) -> None:
+    world = make(AUTO)
+    hosted = world.simulator.repositories["acme/edge-1"]
+    hosted.refuses_merge = "review"
+    world.run()
+    world.run()
+    world.upgrade("web")
+    world.run()
+
+    assert {c.package.path: c.op for c in world.plan().plan.changes} == {"db": Op.KEEP, "web": Op.APPROVE}
+    world.run()
+    assert world.run().plan.is_empty
+    for wait_s in (700, 1400, 2800, 5600):  # ever more rarely
+        world.simulator.clock.sleep(wait_s)
+        assert {c.op for c in world.plan().plan.changes} == {Op.APPROVE}, wait_s
+        world.run()
+        world.simulator.clock.sleep(wait_s / 3)
+        assert world.run().plan.is_empty, wait_s
+    control = world.repo("control")
+    text = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": text.replace("    - {}", "    - edited: true")}, message="Edits\n")
+    assert {c.op for c in world.plan().plan.changes} == {Op.APPROVE}
+    hosted.refuses_merge = ""
+    world.run()
+    assert states(world) == {"db": "merged", "web": "merged"}
 
 
 @pytest.mark.parametrize("make", ["github", "gitlab"], indirect=True)

@@ -68,6 +68,12 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         context.__exit__(None, None, None)
 
 
+@pytest.fixture
+def world_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForgeWorld]:
+    with forge_world("gitea", tmp_path / "world", monkeypatch, edges=["edge-1"]) as world:
+        yield world
+
+
 def desired(head: str = WEB) -> PullRequest:
     return PullRequest(head=head, base="main", title=f"Create {head}", body="Why.", draft=True)
 
@@ -218,3 +224,27 @@ def test_refusals_of_several_drafts_are_one_error_each(bench: SimulatorBench) ->
         with pytest.raises(ReconcilerError) as raised:
             bench.forge.ensure(desired(head))
         assert raised.value.cause.startswith(bench.simulator.api)
+
+
+def test_refused_tag_is_told_as_that_and_stops_no_other_package(world_of_two: ForgeWorld) -> None:
+    world = world_of_two
+    world.run()
+    for pull in world.pulls("edge-1"):
+        world.simulator.merge("acme/edge-1", pull.number)
+    hook = world.root / "acme/edge-1.git/hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    refusal = 'echo "Tag web/v1 is protected" >&2; exit 1'
+    hook.write_text(f"#!/bin/sh\ngrep -q refs/tags/web/ || exit 0\n{refusal}\n")
+    hook.chmod(0o755)
+
+    ran = world.run()
+
+    assert ran.code is Exit.REFUSED
+    failed = [(effect.ref, effect.error) for effect in ran.outcome.effects if effect.error]
+    (ref, error) = failed[0]
+    assert (len(failed), ref) == (1, "refs/tags/web/v1")
+    assert "Tag web/v1 is protected" in error
+    assert "refs/tags/db/v1" in world.repo("edge-1").refs()
+    hook.unlink()
+    assert world.run().code is Exit.DONE
+    assert "refs/tags/web/v1" in world.repo("edge-1").refs()

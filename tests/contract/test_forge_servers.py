@@ -286,3 +286,14 @@ def _once_without_labels() -> Callable[[str, Any], Any]:
         return body
 
     return tamper
+
+
+def test_a_comment_that_two_runs_write_at_once_is_one_in_the_end(bench: SimulatorBench) -> None:
+    number = bench.forge.ensure(desired()).number
+    bench.simulator.plan("raced", "POST", r"/(comments|notes|threads)$")
+
+    bench.forge.close(number, comment="Obsolete.")
+    bench.again().close(number, comment="Obsolete.")
+
+    assert len(bench.hosted.pulls[number].comments) == 1
+    assert bench.hosted.pulls[number].state == "closed"

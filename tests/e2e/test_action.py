@@ -218,6 +218,18 @@ def test_zizmor_finds_nothing(project_root: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_every_lock_is_audited_on_every_pull_request_and_every_week(project_root: Path) -> None:
+    script = (project_root / ".ci/audit").read_text()
+    target = (project_root / "Makefile").read_text().partition("\naudit:")[2].partition("\n\n")[0]
+    ci = yaml.safe_load((project_root / ".github/workflows/ci.yml").read_text())
+    locks = sorted(path.name for path in project_root.glob("requirements*.lock"))
+
+    assert locks == sorted(set(re.findall(r"requirements[\w-]*\.lock", script)))
+    assert all(tool in target for tool in ("zizmor --offline", "actionlint", ".ci/audit"))
+    assert any(step.get("run") == "make audit" for step in ci["jobs"]["audit"]["steps"])
+    assert {"pull_request", "schedule"} <= set(ci[True])  # YAML takes the key `on` for a truth
+
+
 def test_actionlint_finds_nothing(project_root: Path, tmp_path: Path) -> None:
     files = [str(path) for folder in WORKFLOWS for path in sorted((project_root / folder).glob("*.yml"))]
     wrong = tmp_path / "wrong.yml"

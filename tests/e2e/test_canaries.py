@@ -216,7 +216,7 @@ def test_no_command_shows_a_credential_that_a_server_echoes(fleet: Fleet, name: 
     assert leaks(said, fleet.key) == [], said
 
 
-def test_no_commit_of_state_or_status_holds_a_credential(fleet: Fleet) -> None:
+def test_no_commit_of_state_or_status_and_no_cache_holds_a_credential(fleet: Fleet) -> None:
     said = fleet.run("apply", "--control", "control.git")
     again = fleet.run("status", "--control", "control.git")
 
@@ -224,6 +224,9 @@ def test_no_commit_of_state_or_status_holds_a_credential(fleet: Fleet) -> None:
     assert "refs/heads/reconciler/fleet/status" in Repo(fleet.root / "control.git").refs()
     assert leaks(written(fleet.root), fleet.key) == []
     assert leaks(said + again, fleet.key) == []
+    kept = sorted(path for path in (fleet.root / "cache").rglob("*") if path.is_file())
+    assert len(kept) > 10
+    assert [path for path in kept if leaks(path.read_bytes().decode("utf-8", "replace"), fleet.key)] == []
     assert said.count("***") >= 3, said
     assert "***" in written(fleet.root)
 

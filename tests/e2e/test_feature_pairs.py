@@ -14,6 +14,7 @@ from tests.support.combination.forge_fleet import forge_fleet
 from tests.support.combination.life import Life
 from tests.support.combination.spec import FORMS, FleetSpec, VariantSpec
 from tests.support.pairs import Pair, Row, covering_rows, pairs_in, pairs_of
+from tests.support.samples import sample
 
 FEATURES = {
     "upstream": FORMS,
@@ -49,7 +50,7 @@ def test_rows_are_few_and_always_the_same() -> None:
     assert len(ROWS) <= 60
 
 
-@pytest.mark.parametrize("row", ROWS, ids=["-".join(row.values()) for row in ROWS])
+@pytest.mark.parametrize("row", sample(ROWS, 4), ids=lambda row: "-".join(row.values()))
 def test_row_keeps_every_promise(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fleet_of(row, tmp_path / "w", monkeypatch) as fleet:
         life = Life(fleet.build())

@@ -647,6 +647,7 @@ def test_edited_draft_of_a_variant_that_is_gone_says_how_it_ends(tmp_path: Path,
     row = fleet.plan()["web"]
     assert (row["reason"], row["waits"]) == ("PackageExists", True)
     assert f"A person committed to {head}, which no variant wants: " in row["message"]
+    assert "no manifest wants any more: web" in fleet.world.run("approve", "--all").out
 
     number = 1 + fleet.pulls().index(("open", head))
     fleet.world.run("pr", "close", f"edge#{number}")

@@ -102,6 +102,8 @@ def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review(tmp_path: P
     rows = [line for line in world.run("status").out.splitlines() if line.startswith("ap1/web")]
 
     assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True]
+    told = world.run("explain", "--why-not", "web/v2", "ap1/web").out
+    assert f"next: To go on, remove {PAUSE} from PackageVariantSet default/web." in told
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,16 @@ def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixtu
     assert all(side in shown for side in ("base      x", "upstream  up", "local     mine"))
 
 
+def test_an_empty_file_is_not_called_absent(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side, text in (("original", "x\n"), ("upstream", "up\n"), ("local", "")):
+        (sides / side / "notes.txt").write_text(text)
+
+    assert update(sides) == 7
+    out = capsys.readouterr().out
+    assert "conflict notes.txt" in out
+    assert "(absent)" not in out
+
+
 def test_json_names_both_sides(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert update(sides, "--output=json") == 7
 

@@ -88,6 +88,8 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     dependent = "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0}\n"
     needy = write_chart(tmp_path / "needy")
     (needy / "Chart.yaml").write_text(dependent)
+    old = write_chart(tmp_path / "old")
+    (old / "requirements.yaml").write_text("dependencies:\n- {name: db}\n- {name: cache}\n")
     (tmp_path / "none").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("x")
@@ -96,7 +98,8 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         archive.addfile(tarfile.TarInfo("../../x"), io.BytesIO())
     (tmp_path / "bad.tgz").write_bytes(hostile.getvalue())
     cases = {
-        "depends on the chart db": (needy, "new"),
+        "depends on the chart db, which is": (needy, "new"),
+        "depends on the charts db, cache, which are": (old, "new"),
         "has no Chart.yaml": (tmp_path / "none", "new"),
         "may not hold ../../x": (tmp_path / "bad.tgz", "new"),
         "is not empty, and no package of a chart": (write_chart(tmp_path / "good"), "full"),

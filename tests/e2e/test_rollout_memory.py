@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import FOLLOW, ROLL_BACK, SKIP, WAVES, blueprint, make_edges, make_monorepo
+from reconciler.resolve.deliveries import RETRY
+from tests.support.edge_fleet import (
+    FOLLOW,
+    ROLL_BACK,
+    SKIP,
+    WAVES,
+    blueprint,
+    make_edges,
+    make_empty,
+    make_monorepo,
+)
 from tests.support.git import Repo
 from tests.support.signing import make_key, signing_options
 from tests.support.world import git
@@ -163,3 +173,90 @@ def test_every_command_names_a_pull_request_of_a_monorepo_alike(tmp_path: Path, 
     assert listed.keys() == named
     assert all("in review" in line for line in listed.values())
     assert all(world.run("pr", "show", name).code == Exit.DONE for name in named)
+
+
+def test_a_rollout_of_which_every_package_left_does_not_stand_for_the_next_one(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w")
+    for name in ("shop", "web"):
+        world.want(1, name=name)
+        world.run("apply")
+    world.want(2)
+    assert "rollout web/v2 of default/web: progressing" in world.run("apply").out
+    world.settle()
+
+    world.want(2, {ROLL_BACK: "web/v2"})
+    world.settle()
+
+    assert world.images() == ["v1"] * 3
+
+
+def test_what_to_write_for_another_try_is_the_same_in_the_next_run(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w")
+    world.want(2, {RETRY: "3"})
+    world.apply()
+    world.run("pr", "close", "ap1#2")
+    assert 'reconciler.dev/retry: "4"' in world.apply().out
+    world.want(2)
+
+    assert 'reconciler.dev/retry: "1"' in world.apply().out
+    world.want(2, {RETRY: "1"})
+    world.apply()
+    assert [pull["state"] for pull in world.pulls("ap1").values()] == ["merged", "closed", "open"]
+
+
+@pytest.mark.parametrize("group_by", ["package", "set"])
+def test_nobody_rejected_the_draft_that_a_later_wave_closed(tmp_path: Path, group_by: str) -> None:
+    world = make_empty(tmp_path / "w")
+    world.configure(f"  pullRequests: {{groupBy: {group_by}}}\n")
+    world.want(1)
+    world.apply()
+    world.configure(f"{WAVES}  pullRequests: {{groupBy: {group_by}}}\n")
+    world.want(2)
+    assert "close   2 packages  AwaitingWave" in world.apply().out
+    world.want(1)
+
+    ran = world.apply()
+
+    assert ran.code == Exit.DONE
+    assert "Rejected" not in ran.out
+    world.settle()
+    assert world.images() == ["v1"] * 3
+
+
+def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", "  pullRequests: {groupBy: repository}\n", packages=("db", "web"))
+    for package in ("db", "web"):
+        world.want(2, package=package)
+    world.run("apply")
+    group = "reconciler/fleet/group/repository/default/ap1/1"
+    world.repo("ap1").commit({"web/Kptfile": None, "web/app.yaml": None}, branch=group, message="Mine\n")
+    Repo(world.control).commit({"manifests/set.json": None})
+    world.run("apply")
+
+    said = world.run("approve", "--all").out
+
+    assert "refused: ap1/web: web changed on main since pull request 4" in said
+    assert "hint: Run `reconciler apply`: it brings the pull request up to date or closes it." in said
+    world.run("apply")
+    assert world.run("approve", "--all").out.strip() == "Nothing is open."
+
+
+@pytest.mark.parametrize("change", ["rollback", "revision"])
+def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(tmp_path: Path, change: str) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    branch = world.draft_branch("ap1", "web")
+    world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    world.run("apply")
+    if change == "rollback":
+        world.configure()
+    world.want(*((2, {ROLL_BACK: "web/v2"}) if change == "rollback" else (1,)))
+    assert "the draft has a person's commits and is left to them" in world.run("apply").out
+
+    refused = world.run("approve", "--all")
+
+    assert refused.code == Exit.REFUSED
+    assert "Pull request ap1#2 proposes what no manifest wants any more: web" in refused.out
+    assert world.images() == ["v1"] * 3
+    assert world.run("approve", "ap1#2").code == Exit.DONE

@@ -12,12 +12,13 @@ from tests.e2e.test_worlds import happen
 from tests.faults.promises import final
 from tests.faults.world import FaultWorld, Runner
 from tests.support.git import Repo
+from tests.support.samples import ALL
 from tests.support.schema import violations
 from tests.support.world import World, build_world, story
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures/worlds/37-rollout-in-waves"
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
-KILLS = 6
+KILLS = 6 if ALL else 2
 """Points of one run at which it is killed, spread over all that it passes."""
 EARLY = (
     "edge-04/web: Application argocd/edge-04-web is Degraded: Deployment web exceeded its progress deadline"

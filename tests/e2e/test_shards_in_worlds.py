@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_worlds import WORLDS, happen
+from tests.support.samples import sample
 from tests.support.standing import standing
 from tests.support.world import build_world, story
 
 
-@pytest.mark.parametrize("number", range(len(WORLDS)), ids=[world.name for world in WORLDS])
-def test_shards_equal_one_run_in_every_world(number: int, tmp_path: Path) -> None:
-    source = WORLDS[number]
+@pytest.mark.parametrize("source", sample(WORLDS, 4), ids=lambda path: path.name)
+def test_shards_equal_one_run_in_every_world(source: Path, tmp_path: Path) -> None:
     one = play(source, tmp_path / "w", [""])
     (tmp_path / "w").rename(tmp_path / "one")
-    shards = ["0/2", "1/2"] if number % 2 else ["1/2", "0/2"]
+    shards = ["0/2", "1/2"] if WORLDS.index(source) % 8 else ["1/2", "0/2"]
 
     assert play(source, tmp_path / "w", shards) == one
 

@@ -65,17 +65,21 @@ def changed(source: str, edit: Edit) -> str:
             raise ValueError(f"{edit.path} has the text {source.count(edit.find)} times")
         return source.replace(edit.find, edit.replace)
     tree = ast.parse(source)
-    scope = _scope(tree, edit)
-    places = list(_places(scope, edit))
-    if len(places) != 1:
-        raise ValueError(f"{edit.path}::{edit.function} has it {len(places)} times: {edit.find}")
-    owner, field, first, last, new = places[0]
+    owner, field, first, last, new = place(tree, edit)
     held = getattr(owner, field)
     if isinstance(held, list):
         held[first:last] = new
     else:
         setattr(owner, field, new[0])
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def place(tree: ast.AST, edit: Edit) -> tuple[ast.AST, str, int, int, Sequence[ast.AST]]:
+    """Return owner, field and span of what is looked for, and what comes in its place. Raises: as `changed`."""
+    places = list(_places(_scope(tree, edit), edit))
+    if len(places) != 1:
+        raise ValueError(f"{edit.path}::{edit.function} has it {len(places)} times: {edit.find}")
+    return places[0]
 
 
 def _scope(tree: ast.AST, edit: Edit) -> ast.AST:
@@ -88,19 +92,19 @@ def _scope(tree: ast.AST, edit: Edit) -> ast.AST:
 
 
 def _places(scope: ast.AST, edit: Edit) -> Iterator[tuple[ast.AST, str, int, int, Sequence[ast.AST]]]:
-    """Yield owner, field and span of what is looked for, and what comes in its place."""
     find, replace = ast.parse(edit.find).body, ast.parse(edit.replace).body
     if len(find) == len(replace) == 1 and isinstance(find[0], ast.Expr) and isinstance(replace[0], ast.Expr):
-        sought: list[str] = [_form(find[0].value)]
+        find = [find[0].value]
         new: Sequence[ast.AST] = [replace[0].value]
     else:
-        sought, new = [_form(node) for node in find], replace or [ast.Pass()]
+        new = replace or [ast.Pass()]
+    sought = [_form(node) for node in find]
     for owner in ast.walk(scope):
         for field, held in ast.iter_fields(owner):
             nodes = held if isinstance(held, list) else [held]
-            forms = [_form(node) if isinstance(node, ast.AST) else "" for node in nodes]
-            for first in range(len(forms) - len(sought) + 1):
-                if forms[first : first + len(sought)] == sought:
+            for first in range(len(nodes) - len(sought) + 1):
+                pairs = zip(nodes[first : first + len(sought)], find, sought, strict=True)
+                if all(type(node) is type(other) and _form(node) == form for node, other, form in pairs):
                     yield owner, field, first, first + len(sought), new
 
 

@@ -25,13 +25,14 @@ from tests.support.combination.operations import OPERATIONS, draw_operations
 from tests.support.combination.shrink import same_violation, shrink
 from tests.support.combination.themes import THEMES
 from tests.support.notes import note
+from tests.support.samples import ALL
 
 FIRST = 500
-LIVES = int(os.environ.get("RECONCILER_LIVES", "10"))
-THEMED = 2
+LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 5))
+THEMED = 2 if ALL else 1
 DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
-OPERATED = 3
+OPERATED = 3 if ALL else 2
 DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))

@@ -14,6 +14,8 @@ from tests.support.kpt_rules import ABSENT, differences, documents_of
 from tests.support.merges import files_of_bytes, is_yaml
 
 Files = Mapping[str, bytes]
+ATTRIBUTION = "cnrm.cloud.google.com/blueprint"
+"""By this annotation kpt tells Google that it touched a resource of Config Connector."""
 
 
 class Render(NamedTuple):
@@ -50,8 +52,12 @@ def _without_kustomizations(files: Files, render: Render) -> Files:
 
 
 def _differing(kpts: Files, ours: Files) -> list[str]:
-    """Return the values that differ; the Kptfile's `status` is kpt's own."""
+    """Return the values that differ; the Kptfile's `status` is kpt's own, and so is the row `attribution`."""
     theirs, mine = (documents_of(files_of_bytes(files)) for files in (kpts, ours))
+    for key, document in theirs.items():
+        own, annotations = _annotations(mine.get(key)), _annotations(document)
+        if ATTRIBUTION not in own and annotations.pop(ATTRIBUTION, "") and not annotations and not own:
+            del document["metadata"]["annotations"]
     found = []
     for key in sorted(theirs.keys() | mine.keys(), key=str):
         values = [ABSENT, ABSENT, ABSENT, theirs.get(key, ABSENT), mine.get(key, ABSENT)]
@@ -61,6 +67,14 @@ def _differing(kpts: Files, ours: Files) -> list[str]:
                     f"{key[0]} {key[1]} {'.'.join(map(str, at))}: kpt {str(kpt)[:200]}, ours {str(our)[:200]}"
                 )
     return found
+
+
+def _annotations(document: Any) -> dict[str, Any]:
+    """Return the annotations of a resource of Config Connector, none of others."""
+    if not isinstance(document, dict) or ".cnrm." not in str(document.get("apiVersion")):
+        return {}
+    metadata = document.get("metadata")
+    return (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
 
 
 def _is_not_built_in(render: Render) -> bool:

@@ -4,6 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.ci import need
+
 WHO = "bot@example.com"
 
 
@@ -41,7 +43,8 @@ class GpgKey(NamedTuple):
 
 
 def make_gpg_key(home: Path, created: int = 0) -> GpgKey:
-    """Make a key in a home directory of its own, as of a given second or now."""
+    """Make a key in a home directory of its own, as of a given second or now; skip the test without gpg."""
+    need("gpg")
     home.mkdir(mode=0o700)
 
     def gpg(*arguments: str) -> str:

@@ -8,7 +8,9 @@ Source: https://github.com/MicrosoftDocs/vsts-rest-api-specs, specification/git/
 import base64
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -40,8 +42,6 @@ from reconciler.policy import ForgeRule
 HEADERS = {"X-TFS-FedAuthRedirect": "Suppress"}
 """Without it, a request with a wrong token is redirected to the page of another host for people."""
 PAGE = 100
-COMPLETION_DELAYS_S = (1.0, 2.0)
-"""Seconds between looks whether a pull request is completed, which the server does in its own time."""
 _VERSION = "7.1"
 _CLOUD, _SSH = "dev.azure.com", "ssh.dev.azure.com"
 _SHORTENED = 400
@@ -187,7 +187,8 @@ class Azure(RestDialect):
         for name in sorted({*labels} - {*pull.labels}):
             self._write("POST", path, {"name": name}, repeatable=True)
         for name in sorted({*pull.labels} - {*labels}):
-            self._write("DELETE", f"{path}/{quote(name, safe='')}", repeatable=True)
+            with suppress(MissingError):  # somebody else has removed it
+                self._write("DELETE", f"{path}/{quote(name, safe='')}", repeatable=True)
         return replace(pull, labels=labels)
 
     def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
@@ -212,8 +213,9 @@ class Azure(RestDialect):
 
     def _read_identities(self) -> Iterator[tuple[str, str]]:
         """Yield the ids of teams and of their members by their names, without case."""
-        for team in self._get(f"{self._projects}/teams")["value"]:
-            for member in self._get(f"{self._projects}/teams/{team['id']}/members")["value"]:
+        for team in chain.from_iterable(self._lists(f"{self._projects}/teams", {})):
+            path = f"{self._projects}/teams/{team['id']}/members"
+            for member in chain.from_iterable(self._lists(path, {})):
                 identity = member["identity"]
                 yield identity["displayName"].casefold(), identity["id"]
                 yield identity["uniqueName"].casefold(), identity["id"]
@@ -237,8 +239,8 @@ class Azure(RestDialect):
             if _REJECTED not in str(error):
                 raise
             raise InvalidError(str(error), status=403) from error
-        ended = self.transport.poll(lambda: self._find_ended(pull.number), COMPLETION_DELAYS_S)
-        if ended is None:
+        ended = self.await_end(pull)
+        if ended.state is PullState.OPEN:
             raise PendingError(f"{self.name}: the server has not completed pull request {pull.number} yet")
         return ended
 
@@ -305,7 +307,7 @@ class Azure(RestDialect):
 
     def edit_comment(self, number: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
-        path = f"{self._pulls}/{number}/threads/{comment.key}"
+        path = self._comment(number, comment)
         self._write("PATCH", path, {"content": body_marker.hide(body)}, repeatable=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
@@ -315,7 +317,7 @@ class Azure(RestDialect):
             genre, name = status["context"].get("genre"), status["context"]["name"]
             yield f"{genre}/{name}" if genre else name, _CHECKS.get(status["state"], CheckState.FAILED)
 
-    def set_status(self, _commit: str, status: HeadStatus, number: int) -> None:
+    def set_status(self, _commit: str, status: HeadStatus, _head: str, number: int) -> None:
         """Set a status of the last iteration of a pull request, which a policy of its branch may demand."""
         iterations = self._get(f"{self._pulls}/{number}/iterations")["value"]
         body = {
@@ -330,6 +332,9 @@ class Azure(RestDialect):
         """Yield no issue: repositories have none there."""
         return iter(())
 
+    def _comments(self, number: int) -> str:
+        return f"{self._pulls}/{number}/threads"
+
     def _own_login(self) -> str:
         if not self._login:
             path = f"{self._organization}/_apis/connectionData?api-version={_VERSION}-preview.1"
@@ -343,11 +348,15 @@ class Azure(RestDialect):
         return self.transport.write(method, f"{path}{self._query}", body, repeatable=repeatable).data
 
     def _pages(self, status: str, query: Query | None = None) -> Iterator[list[ApiPullRequest]]:
+        for items in self._lists(self._pulls, {"searchCriteria.status": status, **(query or {})}):
+            yield [self._parse_item(item) for item in items]
+
+    def _lists(self, path: str, query: Query) -> Iterator[list[Any]]:
+        """Yield the pages of a list."""
         start, items = 0, None
         while items is None or len(items) == PAGE:
-            criteria = {"searchCriteria.status": status, "$top": PAGE, "$skip": start, **(query or {})}
-            items = self._get(self._pulls, criteria)["value"]
-            yield [self._parse_item(item) for item in items]
+            items = self._get(path, {**query, "$top": PAGE, "$skip": start})["value"]
+            yield items
             start += PAGE
 
     def _parse_item(self, item: Any) -> ApiPullRequest:
@@ -374,9 +383,12 @@ class Azure(RestDialect):
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         state = _STATES.get(item["status"], PullState.CLOSED)
         body = body_marker.reveal(item.get("description") or "")
-        # A label has the case in which somebody wrote it first.
+        # A label has the case in which somebody wrote it first. Some answers have none.
         own = {name.casefold(): name for name in body_marker.parse(body).labels}
-        labels = [label["name"] for label in item.get("labels") or () if label.get("active", True)]
+        there = item.get("labels")
+        if there is None and own:
+            there = self._get(f"{self._pulls}/{item['pullRequestId']}/labels")["value"]
+        labels = [label["name"] for label in there or () if label.get("active", True)]
         merged = (item.get("lastMergeCommit") or {}).get("commitId")
         stamps = {"created_at": item["creationDate"], "closed_at": item.get("closedDate")}
         return ApiPullRequest(

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import RefusedError
+from reconciler.base.errors import ConflictError, RefusedError
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
@@ -39,15 +39,17 @@ _PAGE = 50
 """The greatest size of a page of pull requests."""
 _FIELDS = "+values.reviewers"
 _FULL = 40
+_LONGEST_KEY = 40
+"""Of a build status. Source: the plugin of Jenkins for Bitbucket, which hashes longer ones."""
+_MOVED = 409
 _STATES = {"OPEN": PullState.OPEN, "MERGED": PullState.MERGED}
 _ENDED = 'state != "OPEN"'
 _CHECKS = {"SUCCESSFUL": CheckState.PASSED, "INPROGRESS": CheckState.PENDING}
-_STRATEGIES: Mapping[str, str] = {
-    "merge": "merge_commit",
-    "squash": "squash",
-    "rebase": "rebase_fast_forward",
+_STRATEGIES: Mapping[str, Sequence[str]] = {
+    "merge": ("merge_commit",),
+    "squash": ("squash", "squash_fast_forward"),
+    "rebase": ("rebase_fast_forward", "rebase_merge"),
 }
-_FORBIDDEN_STRATEGY = re.compile(r"merge strategy", re.IGNORECASE)
 _EXISTS = re.compile(r"already exists|already a pull request", re.IGNORECASE)
 _NO_BRANCH = re.compile(r"branch.*(not found|does not exist)", re.IGNORECASE)
 
@@ -190,32 +192,38 @@ class Bitbucket(RestDialect):
             self._requested[pull.number] = [self._members[name] for name in names]
             self._update(pull, {})
 
-    def merge(self, pull: ApiPullRequest, _expect: str) -> ApiPullRequest:
-        """Merge a pull request in the configured way, else in the first one that its branch permits.
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Merge a pull request in the configured way, else as its branch prefers.
 
         The request cannot name a head: the one that was looked up just before is merged.
 
         Raises:
+            ConflictError: Its head is not `expect`, or a branch moved meanwhile.
             PendingError: The service has not done it yet.
             RefusedError: The branch forbids the configured way.
         """
-        strategies: Sequence[str] = [_STRATEGIES[self._method]] if self._method else self._permitted(pull)
-        body = {"merge_strategy": strategies[0], "close_source_branch": False}
+        item = self.transport.get(f"{self._pulls}/{pull.number}").data
+        branch = item["destination"]["branch"]
+        preferred = branch.get("default_merge_strategy") or "merge_commit"
+        permitted = branch.get("merge_strategies") or _STRATEGIES.get(self._method, [preferred])
+        ways = _STRATEGIES[self._method] if self._method else (preferred, *permitted)
+        strategy = next((way for way in ways if way in permitted), "")
+        if not strategy:
+            raise forbidden_method(self.name, self._method)
+        moved = ConflictError(f"A branch of pull request {pull.number} moved")
+        if not expect.startswith(item["source"]["commit"]["hash"]):
+            raise moved
+        body = {"type": "pullrequest_merge_parameters", "merge_strategy": strategy}
+        path = f"{self._pulls}/{pull.number}/merge"
         try:
-            data = self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body).data
+            data = self.transport.write("POST", path, {**body, "close_source_branch": False}).data
         except InvalidError as error:
-            if self._method and _FORBIDDEN_STRATEGY.search(str(error)):
-                raise forbidden_method(self.name, self._method) from error
-            raise
+            raise moved if error.status == _MOVED else error from error
         # Where the answer takes too long, it is empty, and the service goes on merging.
-        merged = self._parse_whole(data) if isinstance(data, Mapping) else self.find(pull.number)
+        merged = self._parse_whole(data) if isinstance(data, Mapping) else self.await_end(pull)
         if merged.state is PullState.OPEN:
             raise PendingError(f"{self.name}: the service has not merged pull request {pull.number} yet")
         return merged
-
-    def _permitted(self, pull: ApiPullRequest) -> list[str]:
-        destination = self.transport.get(f"{self._pulls}/{pull.number}").data["destination"]
-        return destination["branch"].get("merge_strategies") or ["merge_commit"]
 
     def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge this head if the checks of its branch are met: what waits for them cannot be handed over."""
@@ -235,18 +243,21 @@ class Bitbucket(RestDialect):
 
     def edit_comment(self, number: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
-        path = f"{self._pulls}/{number}/comments/{comment.key}"
+        path = self._comment(number, comment)
         self.transport.write("PUT", path, {"content": {"raw": body_marker.hide(body)}}, repeatable=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
-        """Yield the build statuses of a commit by their keys."""
+        """Yield the build statuses of a commit by their keys, and by their names: CI may make keys up."""
         for status in self._items(f"{self._root}/commit/{commit}/statuses", {"pagelen": 100}):
-            yield status["key"], _CHECKS.get(status["state"], CheckState.FAILED)
+            for name in {status["key"], status.get("name") or status["key"]}:
+                yield name, _CHECKS.get(status["state"], CheckState.FAILED)
 
-    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
-        """Set a build status of a commit, with the address of the commit."""
+    def set_status(self, commit: str, status: HeadStatus, head: str, _number: int) -> None:
+        """Set a build status of a commit and its branch, with the address of the commit."""
         body = {
-            "key": status.name,
+            "key": status.name[:_LONGEST_KEY],
+            "name": status.name,
+            "refname": head,
             "state": "SUCCESSFUL" if status.passed else "FAILED",
             "description": status.text[: self._longest_description],
             "url": f"https://bitbucket.org/{self.name}/commits/{commit}",
@@ -275,6 +286,9 @@ class Bitbucket(RestDialect):
             if not data.get("next"):
                 return
             number += 1
+
+    def _comments(self, number: int) -> str:
+        return f"{self._pulls}/{number}/comments"
 
     def _head(self, item: Any) -> Any:
         return item["source"]["branch"]["name"]

@@ -24,6 +24,8 @@ T = TypeVar("T")
 Query = Mapping[str, str | int]
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
+MERGE_DELAYS_S = (1.0, 2.0)
+"""Seconds between looks whether a pull request is merged, where the forge does that in its own time."""
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of reading fields that are missing or of another type."""
 
@@ -166,6 +168,14 @@ class RestDialect(ABC):
         """Turn a pull request into a draft."""
         self._update(pull, {"title": self._title(pull.title, draft=True)})
 
+    def await_end(self, pull: ApiPullRequest) -> ApiPullRequest:
+        """Return a pull request once it has ended, or as it was after a moment: a merge may take its time."""
+        return self.transport.poll(lambda: self._find_ended(pull.number), MERGE_DELAYS_S) or pull
+
+    def _find_ended(self, number: int) -> ApiPullRequest | None:
+        pull = self.find(number)
+        return None if pull.state is PullState.OPEN else pull
+
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
         self._update(pull, {self._fields.state: self._fields.closed})
@@ -178,6 +188,15 @@ class RestDialect(ABC):
         """Comment in one request."""
         reply = self.transport.write("POST", self._comments(number), {"body": body})
         return Comment(str(reply.data["id"]), reply.data["body"])
+
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        """Replace the text of a comment."""
+        path = self._comment(number, comment)
+        self.transport.write(self._fields.update, path, {"body": body}, repeatable=True)
+
+    def delete_comment(self, number: int, comment: Comment) -> None:
+        """Remove a comment of the authenticated user; MissingError if it is gone."""
+        self.transport.write("DELETE", f"{self._comment(number, comment)}{self._query}", repeatable=True)
 
     def create_issue(self, title: str, body: str) -> Issue:
         """Open an issue in one request."""
@@ -197,10 +216,10 @@ class RestDialect(ABC):
         path = f"{self._pulls}/{pull.number}/requested_reviewers"
         self.transport.write("POST", path, body, repeatable=True)
 
-    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
+    def set_status(self, commit: str, status: HeadStatus, _head: str, _number: int) -> None:
         """Set a status of a commit, with as much of its text as the forge takes.
 
-        It is the head of the pull request with this number, 0 if that is yet to be opened.
+        It is at the head of the pull request with this number, 0 if that is yet to be opened.
         """
         state = "success" if status.passed else "failure"
         body = {
@@ -209,6 +228,11 @@ class RestDialect(ABC):
             "description": status.text[: self._longest_description],
         }
         self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    def wrote(self, pull: ApiPullRequest) -> bool:
+        """Tell whether the authenticated user opened a pull request: then who edits it may write here."""
+        item = self.transport.get(f"{self._pulls}/{pull.number}").data
+        return bool((item.get("author") or item["user"])[self._fields.user] == self._own_login())
 
     def merging(self, _pulls: Collection[ApiPullRequest]) -> Collection[int] | None:
         """Return the numbers of those that the forge or its queue merges by itself, None if it tells none."""
@@ -219,6 +243,9 @@ class RestDialect(ABC):
 
     def _comments(self, number: int) -> str:
         return f"{self._issues}/{number}/comments"
+
+    def _comment(self, number: int, comment: Comment) -> str:
+        return f"{self._comments(number)}/{comment.key}"
 
     def _title(self, title: str, *, draft: bool) -> str:
         return f"{self._draft_prefix}{title}" if draft else title

@@ -1,6 +1,7 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
@@ -22,8 +23,8 @@ from reconciler.forge.api.listing import (
     is_complete,
     list_all,
     list_since,
+    next_history,
     recorded_pulls,
-    remember,
 )
 from reconciler.forge.api.products import ApiDialect
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
@@ -87,10 +88,10 @@ class ApiForge:
             recent = self._read(lambda: list_since(self.dialect, history.mark, self._now))
             pulls = self._own(recent, history)
             if recent.mark is not None and is_complete(history, branches):
-                return KnownPulls(pulls, _next_history(url, recent, pulls, branches) or history)
+                return KnownPulls(pulls, next_history(url, recent, pulls, branches) or history)
         listing = self._read(lambda: list_all(self.dialect))
         pulls = self._own(listing)
-        following = _next_history(url, listing, pulls, branches)
+        following = next_history(url, listing, pulls, branches)
         return KnownPulls(pulls, following, is_due=history is not None)
 
     def _now(self) -> float:
@@ -145,14 +146,20 @@ class ApiForge:
         pulls = {pull.number: pull for pull in recorded_pulls(history)} if history else {}
         for number, pull in listing.pulls.items():
             pulls.pop(number, None)
-            if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
-                pulls[number] = _to_pull_request(pull)
+            is_open = pull.state is PullState.OPEN or not body_marker.parse(pull.body).duplicate_of
+            if pull.head.startswith(self._head_prefixes) and is_open:
+                pulls[number] = self._with_ticks(pull, _to_pull_request(pull))
         handed = [
             n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
         ]
         for number in self._dropped([listing.pulls[number] for number in handed]):
             pulls[number] = replace(pulls[number], is_dropped=True)
         return tuple(pulls[number] for number in sorted(pulls))
+
+    def _with_ticks(self, pull: ApiPullRequest, read: PullRequest) -> PullRequest:
+        """Return a pull request; its ticks only if our account opened it, so that only writers edit it."""
+        is_own = not read.ticks or (has_issues(self) and self.dialect.wrote(pull))
+        return read if is_own else replace(read, ticks=None)
 
     def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
         """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
@@ -322,6 +329,12 @@ class ApiForge:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.state is PullState.MERGED
 
+    def changed_at(self, number: int) -> int:
+        """Return when a pull request was last changed, 0 if it cannot be read."""
+        with suppress(UnavailableError):
+            return _to_pull_request(self.dialect.find(number)).changed
+        return 0
+
     def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
         """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
         body = body_marker.mark_auto_merge(pull.body, head)
@@ -391,16 +404,12 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {
-            pull.number: pull for pull in (*self.dialect.find_recent(created.head, created.base), created)
-        }
+        recent = (*self.dialect.find_recent(created.head, created.base), created)
+        opened = {pull.number: pull for pull in recent}
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
-            comment = (
-                f"Pull request #{first.number} proposes the same branch and was opened first; "
-                "this one is closed."
-            )
-            self.close(other.number, comment=comment, duplicate_of=first.number)
+            why = f"Pull request #{first.number} proposes the same branch and was opened first"
+            self.close(other.number, comment=f"{why}; this one is closed.", duplicate_of=first.number)
         # A list may cut the texts of the others.
         return created if first.number == created.number else self.dialect.find(first.number)
 
@@ -438,7 +447,9 @@ class ApiForge:
         if pull is not None and body_marker.parse(pull.body).status == status:
             return None
         try:
-            self.dialect.set_status(desired.head_oid, desired.status, pull.number if pull else 0)
+            self.dialect.set_status(
+                desired.head_oid, desired.status, desired.head, pull.number if pull else 0
+            )
         except (InvalidError, MissingError, RefusedError) as error:
             message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
             hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
@@ -469,17 +480,23 @@ class ApiForge:
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
         text = body_marker.comment_text(key, body, self.dialect.most_comment)
 
-        def look() -> Comment | None:
-            comments = self.dialect.comments(number)
-            return next((c for c in comments if body_marker.is_comment(key, c.body)), None)
+        def look() -> list[Comment]:
+            return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]
 
-        comment = look()
-        if comment is None:
-            comment = self.transport.write_once(
-                lambda: self.dialect.add_comment(number, text), look, POLL_DELAYS_S
+        comments = look()
+        if not comments:
+            created = self.transport.write_once(
+                lambda: self.dialect.add_comment(number, text),
+                lambda: next(iter(look()), None),
+                POLL_DELAYS_S,
             )
-        if update and not body_marker.same_text(comment.body, text):
-            self.dialect.edit_comment(number, comment, text)
+            comments = look() or [created]  # two runs at once may both have seen none
+        first, *others = comments
+        for other in others:
+            with suppress(MissingError):  # the other run removes it, too
+                self.dialect.delete_comment(number, other)
+        if update and not body_marker.same_text(first.body, text):
+            self.dialect.edit_comment(number, first, text)
 
     def _merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         def look() -> ApiPullRequest | None:
@@ -551,23 +568,6 @@ def _read_status(pull: ApiPullRequest, marked: tuple[str, ...]) -> HeadStatus | 
             return None
 
 
-def _next_history(
-    url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
-) -> PullHistory | None:
-    """Return the history to record after a list that it would have shortened, else None.
-
-    What is unreadable stays in every list until it is readable.
-    """
-    pulls = tuple(pulls)
-    if not listing.is_long or listing.mark is None or any(pull.unreadable for pull in pulls):
-        return None
-    return remember(url, pulls, branches, listing.mark)
-
-
-def _is_duplicate(pull: ApiPullRequest) -> bool:
-    return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
-
-
 def _check_head(pull: ApiPullRequest, expect: str) -> None:
     if pull.head_oid != expect:
         raise ConflictError(f"The head of pull request {pull.number} moved")
@@ -585,6 +585,7 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         state=pull.state,
         head_oid=pull.head_oid,
         closed=pull.closed,
+        changed=int(pull.changed) if pull.times and pull.state is PullState.OPEN else 0,
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,
@@ -592,4 +593,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
         proposes=marked.proposes,
+        ticks=marked.ticks if pull.state is PullState.OPEN else None,
     )

@@ -241,11 +241,6 @@ class Gitea(RestDialect):
             if comment["user"]["login"] == self._own_login():
                 yield Comment(str(comment["id"]), comment["body"])
 
-    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        path = f"{self._issues}/comments/{comment.key}"
-        self.transport.write("PATCH", path, {"body": body}, repeatable=True)
-
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit, the newest of a name last."""
         query: Query = {"sort": "oldest", "limit": 50}
@@ -266,6 +261,9 @@ class Gitea(RestDialect):
 
     def _sorted(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
         return self._list({"state": state, "sort": sort, "limit": _PAGE})
+
+    def _comment(self, _: int, comment: Comment) -> str:
+        return f"{self._issues}/comments/{comment.key}"
 
     def _head(self, item: Any) -> Any:
         return item["head"]["label"]

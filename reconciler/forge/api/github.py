@@ -72,9 +72,17 @@ query Queue($owner: String!, $name: String!, $branch: String!, $after: String) {
     }
   }
 }"""
+AUTHOR = """
+query Author($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) { pullRequest(number: $number) { viewerDidAuthor } }
+}"""
 EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
+}"""
+DELETE_COMMENT = """
+mutation DeleteComment($id: ID!) {
+  deleteIssueComment(input: {id: $id}) { clientMutationId }
 }"""
 ISSUES = """
 query Issues($owner: String!, $name: String!, $after: String) {
@@ -103,7 +111,7 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, ISSUES, CHECKS)
+DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, DELETE_COMMENT, ISSUES, CHECKS)
 
 DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
@@ -262,6 +270,11 @@ class GitHub(RestDialect):
             numbers |= {entry["pullRequest"]["number"] for entry in entries if entry["pullRequest"]}
         return numbers
 
+    def wrote(self, pull: ApiPullRequest) -> bool:
+        """Tell whether the authenticated user, or App, opened a pull request, by GraphQL."""
+        values = {"owner": self.owner, "name": self.repository, "number": pull.number}
+        return bool(self._graphql(AUTHOR, values)["repository"]["pullRequest"]["viewerDidAuthor"])
+
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
         nodes = self._nodes(COMMENTS, {"number": number}, lambda r: r["pullRequest"]["comments"])
@@ -275,6 +288,10 @@ class GitHub(RestDialect):
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
         """Replace the text of a comment."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def delete_comment(self, _: int, comment: Comment) -> None:
+        """Remove a comment of the authenticated user."""
+        self._graphql(DELETE_COMMENT, {"id": comment.key}, writes=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""

@@ -215,18 +215,13 @@ class GitLab(RestDialect):
             if not note.get("system") and note["author"]["username"] == self._own_login():
                 yield Comment(str(note["id"]), note["body"])
 
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        path = f"{self._comments(number)}/{comment.key}"
-        self.transport.write("PUT", path, {"body": body}, repeatable=True)
-
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
         path = f"{self._root}/repository/commits/{commit}/statuses"
         for status in self.transport.items(path, {"per_page": 100}):
             yield status["name"], _CHECKS.get(status["status"], CheckState.PENDING)
 
-    def set_status(self, commit: str, status: HeadStatus, _number: int) -> None:
+    def set_status(self, commit: str, status: HeadStatus, _head: str, _number: int) -> None:
         """Set a status of a commit, which is a job of an external pipeline to GitLab."""
         state = "success" if status.passed else "failed"
         body = {"state": state, "name": status.name, "description": status.text[: self._longest_description]}

@@ -156,6 +156,19 @@ def remember(
     )
 
 
+def next_history(
+    url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
+) -> PullHistory | None:
+    """Return the history to record after a list that it would have shortened, else None.
+
+    What is unreadable stays in every list until it is readable.
+    """
+    pulls = tuple(pulls)
+    if not listing.is_long or listing.mark is None or any(pull.unreadable for pull in pulls):
+        return None
+    return remember(url, pulls, branches, listing.mark)
+
+
 def is_complete(history: PullHistory, branches: Iterable[str]) -> bool:
     """Tell whether a history has every pull request of any branch that ended before it.
 

@@ -302,16 +302,19 @@ class LocalTransaction:
 
 def missing_branch_hint(head: str) -> str:
     """Return the hint how to propose content again after its pull request and its branch were closed."""
-    if isinstance(parse_head(head), DeletionHead):
+    proposed = parse_head(head)
+    if isinstance(proposed, DeletionHead):
         return (
             "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
             "that proposes the deletion."
         )
-    if isinstance(parse_head(head), LockHead):
+    if proposed == LockHead():
         return (
             "`reconciler apply` proposes the pins again when they change; "
             "`reconciler lock --check` shows what would change now."
         )
+    if isinstance(proposed, LockHead):
+        return "The next `reconciler index sync --pull-request` proposes it again."
     return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 

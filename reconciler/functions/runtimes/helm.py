@@ -24,6 +24,7 @@ from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionR
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
+from reconciler.krm.schema import served_everywhere
 from reconciler.policy import FunctionPolicy
 
 _WORKER: Final = "reconciler.functions.runtimes.helm_worker"
@@ -82,6 +83,7 @@ class HelmRuntime:
     def _by_library(self, call: ChartCall) -> dict[str, Any]:
         chart = call.chart
         is_kept = self._worker.is_running and chart.digest in self._kept
+        api_versions, asks = _apis(call)
         request = {
             "digest": chart.digest,
             "archive": b"" if is_kept else chart.archive,
@@ -89,9 +91,9 @@ class HelmRuntime:
             "release": call.release,
             "namespace": call.namespace,
             "kube_version": call.kube_version,
-            "api_versions": None if call.api_versions is None else list(call.api_versions),
+            "api_versions": api_versions,
             "asks_version": chart.asks_version,
-            "asks": list(chart.asks),
+            "asks": asks,
             "include_crds": call.include_crds,
             "seconds": self._policy.timeout_s,
         }
@@ -108,13 +110,14 @@ class HelmRuntime:
             Path(folder, "chart.tgz").write_bytes(call.chart.archive)
             Path(folder, "values.json").write_bytes(orjson.dumps(call.values))
             options = [f"--kube-version={call.kube_version}"] if call.kube_version else []
-            options += [f"--api-versions={each}" for each in call.api_versions or ()]
+            api_versions, asks = _apis(call)
+            options += [f"--api-versions={each}" for each in api_versions]
             plain = self._template(call, folder, options)
             differs = {"random": self._template(call, folder, options)}
             if call.chart.asks_version and not call.kube_version:
                 differs["version"] = self._template(call, folder, [*options, f"--kube-version={OLD_VERSION}"])
-            if call.chart.asks and call.api_versions is None:
-                more = [f"--api-versions={each}" for each in call.chart.asks]
+            if asks:
+                more = [f"--api-versions={each}" for each in asks]
                 differs["apis"] = self._template(call, folder, [*options, *more])
         both = {
             name: sorted(p for p in {**plain, **o} if plain.get(p) != o.get(p)) for name, o in differs.items()
@@ -143,6 +146,16 @@ class HelmRuntime:
         if ended.problem or ended.exit_code:
             raise ChartError(f"The chart {call.chart.name}: {ended.problem or ended.stderr.strip()}")
         return _by_source(ended.stdout.decode(errors="replace"))
+
+
+def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
+    """Return the APIs that a chart is told of, and those whose presence nothing tells."""
+    if call.api_versions is not None:
+        return list(call.api_versions), []
+    served = {each: served_everywhere(each) for each in call.chart.asks}
+    return [each for each, is_served in served.items() if is_served], [
+        each for each, is_served in served.items() if is_served is None
+    ]
 
 
 def _by_source(output: str) -> dict[str, str]:
@@ -174,7 +187,7 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         more = where.format("kubeVersion", "record it with `snapshot import --platform kubernetes=VERSION`")
         raise ChartError(f"{version} gives other manifests for other versions of Kubernetes, {more}")
     if apis := differs.get("apis"):
-        names = ", ".join(chart.asks)
+        names = ", ".join(_apis(call)[1])
         more = where.format(
             "apiVersions (`[]` for none)", "record them with `snapshot import --api-resources FILE`"
         )

@@ -53,16 +53,16 @@ def _render(chart: Any, request: dict[str, Any]) -> dict[str, Any]:
     options = {"name": request["release"], "namespace": request["namespace"], "is_install": True}
     if request["kube_version"]:
         options["kube_version"] = request["kube_version"]
-    if request["api_versions"] is not None:
-        options["api_versions"] = request["api_versions"]
+    options["api_versions"] = request["api_versions"]
     values = request["values"]
     files = _rendered(chart, values, options)
     again = _rendered(chart, values, options)
     differs = {"random": again}
     if request["asks_version"] and not request["kube_version"]:
         differs["version"] = _rendered(chart, values, options | {"kube_version": OLD_VERSION})
-    if request["asks"] and request["api_versions"] is None:
-        differs["apis"] = _rendered(chart, values, options | {"api_versions": request["asks"]})
+    if request["asks"]:
+        more = [*request["api_versions"], *request["asks"]]
+        differs["apis"] = _rendered(chart, values, options | {"api_versions": more})
     return {
         "files": files,
         "crds": {crd["filename"]: crd["data"] for crd in chart.crds} if request["include_crds"] else {},

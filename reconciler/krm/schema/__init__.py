@@ -4,6 +4,7 @@
 the SDK of kpt functions, which does not change.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -22,6 +23,24 @@ _CHARTS = ("fn.kpt.dev/", "RenderHelmChart")
 _DEFINITIONS = "#/definitions/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _MAX_DEPTH = 64
+_STABLE = re.compile(r"(?:[^/]+/)?v\d+/")
+_REMOVED = (
+    "apiextensions.k8s.io/v1beta1",
+    "apiregistration.k8s.io/v1beta1",
+    "apps/v1beta",
+    "autoscaling/v2beta1",
+    "batch/v1alpha1",
+    "batch/v1beta1",
+    "batch/v2alpha1",
+    "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "networking.k8s.io/v1beta1/Ingress",
+    "node.k8s.io/v1beta1",
+    "policy/v1beta1",
+    "rbac.authorization.k8s.io/v1beta1",
+)
+"""Beginnings of APIs that Kubernetes removed up to 1.25, and that did not come back."""
 
 
 class Shape(Struct, frozen=True):
@@ -121,6 +140,20 @@ def with_merge_keys(shape: Shape | None, path: tuple[str, ...], keys: tuple[str,
 def _load(name: str) -> Mapping[str, Any]:
     data: dict[str, Any] = orjson.loads(files(__name__).joinpath(name).read_bytes())
     return data
+
+
+@cache
+def served_everywhere(api: str) -> bool | None:
+    """Tell whether Kubernetes from 1.25 on serves `policy/v1` or `policy/v1/PodDisruptionBudget`.
+
+    Returns:
+        True if each version does, False if none does, None if that depends on the cluster. Total.
+    """
+    if api.startswith(_REMOVED):
+        return False
+    # What was stable in 1.21 stays: no stable API was ever removed.
+    stable = [*filter(_STABLE.match, _scopes()), "autoscaling/v2/HorizontalPodAutoscaler"]
+    return True if any(each == api or each.startswith(f"{api}/") for each in stable) else None
 
 
 @cache

@@ -27,6 +27,8 @@ class AzureSimulator(Simulator):
     https://github.com/mc1arke/sonarqube-community-branch-plugin/issues/1219, statuses of iterations.
     """
 
+    shows_labels: bool = True
+    """Whether pull requests have their labels, which some answers were seen to lack."""
     has_etags: bool = False
     closes_with_base: bool = False
 
@@ -70,7 +72,7 @@ class AzureSimulator(Simulator):
         if path.endswith("/_apis/connectionData"):
             return Answer(200, {"authenticatedUser": {"id": self._id(self.bot)}})
         if match := re.fullmatch(r"/[^/]+/_apis/projects/fleet/teams(?:/(\w+)/members)?", path):
-            return self._teams(match[1])
+            return self._teams(match[1], query)
         hosted = self.hosted_at(path)
         if path.endswith("/_apis/git/policy/configurations"):
             return self._policies(query["repositoryId"])
@@ -110,6 +112,8 @@ class AzureSimulator(Simulator):
                 return self._complete(hosted, pull, body)
             case ["PATCH "]:
                 return self._update(hosted, pull, body)
+            case ["GET labels"]:
+                return _values({"name": name, "active": True} for name in pull.labels)
             case ["POST labels"]:
                 # The one who writes a label first decides its case.
                 known = {name.casefold(): name for p in hosted.pulls.values() for name in p.labels}
@@ -135,6 +139,9 @@ class AzureSimulator(Simulator):
                 assert body["status"] == "closed"
                 pull.comments[number] = (self.bot, body["comments"][0]["content"])
                 return Answer(200, self._thread(number, *pull.comments[number]))
+            case ["DELETE threads", thread, "comments", "1"]:
+                del pull.comments[int(thread)]
+                return Answer(200, None)
             case ["PATCH threads", thread, "comments", "1"]:
                 pull.comments[int(thread)] = (self.bot, body["content"])
                 return Answer(200, {"id": 1, "content": body["content"]})
@@ -212,14 +219,15 @@ class AzureSimulator(Simulator):
         )
         return _error(400, message, "GitPullRequestCannotBeActivated")
 
-    def _teams(self, team: str | None) -> Answer:
+    def _teams(self, team: str | None, query: dict[str, str]) -> Answer:
+        start, most = int(query.get("$skip", 0)), int(query.get("$top", 100))
         if team is None:
-            return _values([{"id": self._id("team/platform"), "name": "platform"}])
+            return _values([{"id": self._id("team/platform"), "name": "platform"}][start : start + most])
         members = [
             {"id": self._id(name), "uniqueName": name, "displayName": f"{name.title()} of the team"}
             for name in self.users
         ]
-        return _values({"identity": member} for member in members)
+        return _values({"identity": member} for member in members[start : start + most])
 
     def _policies(self, repository: str) -> Answer:
         (hosted,) = [h for h in self.repositories.values() if f"repository-{h.number}" == repository]
@@ -254,6 +262,8 @@ class AzureSimulator(Simulator):
             "creationDate": self.stamp(pull.created),
             "closedDate": self.stamp(pull.closed),
         }
+        if not self.shows_labels:
+            del made["labels"]
         return {name: value for name, value in made.items() if value is not None or name == "closedDate"}
 
 

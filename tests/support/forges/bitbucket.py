@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.git.urls import Credential
 from tests.support.forges.server import Answer, Hosted, Pull, Simulator
 
-_STYLES = {"merge_commit": "merge", "squash": "squash", "rebase_fast_forward": "rebase"}
+_STYLES = {"merge_commit": "merge", "squash": "squash", "rebase_merge": "rebase"}
 _STATES = {True: "SUCCESSFUL", False: "FAILED", None: "INPROGRESS"}
 _SHOWN = {"open": "OPEN", "closed": "DECLINED"}
 _FILTER = re.compile(r'state = "OPEN"(?: AND source\.branch\.name = "(.+)")?|state != "OPEN"|id > 0')
@@ -75,6 +75,7 @@ class BitbucketSimulator(Simulator):
             return Answer(200, {"hash": str(hosted.repo.git.revparse_single(commit).id)})
         if what == "/statuses/build":
             state = {"SUCCESSFUL": "success"}.get(body["state"], "failure")
+            assert hosted.ref(body["refname"]) == commit
             hosted.set_status(commit, body["key"], state, body["description"])
             return Answer(201, body)
         checks = hosted.checks.get(commit, {})
@@ -106,6 +107,11 @@ class BitbucketSimulator(Simulator):
                 pull.updated = self.clock.now()
                 return Answer(201, self._comment(number, *pull.comments[number]))
         number = int(what.rpartition("/")[2])
+        if number not in pull.comments:
+            return _error(404, "Comment not found")
+        if what.startswith("DELETE "):
+            del pull.comments[number]
+            return Answer(204, None)
         pull.comments[number] = (self.bot, body["content"]["raw"])
         return Answer(200, self._comment(number, *pull.comments[number]))
 
@@ -168,7 +174,7 @@ class BitbucketSimulator(Simulator):
             strategies = [strategy for strategy, style in _STYLES.items() if style == hosted.style]
             repository = {"uuid": self._id(f"{hosted.name}{'-fork' * fork}")}
             commit = {"hash": oid[:12]} if oid else None
-            shown = {"name": name, "merge_strategies": strategies}
+            shown = {"name": name, "merge_strategies": strategies, "default_merge_strategy": strategies[0]}
             return {"branch": shown, "commit": commit, "repository": repository}
 
         return {

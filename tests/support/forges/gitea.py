@@ -94,7 +94,7 @@ class GiteaSimulator(Simulator):
         if match := re.fullmatch(r"pulls/(?!\d+/)([^/]+)/(.+)", rest):
             return self._of_branches(hosted, match[1], match[2])
         if match := re.fullmatch(r"issues/comments/(\d+)", rest):
-            return self._edit_comment(hosted, int(match[1]), body)
+            return self._change_comment(hosted, int(match[1]), body)
         match = re.fullmatch(r"(pulls|issues)/(\d+)(/\w+)?", rest)
         pull = hosted.pulls.get(int(match[2])) if match else None
         if match is None or pull is None:
@@ -255,8 +255,11 @@ class GiteaSimulator(Simulator):
         self.merge(hosted.name, pull.number, {"merge": "merge", "squash": "squash"}.get(body["Do"], "rebase"))
         return Answer(200, None)
 
-    def _edit_comment(self, hosted: Hosted, number: int, body: Any) -> Answer:
+    def _change_comment(self, hosted: Hosted, number: int, body: Any) -> Answer:
         for pull in hosted.pulls.values():
+            if number in pull.comments and body is None:
+                del pull.comments[number]
+                return Answer(204, None)
             if number in pull.comments:
                 pull.comments[number] = (pull.comments[number][0], body["body"])
                 return Answer(200, _comment(number, *pull.comments[number]))
@@ -268,6 +271,7 @@ class GiteaSimulator(Simulator):
         made = {
             "number": pull.number,
             "id": hosted.number * 10_000 + pull.number,
+            "user": {"id": 7, "login": pull.author or self.bot},
             "title": pull.title,
             "body": pull.body,
             "state": pull.state,

@@ -114,6 +114,7 @@ class GiteaServer:
             self.call("PUT", path, {"permission": "write"})
         hosted = HostedRepository(self, name, repo)
         hosted.push("main", "--all")
+        hosted.wait(lambda: not hosted.call("GET", "")["empty"], "the first push")
         return hosted
 
 

@@ -123,6 +123,9 @@ class GitLabSimulator(Simulator):
                 pull.updated = self.clock.now()
                 return Answer(201, _note(number, self.bot, body["body"]))
         number = int(what.rpartition("/")[2])
+        if what.startswith("DELETE "):
+            del pull.comments[number]
+            return Answer(204, None)
         pull.comments[number] = (self.bot, body["body"])
         return Answer(200, _note(number, self.bot, body["body"]))
 
@@ -206,6 +209,7 @@ class GitLabSimulator(Simulator):
             "labels": pull.labels,
             "reviewers": [{"id": self.users.index(name), "username": name} for name in pull.reviewers],
             "assignees": [{"id": self.users.index(name), "username": name} for name in pull.assignees],
+            "author": {"id": 7, "username": pull.author or self.bot},
             "web_url": f"{self.address}/{hosted.name}/-/merge_requests/{pull.number}",
             "created_at": self.stamp(pull.created),
             "updated_at": self.stamp(pull.updated or pull.created),

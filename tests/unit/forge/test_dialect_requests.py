@@ -876,7 +876,7 @@ def test_status_of_a_commit_is_set(api: RecordingApi, kind: str, path: str, name
     api.answers["POST", path] = Answer(201, {})
 
     for passed in (True, False):
-        dialect_of(api, kind).set_status("c0ffee", HeadStatus("fleet", passed, "x" * 300), 5)
+        dialect_of(api, kind).set_status("c0ffee", HeadStatus("fleet", passed, "x" * 300), "drafts/web/a", 5)
 
     sent = [request.body for request in api.log]
     assert [body["state"] for body in sent] == ["success", failed]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.base.redact import learn_credential
 from reconciler.forge.local import forge as local
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import (
@@ -191,8 +192,13 @@ def test_transaction_sees_its_own_moves(edge: Edge) -> None:
 def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
     forge(edge).reject(1)
 
-    assert (begin(edge).mark_ready(1), begin(edge).mark_draft(1)) == ([], [])
-    assert record(edge).state is PullState.CLOSED
+    ended = record(edge)
+
+    for mark in ("mark_ready", "mark_draft"):
+        staged = begin(edge)
+        assert getattr(staged, mark)(1) == []
+        assert staged.find(1) == ended
+    assert ended.state is PullState.CLOSED
 
 
 @pytest.mark.parametrize("withdrawn", [True, False])
@@ -363,6 +369,9 @@ def test_impossible_steps_name_the_cause_and_what_to_do(edge: Edge) -> None:
     assert missing_branch_hint(HEAD) == (
         "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
     )
+    assert "reconciler lock" in missing_branch_hint("reconciler/demo/lock")
+    for head in ("reconciler/demo/index/registry", "reconciler/demo/chart/web/next"):
+        assert "reconciler index sync --pull-request" in missing_branch_hint(head)
     assert missing_branch_hint("reconciler/demo/delete/db") == (
         "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
         "that proposes the deletion."
@@ -570,6 +579,13 @@ def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
     assert parse_record(data, ref="refs/reconciler/pulls/8") == msgspec.structs.replace(written, number=8)
     assert data.endswith(b"}\n")
     assert data.index(b'"apiVersion"') < data.index(b'"base"') < data.index(b'"title"')
+
+
+def test_credential_is_in_no_record() -> None:
+    learn_credential("cn-record-1a2b")
+    record = PullRecord(number=3, head="x", base="main", title="sent cn-record-1a2b", body="cn-record-1a2b")
+
+    assert b"1a2b" not in record_bytes(record)
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,16 @@ AUTO = ApprovalPolicy((ApprovalRule(), ApprovalRule(checks=("ci",))))
             Policy(pull_requests=PullRequestPolicy(dashboard=True)),
             {"contents": "read", "pull_requests": "read", "metadata": "read", "issues": "read"},
         ),
+        (
+            True,
+            Policy(pull_requests=PullRequestPolicy(status=True)),
+            {"contents": "write", "pull_requests": "write", "metadata": "read", "statuses": "write"},
+        ),
+        (
+            False,
+            Policy(pull_requests=PullRequestPolicy(status=True)),
+            {"contents": "read", "pull_requests": "read", "metadata": "read"},
+        ),
     ],
 )
 def test_app_asks_for_the_permissions_that_the_run_needs(

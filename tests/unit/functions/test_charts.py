@@ -255,6 +255,30 @@ def test_known_apis_answer_the_question_of_a_chart(runtimes: Sequence[FunctionRu
     assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("api", "made_by"),
+    [
+        ("policy/v1/PodDisruptionBudget", "deployment_web.yaml"),
+        ("apiregistration.k8s.io/v1", "deployment_web.yaml"),
+        ("autoscaling/v2", "deployment_web.yaml"),
+        ("policy/v1beta1/PodSecurityPolicy", ""),
+        ("batch/v1beta1/CronJob", ""),
+        ("autoscaling/v2beta2/HorizontalPodAutoscaler", "nothing tells"),
+        ("policy/v1/Unknown", "nothing tells"),
+    ],
+)
+def test_what_all_or_no_clusters_serve_is_no_question(
+    api: str, made_by: str, runtimes: Sequence[FunctionRuntime]
+) -> None:
+    asked = f'{{{{ if .Capabilities.APIVersions.Has "{api}" }}}}\n{DEPLOYMENT}{{{{ end }}}}'
+    files = package(chart(a=asked), config(kubeVersion="v1.31.0"))
+
+    result = run_pipeline(files, runtimes)
+
+    assert bool(result.error) is (made_by == "nothing tells")
+    assert made_by in (result.error or "".join(made(result, files)))
+
+
 def test_archive_is_rendered_as_its_directory(runtimes: Sequence[FunctionRuntime]) -> None:
     plain = package(chart(deployment=DEPLOYMENT))
     packed = io.BytesIO()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import learn_credential
 from reconciler.git import effects
 from reconciler.git.command import (
     TRACE,
@@ -155,6 +156,13 @@ def test_server_may_be_silent_for_the_limit_of_a_command_and_at_most_a_minute(
     seconds: float, limit: int
 ) -> None:
     assert slow_options(seconds) == ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={limit}")
+
+
+def test_credential_in_the_words_of_git_is_masked_where_they_arrive(slow_git: Path) -> None:
+    learn_credential("cn-git-1a2b")
+    slow_git.write_text("#!/bin/sh\necho 'fatal: sent cn-git-1a2b' >&2\nexit 128\n")
+
+    assert run_git(["ls-remote"], timeout_s=60).err == "fatal: sent ***\n"
 
 
 def test_failed_local_command_is_named_with_its_directory(slow_git: Path, tmp_path: Path) -> None:

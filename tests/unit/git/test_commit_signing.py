@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import learn_credential
 from reconciler.git.commit_signing import CommitSigning, parse_key, sign
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from tests.support.signing import Key, make_key, verify
@@ -49,6 +50,12 @@ def test_signing_is_deterministic(key: Key) -> None:
 
 def test_unsigned_commit_reads_no_key() -> None:
     assert CommitSigning().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
+
+
+def test_credential_in_a_message_is_in_no_commit() -> None:
+    learn_credential("cn-commit-1a2b")
+
+    assert CommitSigning().commit(TREE, (), WHO, WHO, "sent cn-commit-1a2b\n").endswith(b"\n\nsent ***\n")
 
 
 @pytest.mark.parametrize(

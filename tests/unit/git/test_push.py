@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.redact import learn_credential
 from reconciler.git.command import GitResult
 from reconciler.git.push import (
     PushResult,
@@ -137,6 +138,14 @@ def test_reason_of_a_ref_is_what_git_has_in_parentheses(
     update = RefUpdate("refs/heads/a", None, None)
 
     assert _result(update, flag, summary) == PushResult(update, status, message)
+
+
+def test_credential_in_the_reason_of_a_ref_is_masked() -> None:
+    learn_credential("cn-push-1a2b")
+
+    result = _result(RefUpdate("refs/heads/a", None, None), "!", "[remote rejected] (sent cn-push-1a2b)")
+
+    assert result.message == "sent ***"
 
 
 @pytest.mark.parametrize(

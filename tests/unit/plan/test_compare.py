@@ -25,7 +25,16 @@ from reconciler.plan.compare import (
     lock_files,
 )
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
-from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
+from reconciler.policy import (
+    CredentialRule,
+    DependencyPolicy,
+    ForgeKind,
+    ForgeRule,
+    FunctionPolicy,
+    Limits,
+    Policy,
+    govern,
+)
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row
@@ -145,6 +154,15 @@ def test_a_proposed_configuration_cannot_choose_what_is_trusted() -> None:
     )
 
     assert govern(trusted, proposed) == replace(trusted, manifests=("apps",))
+
+
+def test_a_proposed_configuration_may_shorten_a_check_and_not_prolong_it() -> None:
+    trusted = Policy(instance="fleet", dependencies=DependencyPolicy(steps=100, explain_steps=10))
+    for steps, explain in ((1000, 5), (50, 20)):
+        proposed = replace(trusted, dependencies=DependencyPolicy(steps=steps, explain_steps=explain))
+        governed = govern(trusted, proposed).dependencies
+
+        assert (governed.steps, governed.explain_steps) == (min(100, steps), min(10, explain))
 
 
 OLD, NEW = "a" * 40, "b" * 40

@@ -367,7 +367,7 @@ def test_rejected_content_is_proposed_again_only_on_request(row: TableRow[bool])
 def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
     recorded: str, value: str, of_set: ObjectName | None
 ) -> None:
-    text = retry_text(replace(desired("a variant"), set_key=of_set), a_record(retry=recorded))
+    text = retry_text(replace(desired("a variant"), set_key=of_set), recorded)
 
     named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
     assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
@@ -410,9 +410,8 @@ def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
 )
 def test_what_people_write_to_have_it_proposed_again(fields: dict[str, Any], retry: str, want: str) -> None:
     variant = replace(a_desired(), **fields)
-    record = a_record(retry=retry) if retry else None
 
-    assert retry_text(variant, record) == (f"It is proposed again when it changes, or when {want}")
+    assert retry_text(variant, retry) == (f"It is proposed again when it changes, or when {want}")
 
 
 def test_boxes_of_a_dashboard_are_ticked_and_found_again() -> None:

@@ -143,6 +143,24 @@ def test_merged_group_has_the_packages_of_our_last_commit_and_no_drafts(repo: Re
     assert view.packages["web"].drafts == ()
 
 
+def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo) -> None:
+    for number, main in enumerate(("next", "main")):
+        on_main = message(web=f"w{number}")
+        repo.commit({"web/cm.yaml": main}, branch=main, start="main", who=BOT, message=on_main)
+        group = f"reconciler/default/group/default/{number}"
+        repo.commit(
+            {"db/Kptfile": kptfile("db")}, branch=group, start=main, who=BOT, message=message(db="w1")
+        )
+    registrations = [
+        registration(str(repo.path)),
+        registration(str(repo.path), name="next", branch="next", directory="/db"),
+    ]
+
+    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+
+    assert [group.paths for group in views[ObjectName("default", "edge")].groups] == [("db",), ("db",)]
+
+
 @pytest.mark.parametrize(("below", "named"), [(49, ("db", "web")), (50, ())])
 def test_merged_group_is_searched_for_our_commit_to_a_depth(
     repo: Repo, read: Read, below: int, named: tuple[str, ...]

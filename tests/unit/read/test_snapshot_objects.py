@@ -185,6 +185,14 @@ def test_each_directory_with_a_header_is_the_snapshot_of_its_cluster(world: Make
     assert (names(snapshot), snapshot.path, snapshot.problems) == (["beside", "top"], "snap", ())
 
 
+def test_problems_of_every_cluster_are_those_of_the_snapshot(world: Make) -> None:
+    heads = {f"snap/{name}/snapshot.yaml": head() for name in "ab"}
+
+    snapshot = read(world({**heads, "snap/a/x.json": "{", "snap/b/y.json": "["}))
+
+    assert [problem.location.path for problem in snapshot.problems] == ["snap/a/x.json", "snap/b/y.json"]
+
+
 def test_single_cluster_alone_is_also_that_of_variants_without_one(world: Make) -> None:
     snapshot = read(world({"snap/a/snapshot.yaml": head(), "snap/a/x.json": thing("in-a")}))
 

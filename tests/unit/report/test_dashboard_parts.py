@@ -4,7 +4,7 @@ from reconciler.base.reasons import Phase
 from reconciler.plan.changes import Plan
 from reconciler.plan.rejection import ask_box
 from reconciler.plan.status import PackageStatus
-from reconciler.report.dashboard import make_dashboard, merge_parts
+from reconciler.report.dashboard import ROWS, make_dashboard, merge_parts
 from reconciler.report.summary import Names
 
 KEY = "0123456789abcdef"
@@ -45,6 +45,15 @@ def test_ticked_box_of_another_shard_stays_ticked() -> None:
         == 1
     )
     assert "[x]" not in merge_parts(ticked, {1: box}, 1, 2)
+
+
+def test_dashboard_counts_the_packages_that_it_leaves_out() -> None:
+    statuses = [PackageStatus(Phase.STALLED)] * (ROWS + 7)
+
+    text = make_dashboard(Plan(), statuses, Names("demo"), "").text
+
+    assert text.count("\n- ") == ROWS
+    assert "And 7 more." in text
 
 
 def test_dashboard_links_to_the_published_report() -> None:

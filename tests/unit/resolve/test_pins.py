@@ -271,6 +271,12 @@ def test_only_what_was_applied_and_recorded_may_be_gone(world: ModelWorld) -> No
         choice = choose_pin(floating(inventory), replace(inventory, **fields))
         assert isinstance(choice, Problem), name
 
+    review(world, REVIEWED, msgspec.structs.replace(lock(world, 2), commit="f" * 40))
+    inventory = world.inventory()
+    assert isinstance(choose_pin(floating(inventory), inventory), Problem), (
+        "a lock that nothing was applied of"
+    )
+
 
 def forget(world: ModelWorld, commit: Oid) -> None:
     """A commit that no ref names any more is collected."""

@@ -385,9 +385,12 @@ def test_an_order_for_an_earlier_revision_is_over_and_no_problem(world: RolloutW
 def test_a_rollback_of_another_revision_is_noted(world: RolloutWorld) -> None:
     world.order(ROLL_BACK, "web/v1")
 
-    (note,) = world.plan().notes
+    plan = world.plan()
 
+    (note,) = plan.notes
     assert "it names web/v1, and the rollout brings web/v2" in note
+    (rollout,) = plan.rollouts
+    assert [str(wave.phase) for wave in rollout.waves] == ["progressing", "waiting"]
 
 
 # limits

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.status import statuses_after
@@ -525,6 +526,16 @@ def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
 
     assert updated(plan) == list(EDGES)
     assert plan.rollouts == ()
+
+
+def test_a_variant_with_a_manifest_of_its_own_moves_at_once(world: RolloutWorld) -> None:
+    world.add_repository("d1")
+    world.variants["own"] = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=2),
+        downstream=Downstream(repo="d1", package="web"),
+    )
+
+    assert updated(world.run()) == [*FIRST, "d1"]
 
 
 def test_the_plan_does_not_depend_on_the_order_of_what_was_read(world: RolloutWorld) -> None:

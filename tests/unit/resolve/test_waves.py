@@ -381,6 +381,7 @@ def test_a_target_is_in_the_first_wave_that_selects_it_and_has_room() -> None:
     waves = [canary, Wave("quarter", size="25%"), Wave("tier", selector={"matchLabels": {"tier": "main"}})]
 
     assert names_of(assign_waves(waves, LABELS)) == {"canary": "0", "quarter": "12", "tier": "34567"}
+    assert names_of(assign_waves([Wave("few", size="10%")], LABELS)) == {"few": "0", "rest": "1234567"}
 
 
 def test_a_target_that_no_wave_has_is_in_the_last_one() -> None:

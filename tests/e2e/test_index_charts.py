@@ -1,0 +1,151 @@
+"""`index sync --pull-request` proposes newer charts where `package from-chart` made a package."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
+from tests.support.charts import DEPLOYMENT, chart
+from tests.support.git import make_repository
+from tests.support.registry import Answer, Asked, serve_gate, serve_registry
+from tests.support.world import World, build_world, git
+
+REPOSITORY = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata: {name: blueprints}
+spec: {type: git, git: {repo: ../blueprints.git, branch: main}}
+"""
+HEAD = "reconciler/main/chart/apps/web/next"
+
+Publish = Callable[[str], None]
+"""Publishes a version of the chart `web`; of every one after 1.0.0 the default is two replicas."""
+
+
+def build(folder: Path, version: str) -> bytes:
+    more = {} if version == "1.0.0" else {"charts__web__values.yaml": "replicas: 2\nimage: nginx\n"}
+    return pack(write_chart(folder / version, version, **more), folder / f"{version}.tgz").read_bytes()
+
+
+@contextmanager
+def from_registry(root: Path) -> Iterator[tuple[str, str, Publish]]:
+    with serve_registry(root) as registry:
+        yield (
+            f"oci://{registry.address}/charts/web",
+            f"  registries: {{mirrors: {{'{registry.address}': 'http://{registry.address}'}}}}\n",
+            lambda version: registry.push_chart("charts/web", version, build(root, version)) and None,
+        )
+
+
+@contextmanager
+def from_web(root: Path) -> Iterator[tuple[str, str, Publish]]:
+    there: dict[str, bytes] = {}
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/stable/index.yaml":
+            return Answer(200, index(*there))
+        return Answer(200, there[asked.path.removeprefix("/stable/files/web-").removesuffix(".tgz")])
+
+    with serve_gate() as gate:
+        gate.plan = answer
+        mirror = f"  registries: {{mirrors: {{charts.example.com: 'http://{gate.address}'}}}}\n"
+        add = lambda version: there.update({version: build(root, version)})  # noqa: E731
+        yield "https://charts.example.com/stable/web", mirror, add
+
+
+@contextmanager
+def from_git(root: Path) -> Iterator[tuple[str, str, Publish]]:
+    charts = make_repository(root / "charts.git", {"README.md": "charts"})
+
+    def publish(version: str) -> None:
+        files = chart(version=version, deployment=DEPLOYMENT)
+        if version != "1.0.0":
+            files["charts/web/values.yaml"] = "replicas: 2\nimage: nginx\n"
+        charts.commit(files)
+        charts.tag(f"web-{version}")
+
+    yield f"file://{root}/charts.git/charts/web", "", publish
+
+
+def make_world(root: Path, spec: str, address: str, versions: str) -> World:
+    """Return a world with a package of the chart in its upstream repository."""
+    config = root / "source/config"
+    (config / "manifests").mkdir(parents=True)
+    text = f"  manifests: [manifests]\n{spec}"
+    settings(config, text).write_text(settings(config, text).read_text().replace("name: fleet", "name: main"))
+    (config / "manifests/blueprints.yaml").write_text(REPOSITORY)
+    world = build_world(root / "source", root / "w")
+    make_repository(root / "w/blueprints.git", {"README.md": "blueprints"})
+    with world.edit("blueprints", "A package of the chart") as copy:
+        line = ["package", "from-chart", address, str(copy / "apps/web"), "--version", versions]
+        assert (
+            invoke([*line, "--config", str(config / "reconciler.yaml"), "--cache-dir", str(root / "c")]) == 0
+        )
+        values = copy / "apps/web/values.yaml"
+        values.write_text(f"extra: 1\n{values.read_text()}")
+    return world
+
+
+@pytest.mark.parametrize("source", [from_registry, from_web, from_git], ids=lambda source: source.__name__)
+def test_newer_chart_is_one_pull_request_and_then_nothing(
+    source: Callable[..., object], tmp_path: Path
+) -> None:
+    with source(tmp_path) as (address, spec, publish):  # type: ignore[attr-defined]
+        publish("1.0.0")
+        world = make_world(tmp_path, spec, address, "^1")
+        nothing = world.run("index", "sync", "--pull-request")
+        for version in ("1.1.0", "2.0.0"):
+            publish(version)
+
+        said = world.run("index", "sync", "--pull-request")
+        before = world.all_refs()
+        again = world.run("index", "sync", "--pull-request")
+        unchanged = world.all_refs() == before
+        shown = json.loads(world.run("pr", "show", "blueprints#1", "-o", "json").out)
+        changed = git(world.root / "blueprints.git", "diff", "--name-only", "main", HEAD).split()
+        values = git(world.root / "blueprints.git", "show", f"{HEAD}:apps/web/values.yaml")
+        merged = world.run("pr", "merge", "blueprints#1")
+        after = world.run("index", "sync", "--pull-request")
+
+    assert (nothing.code, "chart" in nothing.out) == (0, False), nothing
+    assert (said.code, said.err) == (0, ""), said
+    assert "Update the chart web to 1.1.0" in said.out
+    assert (again.code, unchanged, "Pull request #1 waits for a review" in again.out) == (0, True, True), (
+        again
+    )
+    assert "from `1.0.0` to `1.1.0`" in json.dumps(shown)
+    assert changed == [
+        f"apps/web/{name}"
+        for name in ("chart.yaml", "charts/web/Chart.yaml", "charts/web/values.yaml", "values.yaml")
+    ]
+    assert values.splitlines()[::2] == ["extra: 1", "# replicas: 2"]
+    assert merged.code == 0, merged
+    assert (after.code, "chart" in after.out) == (0, False), after
+
+
+def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_closed(tmp_path: Path) -> None:
+    with from_git(tmp_path) as (address, spec, publish):
+        publish("1.0.0")
+        world = make_world(tmp_path, spec, address, "^1")
+        with world.edit("blueprints", "Another package") as copy:
+            broken = copy / "apps/away"
+            broken.mkdir()
+            for path in (copy / "apps/web").rglob("*"):
+                target = broken / path.relative_to(copy / "apps/web")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_file():
+                    target.write_text(path.read_text().replace("charts.git", "gone.git"))
+        publish("1.1.0")
+
+        said = world.run("index", "sync", "--pull-request")
+        world.run("pr", "close", "blueprints#1")
+        closed = world.run("index", "sync", "--pull-request")
+
+    assert said.code == 5
+    assert "apps/away/chart.yaml" in said.err
+    assert "Update the chart web to 1.1.0" in said.out
+    assert "was closed" in closed.out
