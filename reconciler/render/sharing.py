@@ -55,7 +55,7 @@ _TAKEN_APART: Final = re.compile(
     rb"|\\[xuU]0*24",  # an escaped dollar
     re.MULTILINE,
 )
-"""What may be a pattern of several setters: apply-setters takes the current value of its field apart."""
+"""Text that may be a pattern of several setters: apply-setters takes the current value of its field apart."""
 
 
 class _FilledFiles(Mapping[str, File]):
@@ -156,7 +156,7 @@ def _may_share(resolved: ResolvedVariant, contents: Contents) -> bool:
 
 
 class _Sources(NamedTuple):
-    """What the variants of a class have in common: upstream trees, pins, and functions of their own."""
+    """The upstream trees and pins that the variants of a class have in common."""
 
     trees: tuple[Oid, ...]
     pin: Pin

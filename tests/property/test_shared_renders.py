@@ -238,7 +238,10 @@ APPS = [
     f"{MAP}  namespace: default # here\n---\n# end\n{MAP.replace('app', 'edge-1')}",
     f"{MAP}  annotations:\n    reconciler.dev/on-conflict: upstream\n",
     f"{MAP}data:\n  two: a/b # kpt-set: ${{one}}/b\n  three: c07.b # kpt-set: ${{one}}.b\n",
-    "apiVersion: rbac.authorization.k8s.io/v1\nkind: Other # kpt-set: ${one}\nmetadata:\n  name: app # kpt-set: ${one}\n",
+    (
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Other # kpt-set: ${one}\n"
+        "metadata:\n  name: app # kpt-set: ${one}\n"
+    ),
 ]
 FUNCTIONS = [
     ("set-labels:v0.2", "site"),
