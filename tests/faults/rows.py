@@ -16,7 +16,13 @@ WORLDS = {
     "grouped": "a pull request per repository",
     "locks": "reviewed locks and deliveries",
 }
-FORGES = {"github": "GitHub", "gitlab": "GitLab", "gitea": "Gitea"}
+FORGES = {
+    "github": "GitHub",
+    "gitlab": "GitLab",
+    "gitea": "Gitea",
+    "azure": "Azure DevOps",
+    "bitbucket": "Bitbucket Cloud",
+}
 EFFECT_FAULTS = {
     "kill": "`kill -9` before and after every effect",
     "term": "SIGTERM before and after every effect",
