@@ -42,16 +42,7 @@ def test_every_graphql_document_fits_the_public_schema(document: str) -> None:
 
     assert check is not None, "the schema is not where the environment says"
     assert check(document) == []
-    assert (
-        check(
-            document.replace("body", "boddy")
-            .replace("isDraft", "isDraught")
-            .replace("{ state }", "{ stale }")
-            .replace("context", "contekst")
-            .replace("entries", "entires")
-        )
-        != []
-    )
+    assert check(document.replace("{", "{ nothing", 1)) != []
 
 
 @pytest.fixture(scope="module")
