@@ -77,27 +77,23 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
     A resource without a namespace is one of `namespace`, where Helm installs it: a chart that begins or
     ceases to write the namespace of its release neither removes a resource nor adds one.
     """
-    known: set[Identity] = set()
-
-    def edits(document: ResourceDocument) -> Iterator[Edit]:
-        metadata, own = child(root_of(document.tree), "metadata"), document.identity
-        other = own._replace(namespace="" if own.namespace else namespace)
-        is_home = own.namespace in ("", namespace) and own not in known and other in known
-        if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
-            yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
-
     changed = {
         path: file
         for path, file in files.items()
         if path not in local or (_NAMESPACE in file.data) is (_IN_NONE in local[path].data)
     }
-    if local and changed:
-        known |= {document.identity for file in local.values() for document in documents_of(file)}
-    return (
-        {**files, **{path: _edit_documents(file, edits) for path, file in changed.items()}}
-        if known
-        else files
-    )
+    if not local or not changed:
+        return files
+    identities = {document.identity for file in local.values() for document in documents_of(file)}
+
+    def edits(document: ResourceDocument) -> Iterator[Edit]:
+        metadata, own = child(root_of(document.tree), "metadata"), document.identity
+        other = own._replace(namespace="" if own.namespace else namespace)
+        is_home = own.namespace in ("", namespace) and own not in identities and other in identities
+        if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
+            yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
+
+    return {**files, **{path: _edit_documents(file, edits) for path, file in changed.items()}}
 
 
 def _attributions(files: Files) -> Iterator[tuple[Identity, tuple[str, ...]]]:
