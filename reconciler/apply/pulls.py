@@ -7,10 +7,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
+from reconciler.apply.upstream_log import local_origins
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.errors import LimitedError, duration_text
-from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.api.http import Transport
 from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
@@ -75,6 +76,8 @@ class PullRequestTexts:
             links=links[change.package],
             difference=difference,
             upstream=target.log.changes(single.request.upstream) if target.log and single.request else (),
+            origins=local_origins(target.mirror, pull.base, single),
+            boxes=has_issues(target.forge),
         )
 
 

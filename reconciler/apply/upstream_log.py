@@ -1,14 +1,22 @@
-"""Commits of an upstream package between two revisions, for the text of a pull request."""
+"""Commits that the text of a pull request tells: those of upstream, and those that set local values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 
 from reconciler.base.errors import ReconcilerError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
-from reconciler.plan.changes import UpstreamCommits
+from reconciler.names.objects import File
+from reconciler.names.refs import HEADS
+from reconciler.plan.changes import Change, ConflictNote, UpstreamCommits
+from reconciler.policy import Limits
+from reconciler.render.answers import current_value
+from reconciler.render.update import Conflict
 from reconciler.report.markdown import UpstreamChange
 
+_MOST_COMPARED = 20
+"""Commits of a file that are searched for the value of a conflict."""
 _MOST_WALKED = 2000
 """Commits between two revisions that are looked at; what is older is not listed."""
 
@@ -33,6 +41,43 @@ class UpstreamLog:
         return self._read[upstream]
 
 
+def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, UpstreamChange]:
+    """Return the commit on main that set the local value of each conflict, by the conflict's name."""
+    head = mirror.refs().get(f"{HEADS}{base}")
+    origins: dict[str, UpstreamChange] = {}
+    for note in change.conflicts if head is not None else ():
+        with suppress(ReconcilerError):  # the text does without, as where an old version was not fetched
+            path = f"{change.package.path}/{note.path}".lstrip("/")
+            origins.update((note.name, each) for each in _origins(mirror, Oid(str(head)), path, note))
+    return origins
+
+
+def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterator[UpstreamChange]:
+    """Yield the newest commit that changed the value of a conflict."""
+    place = Conflict(note.path, note.resource, note.field, None, note.upstream, note.local, "BothChanged")
+    changed = (
+        (oid, blob, parents)
+        for oid in islice(mirror.walk(head), _MOST_WALKED)
+        for blob, parents in [(mirror.blob_at(oid, path), mirror.find_parents(oid) or ())]
+        if blob and all(mirror.blob_at(parent, path) != blob for parent in parents)
+    )
+    for oid, blob, parents in islice(changed, _MOST_COMPARED):
+        before = mirror.blob_at(parents[0], path) if parents else None
+        if _value(mirror, before, place) != _value(mirror, blob, place):
+            yield _described(mirror, oid)
+            return
+
+
+def _described(mirror: Mirror, oid: Oid) -> UpstreamChange:
+    commit = mirror.commit(oid)
+    return UpstreamChange(oid, commit.message.strip().partition("\n")[0], commit.author.name)
+
+
+def _value(mirror: Mirror, blob: Oid | None, place: Conflict) -> str | None:
+    most = Limits().package_file_bytes
+    return current_value({place.path: File.of(mirror.blob(blob, most))}, place) if blob else None
+
+
 def _changes(mirror: Mirror, upstream: UpstreamCommits) -> Iterator[UpstreamChange]:
     """Yield the commits of one side that change the directory; of a rollback those that are taken back."""
     before, after = Oid(upstream.before), Oid(upstream.after)
@@ -41,7 +86,4 @@ def _changes(mirror: Mirror, upstream: UpstreamCommits) -> Iterator[UpstreamChan
         own = mirror.subtree(oid, upstream.path)
         parents = mirror.find_parents(oid) or ()
         if own is not None and all(mirror.subtree(parent, upstream.path) != own for parent in parents):
-            commit = mirror.find_commit(oid)
-            if commit is not None:
-                subject = commit.message.strip().partition("\n")[0]
-                yield UpstreamChange(oid, subject, commit.author.name)
+            yield _described(mirror, oid)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import orjson
 
+from reconciler.names.trailers import Ticks, read_boxes
+
 _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
@@ -36,6 +38,7 @@ class MarkedBody(NamedTuple):
         status: The head that got a status, with the status's name, result and text; empty for none.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
         proposes: The package tree that the text is about, "" if unknown.
+        ticks: The ticked boxes of the generated part, None if people edited anything else of it.
     """
 
     body: str
@@ -50,6 +53,7 @@ class MarkedBody(NamedTuple):
     duplicate_of: int = 0
     status: tuple[str, ...] = ()
     proposes: str = ""
+    ticks: Ticks | None = None
 
 
 def digest(text: str) -> str:
@@ -104,7 +108,7 @@ def compose(
     body = body.replace("<!-- reconciler:", "<!-- reconciler :").replace("# (reconciler:", "# (reconciler :")
     part = _fitting(body, room, _CUT_LINKED.format(difference) if difference else _CUT)
     if content:
-        begin = _begin({**fields, "part": digest(part)})
+        begin = _begin({**fields, "part": digest(read_boxes(part)[0])})
     return f"{before}{begin}{part}\n{_END}{around.after}"
 
 
@@ -120,7 +124,8 @@ def parse(text: str) -> MarkedBody:
     content, number, auto_merge = (fields.get(name) for name in ("content", "duplicateOf", "autoMerge"))
     proposes = fields.get("proposes")
     part = part.removesuffix("\n") if end else part
-    is_unedited = fields.get("part") == digest(part)
+    unticked, ticks = read_boxes(part)
+    is_unedited = fields.get("part") == digest(unticked)
     return MarkedBody(
         body=part,
         before=text[: begin.start()],
@@ -134,6 +139,7 @@ def parse(text: str) -> MarkedBody:
         duplicate_of=number if isinstance(number, int) else 0,
         status=_texts(fields.get("status")),
         proposes=proposes if isinstance(proposes, str) else "",
+        ticks=ticks if is_unedited else None,
     )
 
 

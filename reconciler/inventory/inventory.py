@@ -21,7 +21,7 @@ from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageK
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import is_group
-from reconciler.names.trailers import NO_ANSWERS, Answers
+from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
     NOTHING_REFUSED,
@@ -330,11 +330,10 @@ class PullRequest(PartlyCompared, frozen=True):
 
     `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
     makes an open one a draft again. `closed` is when it was, in seconds, 0 if unknown. With `unreadable`, a
-    reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
-    `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
-    `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
-    head `auto_merge` by itself, unless that `is_dropped`. `changed` is when an open one was last changed, in
-    seconds, 0 if unknown; two that differ in that alone are equal.
+    reason, only number and head (or "") are known. `reviewers` (teams as `owner/team`) and `assignees` are
+    asked once each, and never read. `difference` is the address of its changes, `proposes` the package tree
+    of its text, `status` that of its head. The forge merges head `auto_merge` by itself, unless `is_dropped`.
+    `changed`, in seconds, is not compared. `ticks` are boxes of people with write access, None if unknown.
     """
 
     UNCOMPARED = frozenset({"changed"})
@@ -361,6 +360,7 @@ class PullRequest(PartlyCompared, frozen=True):
     difference: str = ""
     status: HeadStatus | None = None
     proposes: str = ""
+    ticks: Ticks | None = None
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary

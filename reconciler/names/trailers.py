@@ -14,6 +14,12 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 KEEP = "Keep"
+BOX = "a box of the pull request"
+"""The answer of a person in a browser, as reports name it."""
+KEEPS, TAKES = "keep", "take"
+Ticks = frozenset[tuple[str, str]]
+"""Ticked boxes: `keep` (the local value) or `take` (upstream's), and the name of the conflict."""
+
 CONFLICT = "Conflict"
 EVERYTHING = "all"
 """`Keep: all` keeps the local value of every conflict that our commits before it ask about."""
@@ -22,6 +28,8 @@ _NOTHING = "-"
 _SAFE = "/._,:=+@[]()"
 _DIGITS = 6
 _MARK = re.compile(r"[0-9a-f]{6}-[0-9a-f]{6}")
+_BOX = re.compile(r"- \[(?P<mark>[ xX])\] (?P<choice>keep|take) .*\(`(?P<name>[^`]+)`\)")
+_FENCE = re.compile(r"`{3,}|~{3,}")
 _LINE = re.compile(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
 
 
@@ -94,9 +102,32 @@ def value_mark(value: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
 
 
+def box_line(choice: str, what: str, name: str, *, ticked: bool) -> str:
+    """Return a box that answers a conflict, as Markdown; `what` is inert."""
+    return f"- [{'x' if ticked else ' '}] {choice} {what} (`{name}`)"
+
+
+def read_boxes(text: str) -> tuple[str, Ticks]:
+    """Return a text with no box ticked, and the ticks that it had; lines of code blocks are no boxes."""
+    lines, ticks, fence = [], set(), ""
+    for line in text.split("\n"):
+        if marks := _FENCE.match(line):
+            fence = "" if fence == line else fence or marks.group()
+        box = None if fence else _BOX.fullmatch(line)
+        if box and box["mark"] != " ":
+            ticks.add((box["choice"], box["name"]))
+        lines.append(line.replace(f"[{box['mark']}]", "[ ]", 1) if box else line)
+    return "\n".join(lines), frozenset(ticks)
+
+
 def without_mark(name: str) -> str:
     """Return a conflict's name without the digests of its values."""
     return _MARK.sub("", name).rstrip()
+
+
+def has_mark(name: str) -> bool:
+    """Tell whether a conflict's name tells its values."""
+    return _MARK.search(name) is not None
 
 
 def conflict_lines(message: str) -> list[str]:

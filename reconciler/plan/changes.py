@@ -178,6 +178,7 @@ class ConflictNote(NamedTuple):
     """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
 
     A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
+    `base` is the value before both, None where it was absent or is not known any more.
     """
 
     path: str
@@ -186,6 +187,7 @@ class ConflictNote(NamedTuple):
     local: str | None
     resource: str = ""
     name: str = ""
+    base: str | None = None
 
 
 class AnswerNote(NamedTuple):

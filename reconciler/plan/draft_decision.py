@@ -33,7 +33,13 @@ from reconciler.plan.rejection import closed_text, find_rejection, retry_text
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
-from reconciler.render.conflicts import answered_conflict, open_conflict, recorded_answers, recorded_conflicts
+from reconciler.render.conflicts import (
+    answered_conflict,
+    masked_base,
+    open_conflict,
+    recorded_answers,
+    recorded_conflicts,
+)
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
@@ -415,8 +421,10 @@ def _facts(case: Case, package: Package) -> DraftFacts:
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    recorded = map(open_conflict, conflicts)
-    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in recorded)
+    recorded = ((open_conflict(each), masked_base(each)) for each in conflicts)
+    return tuple(
+        ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
+    )
 
 
 def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:

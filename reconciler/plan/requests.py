@@ -34,7 +34,7 @@ _LONGEST_LABEL = 50
 Source: the documentation of the REST APIs of GitHub and Gitea.
 """
 _LONGEST_STATUS = 140
-_TEXT_VERSION = 3
+_TEXT_VERSION = 4
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
 
 _TITLES = {
@@ -326,7 +326,8 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
         request.edited,
         str(change.variant or ""),
         change.location.path if change.location else "",
-        sorted(map(list, change.conflicts), key=str),
+        # Without the base: a later run may not know it any more.
+        sorted((list(note[:-1]) for note in change.conflicts), key=str),
         sorted(map(list, change.answers), key=str),
         change.unready,
         *([request.rollout] if request.rollout else []),

@@ -24,6 +24,7 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, lock_ref, short_branch
+from reconciler.names.trailers import KEEPS, TAKES
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
 from reconciler.policy import Policy
@@ -103,8 +104,19 @@ def read_forges(
             key: {name: state for name, state in states.items() if state is not CheckState.PASSED}
             for key, states in checks.items()
         },
-        notes=notes,
+        notes=(*notes, *_double_ticks(views, pulls)),
     )
+
+
+def _double_ticks(views: Mapping[ObjectName, RepositoryView], pulls: Pulls) -> Iterator[str]:
+    """Tell of each conflict with both boxes ticked: it stays open."""
+    names = {view.url: key.name for key, view in views.items()}
+    ticked = [(names.get(url, url), pull) for url in sorted(pulls) for pull in pulls[url] if pull.ticks]
+    for repository, pull in ticked:
+        where = f"pull request #{pull.number} of {repository}"
+        both = [name for choice, name in sorted(pull.ticks or ()) if choice == KEEPS]
+        for name in (name for name in both if (TAKES, name) in (pull.ticks or ())):
+            yield f"Both boxes of a conflict are ticked in {where}, so neither counts. Untick one: {name}"
 
 
 def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from reconciler.base.wire import Record, canonical_json, read_record
 from reconciler.names.ids import ObjectName
+from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 
 SCHEMA = "reconciler.dev/v1alpha1"
 LINES_SCHEMA = "reconciler.dev/v1alpha2"
@@ -33,6 +34,12 @@ REFUSED_DELETIONS = "deletions.json"
 
 FUNCTIONS = "Functions"
 """How a reason starts why a package is not ready because of its functions."""
+
+
+def recorded_ticks(record: "PackageVariantRecord | None") -> Ticks:
+    """Return the boxes that answered conflicts when a variant was last applied."""
+    boxes = (each for each in (record.answers if record else ()) if each.policy == BOX)
+    return frozenset((KEEPS if each.chosen == each.local else TAKES, each.name) for each in boxes)
 
 
 def is_failure(reason: str) -> bool:

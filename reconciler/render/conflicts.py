@@ -73,6 +73,11 @@ def answered_conflict(answer: Answer) -> AnsweredConflict:
     return AnsweredConflict(**_record_fields(answer.conflict), chosen=chosen, by=str(answer.by), **policy)
 
 
+def masked_base(conflict: Conflict) -> str | None:
+    """Return the value of a conflict before both sides changed it; that of a Secret is masked."""
+    return _masked(conflict.base) if is_hidden(conflict) else conflict.base
+
+
 def is_hidden(conflict: Conflict) -> bool:
     """Return whether a conflict is about a Secret, or in a file with one."""
     return conflict.hidden or conflict.resource.partition(" ")[0] == "Secret"

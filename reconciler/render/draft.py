@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.inventory.inventory import Draft, Inventory
 from reconciler.names.objects import Files
-from reconciler.names.trailers import NO_ANSWERS
+from reconciler.names.trailers import KEEPS, NO_ANSWERS, TAKES
 from reconciler.policy import OnConflict
 from reconciler.render.answers import (
     DraftConflicts,
@@ -30,6 +30,7 @@ from reconciler.resolve.resolution import has_main_moved
 
 _ASK = ConflictPolicy()
 _CHOSEN = (OnConflict.UPSTREAM, OnConflict.LOCAL)
+_BOXES = {KEEPS: OnConflict.LOCAL, TAKES: OnConflict.UPSTREAM}
 
 
 def update_draft(
@@ -42,6 +43,8 @@ def update_draft(
     resolved, files = inputs.resolved, inputs.contents[draft.tree]
     policy = package_policy(inputs, files)
     main = _merge_main_with_upstream(inputs, policy)
+    if (ticked := with_ticks(inputs, main, policy)).places:
+        policy, main = ticked, _merge_main_with_upstream(inputs, ticked)
     if isinstance(main, Blocked):
         return main
     # Policies come first, so that the merges below start from the values that they choose now.
@@ -76,6 +79,18 @@ def _carried(
             yield conflict
         elif value != conflict.upstream:
             yield context.named(replace(conflict, local=value))
+
+
+def with_ticks(
+    inputs: VariantInputs, merged: PackageInProgress | Blocked, policy: ConflictPolicy
+) -> ConflictPolicy:
+    """Return the policy with the answers of ticked boxes, while their conflicts have the values shown."""
+    if isinstance(merged, Blocked) or not inputs.resolved.ticks:
+        return policy
+    context = draft_context(inputs, merged.files)
+    chosen = {name: _BOXES[choice] for choice, name in inputs.resolved.ticks}
+    names = {each.place: str(context.name(each)) for each, _ in merged.conflicts}
+    return replace(policy, places={place: chosen[name] for place, name in names.items() if name in chosen})
 
 
 def draft_context(inputs: VariantInputs, files: Files, policy: ConflictPolicy = _ASK) -> DraftContext:

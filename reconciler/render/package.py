@@ -20,7 +20,7 @@ from reconciler.render.answers import DraftConflicts, classify_fresh
 from reconciler.render.charts import render_charts
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
-from reconciler.render.draft import draft_context, package_policy, update_draft
+from reconciler.render.draft import draft_context, package_policy, update_draft, with_ticks
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import add_functions, stamp_kptfile, strip_ownership, unmet_gates
 from reconciler.render.merge_sides import RenderedSides, render_sides, updates_of
@@ -217,6 +217,8 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
         local = contents[resolved.local]
         policy = package_policy(inputs, local)
         merged = update_local(inputs, local, resolved.local, resolved.base, policy)
+        if (ticked := with_ticks(inputs, merged, policy)).places:
+            merged = update_local(inputs, local, resolved.local, resolved.base, ticked)
     if isinstance(merged, Blocked):
         return merged
     conflicts = DraftConflicts()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reconciler.base.escape import cell, code, terminal
 from reconciler.base.wording import plural
 from reconciler.functions.secrets import MASK, holds_secret
-from reconciler.names.trailers import KEEP
+from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote
 from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
@@ -27,13 +27,19 @@ MOST_CONFLICTS = 50
 
 
 class ConflictRow(NamedTuple):
-    """One conflict of a pull request, as Markdown; `block` is the difference of two long values."""
+    """One conflict of a pull request, as Markdown; `block` is the difference of two long values.
+
+    `origin` tells what set the local value, `boxes` answer the conflict, `keep` where there are none.
+    """
 
     path: str
     resource: str
     field: str
+    base: str
     upstream: str
     local: str
+    origin: str = ""
+    boxes: tuple[str, ...] = ()
     keep: str = ""
     heading: str = ""
     block: str = ""
@@ -48,6 +54,7 @@ class AnswerRow(NamedTuple):
     chosen: str
     dropped: str
     by: str
+    boxes: tuple[str, ...] = ()
     heading: str = ""
     block: str = ""
 
@@ -56,7 +63,7 @@ def shown_note(change: Change, note: ConflictNote) -> ConflictNote:
     """Return a conflict as it may be shown: nothing of a Secret ever is."""
     if not _is_secret(change, note.path):
         return note
-    return note._replace(upstream=_masked(note.upstream), local=_masked(note.local))
+    return note._replace(base=_masked(note.base), upstream=_masked(note.upstream), local=_masked(note.local))
 
 
 def shown_answer(change: Change, note: AnswerNote) -> AnswerNote:
@@ -113,9 +120,16 @@ def _masked(value: str | None) -> str | None:
     return None if value is None else MASK
 
 
-def conflict_rows(change: Change) -> list[ConflictRow]:
-    """Return the conflicts of a change as rows of a table, those that fit a pull request."""
-    return [_row(shown_note(change, n), _template(change, n.path)) for n in change.conflicts[:MOST_CONFLICTS]]
+def conflict_rows(change: Change, *, boxes: bool = False) -> list[ConflictRow]:
+    """Return the conflicts of a change as rows of a table, those that fit a pull request.
+
+    With `boxes` those that a choice of one side answers have boxes, unless people committed to the draft.
+    """
+    boxes = boxes and not (change.request is not None and change.request.edited)
+    return [
+        _row(shown_note(change, n), _template(change, n.path), boxes=boxes)
+        for n in change.conflicts[:MOST_CONFLICTS]
+    ]
 
 
 def conflict_lines(change: Change) -> Iterator[str]:
@@ -149,6 +163,9 @@ def _answer_row(note: AnswerNote) -> AnswerRow:
     chosen, dropped = (_cell(value, note) for value in (note.chosen, note.dropped))
     by = cell(answered_text(note)[:LONGEST_LINE]) if note.policy else _BY[note.by]
     row = AnswerRow(path, resource, field, chosen, dropped, by)
+    if note.policy == BOX:
+        ticked = KEEPS if note.chosen == note.local else TAKES
+        row = row._replace(by=BOX, boxes=_boxes(note, ticked))
     if not (_is_long(note.chosen) or _is_long(note.dropped)):
         return row
     block = _difference((note.dropped, "dropped"), (note.chosen, "chosen"))
@@ -179,11 +196,29 @@ def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
     yield from (f"      {terminal(line)}".rstrip() for line in _cut(lines))
 
 
-def _row(note: ConflictNote, template: str) -> ConflictRow:
+def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
+    """Return the boxes of a conflict of two values, none of any other: one side cannot answer that."""
+    if not note.field or None in (note.upstream, note.local) or not has_mark(note.name):
+        return ()
+    sides = ((KEEPS, "the local value", note.local), (TAKES, "upstream's value", note.upstream))
+    return tuple(
+        box_line(
+            choice,
+            what if _is_long(value) or not value else f"{code(value)}, {what}",
+            note.name,
+            ticked=choice == ticked,
+        )
+        for choice, what, value in sides
+    )
+
+
+def _row(note: ConflictNote, template: str, *, boxes: bool) -> ConflictRow:
     place = f"{note.path}, of template {template}" if template else note.path
     path, resource, field = (cell(text[:LONGEST_LINE]) for text in (place, note.resource, note.field))
-    row = ConflictRow(path, resource, field, _cell(note.upstream, note), _cell(note.local, note))
-    if note.name:
+    base = "" if note.base is None else _cell(note.base, note)
+    row = ConflictRow(path, resource, field, base, _cell(note.upstream, note), _cell(note.local, note))
+    row = row._replace(boxes=_boxes(note) if boxes else ())
+    if note.name and not row.boxes:
         row = row._replace(keep=keep_line(note.name))
     if not (_is_long(note.upstream) or _is_long(note.local)):
         return row

@@ -170,6 +170,8 @@ def pull_body(
     links: Mapping[str, str] | None = None,
     difference: str = "",
     upstream: Sequence[UpstreamChange] = (),
+    origins: Mapping[str, UpstreamChange] | None = None,
+    boxes: bool = False,
 ) -> str:
     """Return the body of the pull request that proposes `change`: what, why, what is kept, what to do.
 
@@ -180,8 +182,13 @@ def pull_body(
         links: Addresses behind the facts, by their name.
         difference: The address of everything that it changes, "" if unknown.
         upstream: The commits of upstream that it brings, the newest first.
+        origins: The commits that set the local values of its conflicts, by the conflicts' names.
+        boxes: Whether a box that is ticked in it is read.
     """
-    conflicts = conflict_rows(change)
+    conflicts = [
+        row._replace(origin=_commit_text((origins or {}).get(note.name)))
+        for row, note in zip(conflict_rows(change, boxes=boxes), change.conflicts, strict=False)
+    ]
     kind = change.request.kind if change.request else change.op
     facts = [
         (name, _short(value), (links or {}).get(name, "")) for name, value in _facts(change, names) if value
@@ -195,17 +202,16 @@ def pull_body(
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
         upstream_head="Taken back from upstream" if is_back else "Changed upstream",
-        upstream=[
-            UpstreamChange(each.commit[:8], _short(each.subject), _short(each.author))
-            for each in upstream[:MOST_UPSTREAM]
-        ],
+        upstream=[_commit_text(each) for each in upstream[:MOST_UPSTREAM]],
         more_upstream=max(0, len(upstream) - MOST_UPSTREAM),
         difference=difference,
         risks=tuple(map(_short, _risks(change))),
         conflicts=tuple(conflicts),
         more_conflicts=len(change.conflicts) - len(conflicts),
+        boxed=[box for row in conflicts for box in row.boxes],
         keeps="\n".join(row.keep for row in conflicts if row.keep),
-        answers=tuple(answer_rows(change)),
+        answers=(answers := answer_rows(change)),
+        answer_boxes=[box for row in answers for box in row.boxes],
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         requirements=change.requirements[:ROWS],
         pins=tuple(
@@ -216,6 +222,16 @@ def pull_body(
         more_files=max(0, len(files) - MOST_FILES),
         warnings=tuple(_warnings([change], names)),
     )
+
+
+def _commit_text(commit: UpstreamChange | None) -> str:
+    """Return a commit as Markdown, "" for none."""
+    if commit is None:
+        return ""
+    subject, author, oid = (
+        escape.cell(_short(t)) for t in (commit.subject, commit.author, commit.commit[:8])
+    )
+    return f"{subject} ({author}, {oid})"
 
 
 def group_body(

@@ -10,6 +10,7 @@ from reconciler.inventory.inventory import Draft, PackageRevision
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem
+from reconciler.names.trailers import Ticks
 from reconciler.resolve.rollout_model import Rollout
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
@@ -74,7 +75,7 @@ class ResolvedVariant(Struct, frozen=True):
     record keeps to report later which of them changed, `objects` are digests of the
     cluster objects that its injectors may name. `asked_from` is the upstream tree that the conflicts
     come from which wait in a draft with a person's commits: what a policy answers later is merged from
-    there. `moved` describes how its numbered
+    there. `ticks` are the boxes that answer its conflicts. `moved` describes how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
@@ -98,6 +99,7 @@ class ResolvedVariant(Struct, frozen=True):
     objects: Mapping[str, str] = field(default_factory=dict)
     moved: str = ""
     asked_from: Oid | None = None
+    ticks: Ticks = frozenset()
     offers: Pin | None = None
     candidates: tuple[Pin, ...] = ()
     has_charts: bool = False

@@ -1,5 +1,6 @@
 """Resolution: every desired variant meets its upstream, its downstream and its base."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -7,10 +8,19 @@ from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, Upstream
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
-from reconciler.inventory.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import (
+    Draft,
+    Inventory,
+    PackageState,
+    PullState,
+    RepositoryRole,
+    RepositoryView,
+)
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.records.state import PackageVariantRecord
+from reconciler.names.refs import short_branch
+from reconciler.names.trailers import Ticks
+from reconciler.records.state import PackageVariantRecord, recorded_ticks
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
@@ -212,6 +222,7 @@ def resolve_variant(
         facts=told_facts(facts, inputs, record),
         objects=named_objects(variant, objects) or {},
         asked_from=asked_from,
+        ticks=_ticks(draft, view, record, inventory),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,
         candidates=candidates,
@@ -219,6 +230,21 @@ def resolve_variant(
         subpackages=subpackages,
     )
     return replace(resolved, settled=find_settled(resolved, record))
+
+
+def _ticks(
+    draft: Draft | None, view: RepositoryView, record: PackageVariantRecord | None, inventory: Inventory
+) -> Ticks:
+    """Return the boxes that answer conflicts of a package; two of one conflict answer nothing.
+
+    Where the text of its pull request does not tell them, they are those that a run recorded.
+    """
+    pulls = inventory.pulls_of(view.url).at(short_branch(draft.ref)) if draft and not draft.is_grouped else ()
+    ticks = next((pull.ticks for pull in pulls if pull.state is PullState.OPEN), None)
+    if ticks is None:
+        return recorded_ticks(record)
+    names = Counter(name for _, name in ticks)
+    return frozenset(tick for tick in ticks if names[tick[1]] == 1)
 
 
 def adopted_directory(variant: DesiredVariant, view: RepositoryView, path: str) -> Oid | None:

@@ -48,6 +48,7 @@ def shown(world: ForgeWorld, pull: Pull) -> str:
     text = f"# {pull.title}\n\n{body_marker.parse(pull.body).body}\n"
     text = text.replace(world.simulator.address, "https://forge.example").replace(str(world.root), "<world>")
     text = re.sub(r"\b[0-9a-f]{40}\b", "<oid>", text)
+    text = re.sub(r"`[0-9a-f]{8}`\) \|", "`<oid>`) |", text)  # commits of main, which has the address
     return re.sub(r"\b[0-9a-f]{12}\b", "<oid>", text)
 
 

@@ -229,6 +229,11 @@ class RestDialect(ABC):
         }
         self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
 
+    def wrote(self, pull: ApiPullRequest) -> bool:
+        """Tell whether the authenticated user opened a pull request: then who edits it may write here."""
+        item = self.transport.get(f"{self._pulls}/{pull.number}").data
+        return bool((item.get("author") or item["user"])[self._fields.user] == self._own_login())
+
     def merging(self, _pulls: Collection[ApiPullRequest]) -> Collection[int] | None:
         """Return the numbers of those that the forge or its queue merges by itself, None if it tells none."""
         return None

@@ -146,14 +146,20 @@ class ApiForge:
         pulls = {pull.number: pull for pull in recorded_pulls(history)} if history else {}
         for number, pull in listing.pulls.items():
             pulls.pop(number, None)
-            if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
-                pulls[number] = _to_pull_request(pull)
+            is_open = pull.state is PullState.OPEN or not body_marker.parse(pull.body).duplicate_of
+            if pull.head.startswith(self._head_prefixes) and is_open:
+                pulls[number] = self._with_ticks(pull, _to_pull_request(pull))
         handed = [
             n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
         ]
         for number in self._dropped([listing.pulls[number] for number in handed]):
             pulls[number] = replace(pulls[number], is_dropped=True)
         return tuple(pulls[number] for number in sorted(pulls))
+
+    def _with_ticks(self, pull: ApiPullRequest, read: PullRequest) -> PullRequest:
+        """Return a pull request; its ticks only if our account opened it, so that only writers edit it."""
+        is_own = not read.ticks or (has_issues(self) and self.dialect.wrote(pull))
+        return read if is_own else replace(read, ticks=None)
 
     def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
         """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
@@ -398,16 +404,12 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {
-            pull.number: pull for pull in (*self.dialect.find_recent(created.head, created.base), created)
-        }
+        recent = (*self.dialect.find_recent(created.head, created.base), created)
+        opened = {pull.number: pull for pull in recent}
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
-            comment = (
-                f"Pull request #{first.number} proposes the same branch and was opened first; "
-                "this one is closed."
-            )
-            self.close(other.number, comment=comment, duplicate_of=first.number)
+            why = f"Pull request #{first.number} proposes the same branch and was opened first"
+            self.close(other.number, comment=f"{why}; this one is closed.", duplicate_of=first.number)
         # A list may cut the texts of the others.
         return created if first.number == created.number else self.dialect.find(first.number)
 
@@ -566,10 +568,6 @@ def _read_status(pull: ApiPullRequest, marked: tuple[str, ...]) -> HeadStatus | 
             return None
 
 
-def _is_duplicate(pull: ApiPullRequest) -> bool:
-    return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
-
-
 def _check_head(pull: ApiPullRequest, expect: str) -> None:
     if pull.head_oid != expect:
         raise ConflictError(f"The head of pull request {pull.number} moved")
@@ -595,4 +593,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
         proposes=marked.proposes,
+        ticks=marked.ticks if pull.state is PullState.OPEN else None,
     )

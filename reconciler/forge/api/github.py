@@ -72,6 +72,10 @@ query Queue($owner: String!, $name: String!, $branch: String!, $after: String) {
     }
   }
 }"""
+AUTHOR = """
+query Author($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) { pullRequest(number: $number) { viewerDidAuthor } }
+}"""
 EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
@@ -265,6 +269,11 @@ class GitHub(RestDialect):
             entries = self._nodes(QUEUE, {"branch": base}, lambda r: (r["mergeQueue"] or {}).get("entries"))
             numbers |= {entry["pullRequest"]["number"] for entry in entries if entry["pullRequest"]}
         return numbers
+
+    def wrote(self, pull: ApiPullRequest) -> bool:
+        """Tell whether the authenticated user, or App, opened a pull request, by GraphQL."""
+        values = {"owner": self.owner, "name": self.repository, "number": pull.number}
+        return bool(self._graphql(AUTHOR, values)["repository"]["pullRequest"]["viewerDidAuthor"])
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
+from reconciler.names.trailers import BOX
 from reconciler.policy import OnConflict
 
 ON_CONFLICT = "reconciler.dev/on-conflict"
@@ -91,6 +92,8 @@ def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, pa
         name, source = policy.origins.get(rule.text, ("onConflict", ""))
         value = f"{rule.text}={winner}" if rule.text else winner
         return ConflictDecision(winner, f"{name}: {value}", source)
+    if rule.kind is RuleKind.PLACE:
+        return ConflictDecision(winner, BOX)
     if rule.kind is RuleKind.STRATEGY:
         return ConflictDecision(winner, f"updateStrategy: {rule.text}", "Kptfile")
     return ConflictDecision(winner, rule.text)

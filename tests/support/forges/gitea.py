@@ -271,6 +271,7 @@ class GiteaSimulator(Simulator):
         made = {
             "number": pull.number,
             "id": hosted.number * 10_000 + pull.number,
+            "user": {"id": 7, "login": pull.author or self.bot},
             "title": pull.title,
             "body": pull.body,
             "state": pull.state,

@@ -354,6 +354,10 @@ class GitHubSimulator(Simulator):
             ]
             page = _connection(nodes, start, size)
             return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
+        if "Author(" in query:
+            pull = self.repositories[f"{values['owner']}/{values['name']}"].pulls[values["number"]]
+            shown = {"viewerDidAuthor": pull.author in ("", self.bot)}
+            return Answer(200, {"data": {"repository": {"pullRequest": shown}}})
         if "Checks(" in query:
             return Answer(200, {"data": {"repository": {"object": self._rollup(values)}}})
         if "Queue(" in query:

@@ -209,6 +209,7 @@ class GitLabSimulator(Simulator):
             "labels": pull.labels,
             "reviewers": [{"id": self.users.index(name), "username": name} for name in pull.reviewers],
             "assignees": [{"id": self.users.index(name), "username": name} for name in pull.assignees],
+            "author": {"id": 7, "username": pull.author or self.bot},
             "web_url": f"{self.address}/{hosted.name}/-/merge_requests/{pull.number}",
             "created_at": self.stamp(pull.created),
             "updated_at": self.stamp(pull.updated or pull.created),

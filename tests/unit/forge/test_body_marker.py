@@ -39,6 +39,7 @@ def test_generated_part_is_recognised_after_a_web_form(newline: str) -> None:
         labels=("edge",),
         has_marker=True,
         content="abc",
+        ticks=frozenset(),
     )
 
 
@@ -141,6 +142,7 @@ def test_marker_has_what_is_known_and_no_more(given: dict[str, Any], fields: dic
         has_marker=True,
         content=given.get("content", ""),
         auto_merge=given.get("auto_merge", ""),
+        ticks=frozenset() if "content" in given else None,
     )
 
 
@@ -161,7 +163,7 @@ UNMARKED = MarkedBody("Part", before="Before\n", after="\nAfter", has_marker=Tru
             UNMARKED._replace(title="t", labels=("a",), people=("b",)),
         ),
         ({"duplicateOf": 4, "autoMerge": "x"}, UNMARKED._replace(duplicate_of=4, auto_merge="x")),
-        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c")),
+        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c", ticks=frozenset())),
         ({"content": "c", "part": digest("part")}, UNMARKED),
         ({"content": "c"}, UNMARKED),
         (["no", "map"], UNMARKED),
@@ -242,3 +244,16 @@ def test_text_that_just_fits_is_not_cut(around: MarkedBody) -> None:
     shorter = compose("word " * 40, "Update web", [], around, len(whole) - 1)
     assert shorter != whole
     assert len(shorter) < len(whole)
+
+
+def test_a_tick_is_no_edit_and_a_line_of_a_difference_is_no_box() -> None:
+    box = "- [ ] keep `3`, the local value (`app.yaml Deployment/web spec.replicas 1a2b3c-4d5e6f`)"
+    ticked = box.replace("[ ]", "[x]")
+    whole = composed(f"{box}\n\n````diff\n```\n{ticked}\n````\n")
+    name = "app.yaml Deployment/web spec.replicas 1a2b3c-4d5e6f"
+
+    assert (parse(whole).ticks, parse(whole).content) == (frozenset(), "abc")
+    by_hand = parse(whole.replace(box, ticked, 1))
+    assert (by_hand.ticks, by_hand.content) == ({("keep", name)}, "abc")
+    edited = parse(whole.replace(box, ticked, 1).replace("spec.replicas", "spec.paused", 1))
+    assert (edited.ticks, edited.content) == (None, "")

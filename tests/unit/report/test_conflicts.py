@@ -24,11 +24,11 @@ def test_markdown_has_no_escaped_line_break_and_names_deletions() -> None:
     body = pull_body(CHANGE, NAMES)
 
     assert "\\x0a" not in body
-    assert "| `a.yaml` | `ConfigMap a` |  | 3 lines, see below | 3 lines, see below |" in body
-    assert "| `b.yaml` | `Deployment b` | `spec.replicas` | (deleted) | `5` |" in body
-    assert "| `c.yaml` | `ConfigMap c` | `data.x` | (empty) | see below |" in body
-    assert "| `notes.txt` |  |  | (deleted) | `one line` |" in body
-    assert "| `secret.yaml` | `Secret s` | `data.p` | `***` | (deleted) |" in body
+    assert "| `a.yaml` | `ConfigMap a` |  |  | 3 lines, see below | 3 lines, see below |" in body
+    assert "| `b.yaml` | `Deployment b` | `spec.replicas` |  | (deleted) | `5` |" in body
+    assert "| `c.yaml` | `ConfigMap c` | `data.x` |  | (empty) | see below |" in body
+    assert "| `notes.txt` |  |  |  | (deleted) | `one line` |" in body
+    assert "| `secret.yaml` | `Secret s` | `data.p` |  | `***` | (deleted) |" in body
 
 
 def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:

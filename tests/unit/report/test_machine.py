@@ -129,8 +129,8 @@ def test_markdown_of_a_refused_plan_says_why() -> None:
 def test_a_pull_request_shows_conflicts_but_no_secret() -> None:
     body = pull_body(CREATED, NAMES)
 
-    assert "| `deployment.yaml` |  | `spec.replicas` | `3` | `5` |" in body
-    assert "| `secret.yaml` |  | `data.p` | `***` | `***` |" in body
+    assert "| `deployment.yaml` |  | `spec.replicas` |  | `3` | `5` |" in body
+    assert "| `secret.yaml` |  | `data.p` |  | `***` | `***` |" in body
     tokens = MarkdownIt("commonmark").enable("table").parse(body)
     assert sum(t.type == "table_open" for t in tokens) == 3
 

@@ -155,7 +155,7 @@ def test_notes_tell_who_wins_and_why() -> None:
         (Rule(RuleKind.DEFAULT), "onConflict: local", "reconciler.yaml"),
         (Rule(RuleKind.STRATEGY, "copy-merge"), "updateStrategy: copy-merge", "Kptfile"),
         (Rule(RuleKind.MERGE, "a rule"), "a rule", ""),
-        (Rule(RuleKind.PLACE), "", ""),
+        (Rule(RuleKind.PLACE), "a box of the pull request", ""),
     ],
 )
 def test_decision_is_described_in_the_words_of_the_settings(rule: Rule, policy: str, source: str) -> None:
