@@ -30,7 +30,7 @@ from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownersh
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
 from reconciler.render.update.documents import documents_of, edit_document
-from reconciler.render.update.identifiers import with_identifiers
+from reconciler.render.update.identifiers import DEFAULT_NAMESPACE, with_identifiers, with_identities_of
 from reconciler.resolve.resolution import ResolvedVariant
 
 KEEP_VALUES: Final = "reconciler.dev/chart-values"
@@ -133,10 +133,21 @@ def _rendered(own: Sequence[tuple[_Side, PipelineResult]]) -> Files | None:
     fitting = [(side, result) for side, result in own if not result.error]
     if own and not fitting:
         raise _BlockedError(_failure(own[0][1]))
-    made = [(side, {**side.plain, **_generated(side.run, result.files)}) for side, result in fitting]
+    made = [
+        (side, {**side.plain, **_known(side, _generated(side.run, result.files))}) for side, result in fitting
+    ]
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
         return made[0][1] if made else None
     return min(made, key=lambda each: _distance(each[1], each[0].local))[1]
+
+
+def _known(side: _Side, manifests: Files) -> Files:
+    """Return rendered manifests by the identities that the package downstream has for them."""
+    for _, _, config in chart_configurations(side.run):
+        for each in mappings_at(config, "helmCharts"):
+            namespace = str(value_at(each, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
+            manifests = with_identities_of(manifests, side.local, namespace)
+    return manifests
 
 
 def _distance(files: Files, local: Files) -> int:

@@ -223,10 +223,9 @@ def _vendored(files: Files, source: str) -> VendoredChart:
     ]
     missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
     if missing:
-        charts = f"the chart{'s' if missing[1:] else ''} {', '.join(missing)}"
         raise RefusedError(
-            f"{chart.name} depends on {charts}, which {'are' if missing[1:] else 'is'} not in its charts/",
-            hint="Put it there with `helm dependency build`, or name the released chart, which has it:"
+            f"{chart.name} depends on charts that its charts/ does not have: {', '.join(missing)}",
+            hint="Put them there with `helm dependency build`, or name the released chart, which has them:"
             " no run fetches a chart.",
         )
     return chart

@@ -256,3 +256,31 @@ def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:
     apply_and_merge(world)
     assert 'minor: "32"' in main(world, "edge-3", "configmap_asks.yaml")
     assert 'minor: "29"' in main(world, "edge-1", "configmap_asks.yaml")
+
+
+NAMESPACED = DEPLOYMENT.replace("  labels:", "  namespace: {{ .Release.Namespace }}\n  labels:")
+
+
+def test_chart_that_writes_the_namespace_of_its_release_moves_no_resource(world: World) -> None:
+    apply_and_merge(world)
+    edit(world, "edge-1", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
+    with world.edit("blueprints", "Write the namespace") as folder:
+        for path, text in release("3.0.0", ready=8, workload=NAMESPACED, service=SERVICE).items():
+            (folder / path).write_text(text)
+    world.tag("blueprints", "web/v4", "main")
+
+    set_variants(world, revision=4)
+    planned = world.run("plan")
+    apply_and_merge(world)
+
+    assert "conflict" not in planned.out
+    moved = main(world, "edge-1", "default/deployment_web.yaml")
+    assert "  namespace: default\n" in moved
+    assert "minReadySeconds: 8\n" in moved
+    assert "terminationGracePeriodSeconds: 45\n" in moved
+
+    # The next chart is one more update of the same resource, and back again.
+    set_variants(world, revision=1)
+    apply_and_merge(world)
+    assert "default/deployment_web.yaml" not in files(world, "edge-1")
+    assert "terminationGracePeriodSeconds: 45\n" in main(world, "edge-1", "deployment_web.yaml")

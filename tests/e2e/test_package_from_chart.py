@@ -98,8 +98,8 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         archive.addfile(tarfile.TarInfo("../../x"), io.BytesIO())
     (tmp_path / "bad.tgz").write_bytes(hostile.getvalue())
     cases = {
-        "depends on the chart db, which is": (needy, "new"),
-        "depends on the charts db, cache, which are": (old, "new"),
+        "that its charts/ does not have: db": (needy, "new"),
+        "that its charts/ does not have: db, cache": (old, "new"),
         "has no Chart.yaml": (tmp_path / "none", "new"),
         "may not hold ../../x": (tmp_path / "bad.tgz", "new"),
         "is not empty, and no package of a chart": (write_chart(tmp_path / "good"), "full"),

@@ -149,7 +149,7 @@ class HelmRuntime:
 
 
 def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
-    """Return the APIs that a chart is told of, and those whose presence nothing tells."""
+    """Return the APIs that the cluster is taken to serve, and those that it may or may not serve."""
     if call.api_versions is not None:
         return list(call.api_versions), []
     served = {each: served_everywhere(each) for each in call.chart.asks}

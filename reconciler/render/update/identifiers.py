@@ -26,8 +26,10 @@ from reconciler.render.update.three_way import Sides
 _SUFFIXES: Final = (".yaml", ".yml")
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
 _KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
-_DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_NAMESPACE: Final = "default"
 _CACHED_FILES: Final = 4096
+_NAMESPACE: Final = b"\n  namespace:"
+_IN_NONE: Final = b"# kpt-merge: /"
 
 
 def add_identifiers(files: Files, only: Files | None = None) -> Files:
@@ -67,6 +69,31 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
         _with_attributions(add_identifiers(upstream), attributions),
         add_identifiers(named, shared),
     )
+
+
+def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
+    """Return rendered manifests that have the identity which local has of the same resource.
+
+    A resource without a namespace is one of `namespace`, where Helm installs it: a chart that begins or
+    ceases to write the namespace of its release neither removes a resource nor adds one.
+    """
+    changed = {
+        path: file
+        for path, file in files.items()
+        if path not in local or (_NAMESPACE in file.data) is (_IN_NONE in local[path].data)
+    }
+    if not local or not changed:
+        return files
+    identities = {document.identity for file in local.values() for document in documents_of(file)}
+
+    def edits(document: ResourceDocument) -> Iterator[Edit]:
+        metadata, own = child(root_of(document.tree), "metadata"), document.identity
+        other = own._replace(namespace="" if own.namespace else namespace)
+        is_home = own.namespace in ("", namespace) and own not in identities and other in identities
+        if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
+            yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
+
+    return {**files, **{path: _edit_documents(file, edits) for path, file in changed.items()}}
 
 
 def _attributions(files: Files) -> Iterator[tuple[Identity, tuple[str, ...]]]:
@@ -171,7 +198,7 @@ def _set_comment(metadata: Node, comment: str) -> Iterator[Edit]:
 
 def upstream_identifier(identity: Identity) -> str:
     """Return the value of kpt's annotation for a resource: `GROUP|KIND|NAMESPACE|NAME`."""
-    return "|".join(identity._replace(namespace=identity.namespace or _DEFAULT_NAMESPACE))
+    return "|".join(identity._replace(namespace=identity.namespace or DEFAULT_NAMESPACE))
 
 
 def _is_named(metadata: Node) -> bool:
