@@ -97,9 +97,9 @@ def apply_changes(
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
-        told = _redacted(done.unfinished)
-        plan = remember_refusals(plan, told)
-        unfinished = {package: why for package, why in told.items() if not why.refused}
+        redacted = _redacted(done.unfinished)
+        plan = remember_refusals(plan, redacted)
+        unfinished = {package: why for package, why in redacted.items() if not why.refused}
         done = done._replace(unfinished=unfinished)
         status = status_after(plan, unfinished, done.opened)
         if dashboards is None:
@@ -116,7 +116,7 @@ def apply_changes(
     on_effects(last.effects)
     everything = merge_results([done, last])
     locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)
-    return Outcome(everything.effects, everything.exits, told, done.opened, locked)
+    return Outcome(everything.effects, everything.exits, redacted, done.opened, locked)
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
