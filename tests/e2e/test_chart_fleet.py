@@ -274,7 +274,7 @@ def conflict_answered(world: World) -> None:
     assert (conflict["upstream"], conflict["local"]) == ("60", "45")
     body = world.run("pr", "show", "edge-05/web").out
     row = "| `deployment_web.yaml, of template web/templates/workload.yaml` | `Deployment web` | "
-    assert f"{row}`spec.template.spec.terminationGracePeriodSeconds` | `60` | `45` |" in body
+    assert f"{row}`spec.template.spec.terminationGracePeriodSeconds` | `30` | `60` | `45` | " in body
     keep_local(world, conflict)
     settle(world)
 
