@@ -113,7 +113,7 @@ def _page(pull: Pull, names: tuple[str, str], text: str) -> str:
     kind, state = ("Draft", "draft") if pull.draft else ("Open", "open")
     branches = f"wants to merge <code>{pull.head}</code> into <code>{pull.base}</code>"
     shown = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    body = MarkdownIt("gfm-like", {"linkify": False}).render(shown)
+    body = MarkdownIt("gfm-like", {"linkify": False}).render(shown).replace("<li>[ ] ", "<li>\N{BALLOT BOX} ")
     body = re.sub(r"(?m)^([+-])(.*)$", _line_of_diff, body)
     return f"""\
 <!doctype html>
