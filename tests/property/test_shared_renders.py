@@ -240,7 +240,7 @@ APPS = [
     f"{MAP}data:\n  two: a/b # kpt-set: ${{one}}/b\n  three: c07.b # kpt-set: ${{one}}.b\n",
     (
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: Other # kpt-set: ${one}\n"
-        "metadata:\n  name: app # kpt-set: ${one}\n"
+        "metadata:\n  name: app # kpt-set: ${one}\n  namespace: default\n"
     ),
 ]
 FUNCTIONS = [
