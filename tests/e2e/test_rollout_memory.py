@@ -277,3 +277,18 @@ def test_a_package_that_is_wanted_again_is_in_its_group_at_once(tmp_path: Path) 
 
     assert "close   ap1/web  DraftEdited" in said.out
     assert world.repo("ap1").read(GROUP, "web/note.txt")
+
+
+@pytest.mark.parametrize("more", ["", GROUPED])
+def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(tmp_path: Path, more: str) -> None:
+    world = make_edges(tmp_path / "w", more)
+    world.want(2)
+    world.run("apply")
+    branch = GROUP if more else world.draft_branch("ap1", "web")
+    world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    said = [line.split() for line in world.apply().out.splitlines()]
+
+    assert ["decide", "a", "person", "ap1#2"] in said
+    assert ["review", "deletion", "ap1#3,", "eu1#3,", "us1#3"] in said
