@@ -141,6 +141,15 @@ def _cause(owner: ObjectName, context: PlanContext) -> str:
     return context.gone[owner].message
 
 
+def kept_drafts(target: PlanTarget) -> Sequence[Draft]:
+    """Return the drafts of a package that people committed to, which main has not.
+
+    Who closes the pull request of a draft lets it go: its branch stays, and nobody is waited for.
+    """
+    theirs = [draft for draft in target.drafts if draft.append_only and draft not in target.merged]
+    return [draft for draft in theirs if not is_rejected(target, draft)]
+
+
 def left_to_people(target: PlanTarget, drafts: Sequence[Draft]) -> str:
     """Return that people committed to drafts that no variant wants, and how each of them ends."""
     ways = []
@@ -164,8 +173,7 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     # What people committed to a draft that main has is not lost with its branch.
     theirs = [d for d in target.drafts if d.append_only and d not in target.merged]
     untouched = [d for d in target.drafts if d not in theirs]
-    # Who closes the pull request of a draft lets it go: its branch stays, and nobody is waited for.
-    touched = [d for d in theirs if not is_rejected(target, d)]
+    touched = kept_drafts(target)
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     branches, waits = close_drafts(untouched), bool(touched)
     close = close_pulls(target, [d.ref for d in untouched], comment)

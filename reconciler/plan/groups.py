@@ -168,7 +168,9 @@ def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
 def _is_over(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     """Tell whether a draft has nothing to propose any more: main has its content, or no variant wants it."""
     if target.key in context.downstreams:
-        is_on_main = change.op is Op.CLOSE and change.after == target.package.main_tree
+        # What is cleared away beside a person's draft, as a deletion that is withdrawn, does not end it.
+        is_closed = change.op is Op.CLOSE and change.reason is not Reason.DRAFT_EDITED
+        is_on_main = is_closed and change.after == target.package.main_tree
         return is_on_main or target.draft in left_drafts(target, context)
     return change.reason in {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
 

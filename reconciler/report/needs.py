@@ -4,10 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Outcome, Plan
+from reconciler.plan.context import newest_pull
+from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
 from reconciler.report.causes import group_problems
 from reconciler.report.console import Color, Paint, plain, table_rows
@@ -130,17 +134,32 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
         if status.variant is None:
             continue
         overview = overviews.get((status.variant, status.package), PackageOverview())
-        action = _action(status, overview)
-        if action is None:
-            continue
-        text = _text(action, status, overview, changes.get(status.package) if status.package else None)
-        places, waves = groups.setdefault((action, text), ({}, set()))
-        place = _place(status)
-        # A pull request of several packages is about none of them alone.
-        places[place.name] = place._replace(package="") if place.name in places else place
-        waves |= {holds[status.variant]} if status.variant in holds else set()
+        change = changes.get(status.package) if status.package else None
+        for action, place in _asks(status, overview, plan):
+            text = _text(action, status, overview, change)
+            places, waves = groups.setdefault((action, text), ({}, set()))
+            # A pull request of several packages is about none of them alone.
+            places[place.name] = place._replace(package="") if place.name in places else place
+            waves |= {holds[status.variant]} if status.variant in holds else set()
     for (action, text), (places, waves) in groups.items():
         yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
+
+
+def _asks(
+    status: PackageStatus, overview: PackageOverview, plan: Plan
+) -> Iterator[tuple[Action, NeedPlace]]:
+    """Yield what a package asks of people, and where: of a draft that people left, apart from its deletion."""
+    action = _action(status, overview)
+    target = plan.context.targets.get(status.package) if plan.context and status.package else None
+    is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
+    left = kept_drafts(target) if target is not None and is_deletion else ()
+    for draft in left:
+        pull = newest_pull(target.pulls, draft.ref) if target is not None else None
+        number, url = (pull.number, pull.url) if pull is not None else (0, "")
+        yield Action.DECIDE, _place(replace(status, pull=number, url=url))
+    action = Action.REVIEW if left else action
+    if action is not None:
+        yield action, _place(status)
 
 
 def _action(status: PackageStatus, overview: PackageOverview) -> Action | None:

@@ -20,6 +20,9 @@ from tests.support.git import Repo
 from tests.support.signing import make_key, signing_options
 from tests.support.world import git
 
+GROUP = "reconciler/fleet/group/repository/default/ap1/1"
+GROUPED = "  pullRequests: {groupBy: repository}\n"
+
 
 @pytest.mark.parametrize("layout", ["repositories", "monorepo"])
 def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(tmp_path: Path, layout: str) -> None:
@@ -224,12 +227,11 @@ def test_nobody_rejected_the_draft_that_a_later_wave_closed(tmp_path: Path, grou
 
 
 def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", "  pullRequests: {groupBy: repository}\n", packages=("db", "web"))
+    world = make_edges(tmp_path / "w", GROUPED, packages=("db", "web"))
     for package in ("db", "web"):
         world.want(2, package=package)
     world.run("apply")
-    group = "reconciler/fleet/group/repository/default/ap1/1"
-    world.repo("ap1").commit({"web/Kptfile": None, "web/app.yaml": None}, branch=group, message="Mine\n")
+    world.repo("ap1").commit({"web/Kptfile": None, "web/app.yaml": None}, branch=GROUP, message="Mine\n")
     Repo(world.control).commit({"manifests/set.json": None})
     world.run("apply")
 
@@ -260,3 +262,33 @@ def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(tmp_pat
     assert "Pull request ap1#2 proposes what no manifest wants any more: web" in refused.out
     assert world.images() == ["v1"] * 3
     assert world.run("approve", "ap1#2").code == Exit.DONE
+
+
+def test_a_package_that_is_wanted_again_is_in_its_group_at_once(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", GROUPED)
+    world.want(2)
+    world.run("apply")
+    world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=GROUP, message="Mine\n")
+    Repo(world.control).commit({"manifests/set.json": None})
+    world.apply()
+    world.want(1)
+
+    said = world.apply()
+
+    assert "close   ap1/web  DraftEdited" in said.out
+    assert world.repo("ap1").read(GROUP, "web/note.txt")
+
+
+@pytest.mark.parametrize("more", ["", GROUPED])
+def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(tmp_path: Path, more: str) -> None:
+    world = make_edges(tmp_path / "w", more)
+    world.want(2)
+    world.run("apply")
+    branch = GROUP if more else world.draft_branch("ap1", "web")
+    world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    said = [line.split() for line in world.apply().out.splitlines()]
+
+    assert ["decide", "a", "person", "ap1#2"] in said
+    assert ["review", "deletion", "ap1#3,", "eu1#3,", "us1#3"] in said
