@@ -145,10 +145,8 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
         yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
 
 
-def _asks(
-    status: PackageStatus, overview: PackageOverview, plan: Plan
-) -> Iterator[tuple[Action, NeedPlace]]:
-    """Yield what a package asks of people, and where: of a draft that people left, apart from its deletion."""
+def _asks(status: PackageStatus, overview: PackageOverview, plan: Plan) -> Iterator[tuple[Action, NeedPlace]]:
+    """Yield what a package asks of people, and where; a draft that people left is apart from its deletion."""
     action = _action(status, overview)
     target = plan.context.targets.get(status.package) if plan.context and status.package else None
     is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
