@@ -142,9 +142,9 @@ def _cause(owner: ObjectName, context: PlanContext) -> str:
 
 
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:
-    """Return the drafts of a package that people committed to, which main has not.
+    """Return the drafts of a package with commits of people that main does not have.
 
-    Who closes the pull request of a draft lets it go: its branch stays, and nobody is waited for.
+    One with a closed pull request does not count: a person let it go, and its branch stays.
     """
     theirs = [draft for draft in target.drafts if draft.append_only and draft not in target.merged]
     return [draft for draft in theirs if not is_rejected(target, draft)]
