@@ -35,8 +35,11 @@ settings.load_profile("fuzz" if FUZZ > 1 else "default")
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's environment
         if "TMPDIR" not in os.environ and not config.option.basetemp and _has_room():
-            config.stash[SCRATCH] = os.environ["TMPDIR"] = tempfile.mkdtemp(dir=MEMORY, prefix="t-")
+            _remove_scratch_of_killed_runs()
+            scratch = tempfile.mkdtemp(dir=MEMORY, prefix=f"t-{os.getpid()}-")
+            config.stash[SCRATCH] = os.environ["TMPDIR"] = scratch
             tempfile.tempdir = None
+            config.add_cleanup(_leave_scratch)
         descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="test-notes-")
         os.close(descriptor)
 
@@ -49,8 +52,21 @@ def _has_room() -> bool:
     return there.f_bavail * there.f_frsize >= ROOM and not there.f_flag & os.ST_NOEXEC
 
 
+def _leave_scratch() -> None:
+    """Let what runs later in this process choose its own directory: a process can hold several runs."""
+    del os.environ["TMPDIR"]
+    tempfile.tempdir = None
+
+
+def _remove_scratch_of_killed_runs() -> None:
+    for scratch in MEMORY.glob("t-*-*"):
+        owner = scratch.name.split("-")[1]
+        if owner.isdecimal() and not Path("/proc", owner).exists() and os.access(scratch, os.W_OK):
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Leave what a failed test left, and nothing else."""
+    """Leave what a failed test left until the next run, and nothing else."""
     scratch = session.config.stash.get(SCRATCH, None)
     if scratch and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
         session.config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))

@@ -180,7 +180,8 @@ def _in_forks(
                     running.remove(ready)
                     processes[ready].join()
                     if processes[ready].exitcode:
-                        raise RuntimeError(f"a process failed, see {log}") from None
+                        last = "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:])
+                        raise RuntimeError(f"a process failed, see {log}, which ends:\n{last}") from None
     finally:
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
