@@ -26,6 +26,10 @@ Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""
 
 TAKEN_OUT = "A person took it out of its group; it is proposed again once that is merged or closed"
+DELETED = (
+    "A person deleted it on {0}: merging that deletes the package, which a manifest wants. Put {1} back "
+    "there with git, or merge it by name"
+)
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
 OVER = "Its draft in a group that was closed has nothing to propose any more"
 ENDED = (
@@ -274,6 +278,7 @@ def _grouped(
                 seats.setdefault(ref, []).append(member)
     for ref, some in sorted(seats.items()):
         places |= _group(ref, some, own_groups, context)
+    places |= dict(_deleted(members, own_groups, context))
     for key, removed in _cleared(places, members, seats, own_groups):
         places[key] = removed
     # An undesired package whose draft was rejected in a group stays.
@@ -289,6 +294,21 @@ def _grouped(
         ):
             places[change.package] = GroupPlace(member.ended, held=rejected)
     return places
+
+
+def _deleted(
+    members: Iterable[Member], own_groups: RepositoryGroups, context: PlanContext
+) -> Iterator[tuple[PackageKey, GroupPlace]]:
+    """Yield the place of each wanted package that a person deleted in an open group, where it stays so."""
+    for ref, branch in sorted(own_groups.groups.items()):
+        for member in members if own_groups.is_open(ref) else ():
+            change, package = member.change, member.target.package
+            is_wanted = change.package in context.downstreams and change.op is not Op.BLOCK
+            if is_wanted and package.main_tree is not None and package.path in branch.deleted:
+                head = short_branch(ref)
+                why = DELETED.format(head, package.path)
+                held = Held(Veto.GROUP, Reason.DELETED_BY_PERSON, why, waits=True)
+                yield change.package, GroupPlace(head, held=held)
 
 
 def _apart(member: Member) -> GroupPlace:

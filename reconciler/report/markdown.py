@@ -277,6 +277,7 @@ _WORDS = {
     Op.EDIT: "changed",
     Op.ADOPT: "adopted",
     Op.TRANSFER: "another variant's now",
+    Op.DELETE: "deleted",
 }
 
 
@@ -358,8 +359,9 @@ def _risks(change: Change) -> list[str]:
 
 
 def _note(change: Change) -> str:
-    """Return what only the last run knows of a draft: why it was written again."""
-    return change.message if change.writes or change.request is None else ""
+    """Return what only the last run knows of a draft: why it was written again, or that people deleted it."""
+    is_deleted = change.reason is Reason.DELETED_BY_PERSON
+    return change.message if change.writes or change.request is None or is_deleted else ""
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:

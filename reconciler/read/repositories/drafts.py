@@ -142,6 +142,7 @@ def _read_group(
     base = mirror.merge_base_with(hidden, tip.oid)
     drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
+    deleted: set[str] = set()
     for path, workspace in named.items():
         proposed, before = mirror.subtree(tip.oid, path), mirror.subtree(base, path) if base else None
         package = find_package(mirror, tip.tree, path)
@@ -150,11 +151,14 @@ def _read_group(
         elif _last_written(mirror, ours, path) != before:
             # We proposed a change of this package, and the branch has none any more.
             dropped.add(path)
+        if package is None and before is not None:
+            deleted.add(path)
     branch = GroupBranch(
         ref,
         at,
         tuple(named),
         dropped=frozenset(dropped),
+        deleted=frozenset(deleted),
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
     )
