@@ -34,7 +34,7 @@ _LONGEST_LABEL = 50
 Source: the documentation of the REST APIs of GitHub and Gitea.
 """
 _LONGEST_STATUS = 140
-_TEXT_VERSION = 4
+_TEXT_VERSION = 3
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
 
 _TITLES = {
