@@ -10,7 +10,7 @@ from reconciler.base.errors import RefusedError
 from reconciler.forge.api.dialect import PendingError
 from reconciler.forge.api.forge import RECHECK_DELAYS_S
 from reconciler.forge.api.gitea import CHECK_DELAYS_S
-from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.values import replace
@@ -297,3 +297,14 @@ def test_a_comment_that_two_runs_write_at_once_is_one_in_the_end(bench: Simulato
 
     assert len(bench.hosted.pulls[number].comments) == 1
     assert bench.hosted.pulls[number].state == "closed"
+
+
+def test_statuses_whose_names_begin_alike_are_apart(bench: SimulatorBench) -> None:
+    pull = bench.forge.ensure(desired())
+    names = [f"fleet of all clusters in the north and the west: {part}" for part in ("plan", "lock")]
+
+    for name in names:
+        status = HeadStatus(name, passed=True, text="Ready")
+        bench.forge.dialect.set_status(pull.head_oid, status, pull.head, pull.number)
+
+    assert len(bench.hosted.checks[pull.head_oid]) == len(names)

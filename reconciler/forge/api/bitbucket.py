@@ -6,6 +6,7 @@ Source: https://developer.atlassian.com/cloud/bitbucket/rest/, and its descripti
 """
 
 import base64
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -40,7 +41,7 @@ _PAGE = 50
 _FIELDS = "+values.reviewers"
 _FULL = 40
 _LONGEST_KEY = 40
-"""Of a build status. Source: the plugin of Jenkins for Bitbucket, which hashes longer ones."""
+"""Of a build status. Source: https://github.com/buildbot/buildbot/issues/7049, an answer of the service."""
 _MOVED = 409
 _STATES = {"OPEN": PullState.OPEN, "MERGED": PullState.MERGED}
 _ENDED = 'state != "OPEN"'
@@ -254,8 +255,10 @@ class Bitbucket(RestDialect):
 
     def set_status(self, commit: str, status: HeadStatus, head: str, _number: int) -> None:
         """Set a build status of a commit and its branch, with the address of the commit."""
+        name = status.name.encode()
+        short = f"{status.name[: _LONGEST_KEY - 9]}-{hashlib.sha256(name).hexdigest()[:8]}"
         body = {
-            "key": status.name[:_LONGEST_KEY],
+            "key": status.name if len(status.name) <= _LONGEST_KEY else short,
             "name": status.name,
             "refname": head,
             "state": "SUCCESSFUL" if status.passed else "FAILED",

@@ -76,6 +76,10 @@ class BitbucketSimulator(Simulator):
         if what == "/statuses/build":
             state = {"SUCCESSFUL": "success"}.get(body["state"], "failure")
             assert hosted.ref(body["refname"]) == commit
+            if len(body["key"]) > 40:
+                return _error(
+                    400, f"key: Ensure this value has at most 40 characters (it has {len(body['key'])})."
+                )
             hosted.set_status(commit, body["key"], state, body["description"])
             return Answer(201, body)
         checks = hosted.checks.get(commit, {})
