@@ -10,7 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
-from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, short_branch
+from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
 from reconciler.names.trailers import CONFLICT, conflict_lines
 from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.commits import group_message, relabelled
@@ -30,6 +30,7 @@ DELETED = (
     "A person deleted it on {0}: merging that deletes the package, which a manifest wants. Put {1} back "
     "there with git, or merge it by name"
 )
+EMPTIED = "A person deleted it on {0}. Put it back there with git, or close the pull request to reject it"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
 OVER = "Its draft in a group that was closed has nothing to propose any more"
 ENDED = (
@@ -299,16 +300,18 @@ def _grouped(
 def _deleted(
     members: Iterable[Member], own_groups: RepositoryGroups, context: PlanContext
 ) -> Iterator[tuple[PackageKey, GroupPlace]]:
-    """Yield the place of each wanted package that a person deleted in an open group, where it stays so."""
+    """Yield the place of each wanted package that a person deleted on an open branch, where it stays so."""
     for ref, branch in sorted(own_groups.groups.items()):
         for member in members if own_groups.is_open(ref) else ():
-            change, package = member.change, member.target.package
-            is_wanted = change.package in context.downstreams and change.op is not Op.BLOCK
-            if is_wanted and package.main_tree is not None and package.path in branch.deleted:
-                head = short_branch(ref)
-                why = DELETED.format(head, package.path)
-                held = Held(Veto.GROUP, Reason.DELETED_BY_PERSON, why, waits=True)
-                yield change.package, GroupPlace(head, held=held)
+            key, path, head = member.change.package, member.target.package.path, short_branch(ref)
+            if key not in context.downstreams or member.change.op is Op.BLOCK:
+                continue
+            if member.target.package.main_tree is not None and path in branch.deleted:
+                why = DELETED.format(head, path)
+                yield key, GroupPlace(head, held=Held(Veto.GROUP, Reason.DELETED_BY_PERSON, why, waits=True))
+            elif path in branch.dropped and not is_group(ref):
+                held = Held(Veto.GROUP, Reason.HELD_BACK, EMPTIED.format(head), waits=True)
+                yield key, GroupPlace(head, held=held)
 
 
 def _apart(member: Member) -> GroupPlace:

@@ -71,6 +71,7 @@ _SENTENCES = {
     Op.DELETE: "Deletes a package that no variant wants any more.",
     Op.ORPHAN: "Ends the management of a package.",
 }
+_DELETED = "Deletes a package that a manifest wants: a person deleted it on this branch."
 _BACK = "Rolls a package back to an older upstream revision."
 _LOCAL = "What people changed on main stays."
 _BOTH = {Op.ADOPT: "A value that differs is listed below."}
@@ -328,6 +329,8 @@ def _sentence(change: Change) -> str:
     request = change.request
     if request is None:
         return "Changes a package."
+    if change.reason is Reason.DELETED_BY_PERSON:
+        return _DELETED
     return _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
 
 

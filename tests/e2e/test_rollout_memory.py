@@ -348,3 +348,64 @@ def test_a_group_that_deletes_a_package_and_is_wanted_no_more_has_a_row(tmp_path
     assert "its deletion by a person: A person deleted it on" in row
     assert REFUSED.format(number) in world.run("approve", "--all").out
     assert world.image("ap1")
+
+
+@pytest.mark.parametrize("left", ["nothing", "a file"])
+def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_draft(
+    tmp_path: Path, left: str
+) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    head = "drafts/web/packagevariant-2"
+    gone = {path: None for path in GONE if left == "nothing" or "context" not in path}
+    world.repo("ap1").commit(gone, branch=head, message="Mine\n")
+    world.configure("  approval: {auto: [{selector: {}, edited: true}]}\n")
+
+    said = world.run("apply").out
+
+    assert f"A person deleted it on {head}: merging that deletes the package" in said
+    assert "updated  ap1 #2 Delete web" in said
+    assert "opened" not in said
+    assert "a person deleted it on this branch" in world.run("pr", "show", "ap1#2").out
+    assert f"{REFUSED.format(2)}{head}" in world.run("approve", "--all").out
+    assert world.images() == ["v1", "v2", "v2"]
+    ending = "removed" if left == "nothing" else "merged; the files that its branch keeps are still there"
+    assert f"approved ap1/web: {ending}" in world.run("approve", "ap1#2").out
+    assert world.images() == ["", "v2", "v2"]
+    assert "refs/tags/web/v2" not in world.repo("ap1").refs()
+
+
+def test_closing_the_deletion_of_a_person_keeps_the_package_until_it_is_tried_again(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    world.repo("ap1").commit(GONE, branch="drafts/web/packagevariant-2", message="Mine\n")
+    world.run("apply")
+
+    world.run("pr", "close", "ap1#2")
+    world.settle()
+
+    assert world.images() == ["v1", "v2", "v2"]
+    assert "Rejected" in world.run("plan").out
+    world.want(2, {RETRY: "1"})
+    world.settle()
+    assert world.images() == ["v2"] * 3
+
+
+def test_a_new_package_that_a_person_deleted_in_its_draft_is_not_proposed_beside_it(tmp_path: Path) -> None:
+    world = make_empty(tmp_path / "w")
+    world.want(1)
+    world.run("apply")
+    world.repo("ap1").commit(GONE, branch="drafts/web/packagevariant-1", message="Mine\n")
+
+    said = world.run("apply").out
+
+    assert "A person deleted it on drafts/web/packagevariant-1" in said
+    assert "opened" not in said
+    refused = world.run("approve", "--all").out
+    assert "hint: Put it back there with git, or close the pull request to reject it" in refused
+    assert world.images() == ["", "v1", "v1"]
+    world.repo("ap1").commit(blueprint(1), branch="drafts/web/packagevariant-1", message="Back\n")
+    world.settle()
+    assert world.images() == ["v1"] * 3
