@@ -22,7 +22,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
-from reconciler.names.refs import HEADS
+from reconciler.names.refs import HEADS, is_group
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits, RiskPolicy
@@ -65,7 +65,7 @@ class PullRequestTexts:
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             impact = member.impact or self._impacts.impact(before, after, ())
             described.append(replace(member, impact=impact))
-        if change.group:
+        if is_group(f"{HEADS}{change.group}"):
             return group_body(described, target.names, files, links)
         (single,) = described
         difference = target.links.whole_difference(target.mirror, pull.base, pull.head)

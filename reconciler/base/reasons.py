@@ -63,6 +63,16 @@ class Reason(StrEnum):
     BRANCH_NOT_FOUND = "BranchNotFound"
     CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
+    DELETED_BY_PERSON = (
+        "DeletedByPerson",
+        Facts(
+            phase=Phase.HELD_BACK,
+            decided=False,
+            ensured=False,
+            described=True,
+            waits_for="its deletion by a person",
+        ),
+    )
     DELETION_GUARD = "DeletionGuard", Facts(phase=Phase.HELD_BACK, waits_for="consent to its deletion")
     DELETION_PROPOSED = "DeletionProposed", Facts(described=True, quiet=True)
     DELETION_WITHDRAWN = "DeletionWithdrawn", Facts(described=True)

@@ -295,14 +295,14 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
 
 def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
-    from reconciler.forge.local.merge import DeletionHead, parse_head
+    from reconciler.forge.local.merge import DeletionHead, DraftHead, parse_head
 
     if result.is_queued:
         return "in the merge queue of its branch, which merges it"
     if not result.listed.is_local:
         return "merged; the next `reconciler apply` records it"
     about = parse_head(result.listed.pull.head)
-    if not isinstance(about, DeletionHead):
+    if not isinstance(about, DeletionHead | DraftHead):
         return "merged"
     if result.listed.mirror.subtree(Oid(result.commit), about.path) is None:
         return "removed"

@@ -117,14 +117,14 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
 
 
 def _groups(views: Iterable[RepositoryView]) -> Mapping[str, list[str]]:
-    """Return the packages with a draft in a group, by its branch."""
+    """Return the packages with a draft in a group, or that a person deleted there, by its branch."""
     groups: dict[str, list[str]] = {}
     for view in views:
         for path, package in sorted(view.packages.items()):
-            for draft in package.drafts:
-                if draft.is_grouped:
-                    member = f"{view.key.name}/{_below(view, path)}"
-                    groups.setdefault(short_branch(draft.ref), []).append(member)
+            refs = [draft.ref for draft in package.drafts if draft.is_grouped]
+            refs += [group.ref for group in view.groups if package.main_tree and path in group.deleted]
+            for ref in refs:
+                groups.setdefault(short_branch(ref), []).append(f"{view.key.name}/{_below(view, path)}")
     return groups
 
 
@@ -371,12 +371,14 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
 
 
 def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
-    """Return by name why pull requests propose what no manifest wants any more, nothing of all others."""
+    """Return by name why pull requests are against what manifests want, nothing of all others."""
     by_pull: dict[tuple[str, str | int], tuple[int, bool, Change, Draft | None]] = {}
     for place, change in enumerate(plan.all_changes):
         url = change.package.url
         for ended in _ended_by(change):
             by_pull.setdefault((url, ended), (place, False, change, None))
+        if change.reason is Reason.DELETED_BY_PERSON:
+            by_pull.setdefault((url, change.group), (place, True, change, None))
         if (draft := _unwanted_draft(change, plan)) is not None:
             by_pull.setdefault((url, short_branch(draft.ref)), (place, True, change, draft))
     errors = {}
@@ -387,13 +389,17 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
         if not about:
             continue
         _, _, change, draft = min(about, key=itemgetter(0, 1))
-        hint = _ENDED
+        hint, what = _ENDED, "proposes what no manifest wants any more"
+        if change.reason is Reason.DELETED_BY_PERSON:
+            what = "deletes what a manifest wants"
+            way = f"put {change.package.path} back on {heads[0]} with git"
+            hint = f"A person deleted it there. Approve it by name, {listed.name}, or {way}."
         if draft is not None:
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
             hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
-        named = f"Pull request {listed.name} proposes what no manifest wants any more"
-        errors[listed.name] = RefusedError(f"{named}: {change.package.path}", hint=hint)
+        message = f"Pull request {listed.name} {what}: {change.package.path}"
+        errors[listed.name] = RefusedError(message, hint=hint)
     return errors
 
 

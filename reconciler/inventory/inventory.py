@@ -151,15 +151,15 @@ class Draft(Struct, frozen=True):
 class GroupBranch(Struct, frozen=True):
     """A branch that holds the drafts of several packages (D4).
 
-    `paths` are the packages that our commits on it name, `dropped` those that people removed from it.
-    `foreign_commit_time` is the time of the newest foreign commit, in seconds. `merged` is True if main
-    contains the branch.
+    `paths` are the packages that our commits name, `dropped` those that people removed, `deleted` those that
+    a merge deletes. `foreign_commit_time` is in seconds. `merged` is True if main contains the branch.
     """
 
     ref: str
     tip: Commit
     paths: tuple[str, ...]
     dropped: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
     merged: bool = False

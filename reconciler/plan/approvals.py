@@ -10,6 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
+from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Approval, Change, Op, Plan, Unfinished
 from reconciler.plan.compose import ApprovalState
 from reconciler.plan.conditions import plan_conditions
@@ -53,9 +54,11 @@ def approve_changes(
     rules = find_rules(context.inventory.policy)
     sharing: dict[tuple[str, str], list[Change]] = {}
     for key, change in changes.items():
-        # Whatever writes to a branch shares it, a package that joins its group with this run, too.
+        # Whatever writes to a branch shares it, a package that joins its group with this run or that a person
+        # deleted there, too.
         draft = context.targets[key].draft
         refs = {write.ref for write in change.writes} | ({draft.ref} if draft is not None else set())
+        refs |= {f"{HEADS}{change.group}"} if change.group else set()
         for ref in refs:
             sharing.setdefault((key.url, ref), []).append(change)
     states: dict[PackageKey, ApprovalState] = {}

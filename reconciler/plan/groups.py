@@ -10,7 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
-from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, short_branch
+from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
 from reconciler.names.trailers import CONFLICT, conflict_lines
 from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.commits import group_message, relabelled
@@ -26,6 +26,11 @@ Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""
 
 TAKEN_OUT = "A person took it out of its group; it is proposed again once that is merged or closed"
+DELETED = (
+    "A person deleted it on {0}: merging that deletes the package, which a manifest wants. Put {1} back "
+    "there with git, or merge it by name"
+)
+EMPTIED = "A person deleted it on {0}. Put it back there with git, or close the pull request to reject it"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
 OVER = "Its draft in a group that was closed has nothing to propose any more"
 ENDED = (
@@ -274,6 +279,7 @@ def _grouped(
                 seats.setdefault(ref, []).append(member)
     for ref, some in sorted(seats.items()):
         places |= _group(ref, some, own_groups, context)
+    places |= dict(_deleted(members, own_groups, context))
     for key, removed in _cleared(places, members, seats, own_groups):
         places[key] = removed
     # An undesired package whose draft was rejected in a group stays.
@@ -289,6 +295,23 @@ def _grouped(
         ):
             places[change.package] = GroupPlace(member.ended, held=rejected)
     return places
+
+
+def _deleted(
+    members: Iterable[Member], own_groups: RepositoryGroups, context: PlanContext
+) -> Iterator[tuple[PackageKey, GroupPlace]]:
+    """Yield the place of each wanted package that a person deleted on an open branch, where it stays so."""
+    for ref, branch in sorted(own_groups.groups.items()):
+        for member in members if own_groups.is_open(ref) else ():
+            key, path, head = member.change.package, member.target.package.path, short_branch(ref)
+            if key not in context.downstreams or member.change.op is Op.BLOCK:
+                continue
+            if member.target.package.main_tree is not None and path in branch.deleted:
+                why = DELETED.format(head, path)
+                yield key, GroupPlace(head, held=Held(Veto.GROUP, Reason.DELETED_BY_PERSON, why, waits=True))
+            elif path in branch.dropped and not is_group(ref):
+                held = Held(Veto.GROUP, Reason.HELD_BACK, EMPTIED.format(head), waits=True)
+                yield key, GroupPlace(head, held=held)
 
 
 def _apart(member: Member) -> GroupPlace:

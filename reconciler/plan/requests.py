@@ -122,8 +122,9 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     if change.op is Op.BLOCK or (change.pull is None and (not change.reason.facts.described or is_left)):
         return None
     before, draft = target.package.main_tree, target.draft
-    if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
-        return PullRequestContent(Op.DELETE, before=before) if target.main_owner is not None else None
+    if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED, Reason.DELETED_BY_PERSON}:
+        is_deletion = target.main_owner is not None or change.reason is Reason.DELETED_BY_PERSON
+        return PullRequestContent(Op.DELETE, before=before) if is_deletion else None
     written = change.written
     stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in change.removed
     after = written.tree if written is not None else draft.tree if draft is not None and stays else None
@@ -284,8 +285,9 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
 
 
 def _group_title(members: Sequence[_Described], context: PlanContext, left: int) -> str:
-    """Return the title for a group: what it does to how many packages, `left` included."""
-    changes = [member.change for member in members]
+    """Return the title for a group: what it does to how many packages, `left` included, and deletes."""
+    deleted = [m for m in members if m.content is not None and m.content.kind is Op.DELETE]
+    changes = [member.change for member in members if member not in deleted]
     is_new = all(context.targets[change.package].package.main_tree is None for change in changes)
     verb, wave = "Create" if is_new else "Update", ""
     keys = [change.variant for change in changes if change.variant]
@@ -294,7 +296,13 @@ def _group_title(members: Sequence[_Described], context: PlanContext, left: int)
     if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
         verb = "Roll back" if is_back else verb
         wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
-    return f"{verb} {plural(len(changes) + left, 'package')}{wave}" if changes else ""
+    parts = [f"{verb} {plural(len(changes) + left, 'package')}{wave}"] if changes else []
+    if deleted:
+        first = deleted[0].change.package
+        name = package_name(context.targets[first].view, first.path)
+        what = name if len(deleted) == 1 else plural(len(deleted), "package")
+        parts.append(f"{'delete' if parts else 'Delete'} {what}")
+    return " and ".join(parts)
 
 
 def _title(member: _Described, context: PlanContext) -> str:

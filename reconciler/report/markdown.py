@@ -71,6 +71,7 @@ _SENTENCES = {
     Op.DELETE: "Deletes a package that no variant wants any more.",
     Op.ORPHAN: "Ends the management of a package.",
 }
+_DELETED = "Deletes a package that a manifest wants: a person deleted it on this branch."
 _BACK = "Rolls a package back to an older upstream revision."
 _LOCAL = "What people changed on main stays."
 _BOTH = {Op.ADOPT: "A value that differs is listed below."}
@@ -277,6 +278,7 @@ _WORDS = {
     Op.EDIT: "changed",
     Op.ADOPT: "adopted",
     Op.TRANSFER: "another variant's now",
+    Op.DELETE: "deleted",
 }
 
 
@@ -327,6 +329,8 @@ def _sentence(change: Change) -> str:
     request = change.request
     if request is None:
         return "Changes a package."
+    if change.reason is Reason.DELETED_BY_PERSON:
+        return _DELETED
     return _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
 
 
@@ -358,8 +362,9 @@ def _risks(change: Change) -> list[str]:
 
 
 def _note(change: Change) -> str:
-    """Return what only the last run knows of a draft: why it was written again."""
-    return change.message if change.writes or change.request is None else ""
+    """Return what only the last run knows of a draft: why it was written again, or that people deleted it."""
+    is_deleted = change.reason is Reason.DELETED_BY_PERSON
+    return change.message if change.writes or change.request is None or is_deleted else ""
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:

@@ -77,7 +77,8 @@ def change_order(change: Change) -> tuple[object, ...]:
 
 def change_risks(change: Change) -> tuple[Risk, ...]:
     """Return the risks of a change, the worst first; the deletion of a package is the worst of all."""
-    own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if change.op is Op.DELETE else ()
+    is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
+    own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
     return (*own, *(change.impact.risks if change.impact else ()))
 
 

@@ -292,3 +292,120 @@ def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(tmp_path: Path,
 
     assert ["decide", "a", "person", "ap1#2"] in said
     assert ["review", "deletion", "ap1#3,", "eu1#3,", "us1#3"] in said
+
+
+GONE = {f"web/{name}": None for name in ("Kptfile", "app.yaml", "package-context.yaml")}
+"""Files of a package that a person deletes."""
+HINT = "A person deleted it there. Approve it by name, ap1#{0}, or put web back on "
+REFUSED = f"ap1#{{0}} deletes what a manifest wants: web\n  hint: {HINT}"
+
+
+def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_a_group(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", GROUPED, packages=("db", "web"))
+    for package in ("db", "web"):
+        world.want(2, package=package)
+    world.run("apply")
+    world.repo("ap1").commit(GONE, branch=GROUP, message="Mine\n")
+    world.configure(f"{GROUPED}  approval: {{auto: [{{selector: {{}}, edited: true}}]}}\n")
+
+    said = world.run("apply").out
+
+    assert "risks: deletion in 1 package" in said
+    assert "keep     ap1/web  DeletedByPerson" in said
+    assert f"A person deleted it on {GROUP}: merging that deletes the package" in said
+    assert "updated  ap1 #3 Update 1 package and delete web" in said
+    assert "decide     its deletion by a person  ap1#3" in said
+    assert "| `ap1/web` | deleted |" in world.run("pr", "show", "ap1#3").out
+    world.run("apply")
+    refused = world.run("approve", "--all")
+    assert refused.code == Exit.REFUSED
+    assert REFUSED.format(3) in refused.out
+    assert "It shares pull request ap1#3 with ap1/web" in world.run("approve", "ap1/db").out
+    assert world.images() == ["v1", "v2", "v2"]
+    assert world.run("approve", "ap1#3").code == Exit.DONE
+    assert (world.images(), world.images("db")) == (["", "v2", "v2"], ["v2"] * 3)
+
+
+@pytest.mark.parametrize("back", ["revision", "rollback"])
+def test_a_group_that_deletes_a_package_and_is_wanted_no_more_has_a_row(tmp_path: Path, back: str) -> None:
+    world = make_edges(tmp_path / "w", GROUPED if back == "revision" else WAVES)
+    world.want(2)
+    world.run("apply")
+    if back == "rollback":
+        world.settle()
+        world.want(2, {ROLL_BACK: "web/v2"})
+        world.run("apply")
+    (head,) = [ref for ref in world.repo("ap1").refs() if "/group/" in ref]
+    world.repo("ap1").commit(GONE, branch=head.removeprefix("refs/heads/"), message="Mine\n")
+    world.want(1 if back == "revision" else 2)
+
+    world.apply()
+
+    number = 2 if back == "revision" else 3
+    assert world.pulls("ap1")[number]["title"] == "Delete web"
+    (row,) = [line for line in world.run("status").out.splitlines() if line.startswith("ap1/web")]
+    assert f"ap1#{number}" in row
+    assert "its deletion by a person: A person deleted it on" in row
+    assert REFUSED.format(number) in world.run("approve", "--all").out
+    assert world.image("ap1")
+
+
+@pytest.mark.parametrize("left", ["nothing", "a file"])
+def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_draft(
+    tmp_path: Path, left: str
+) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    head = "drafts/web/packagevariant-2"
+    gone = {path: None for path in GONE if left == "nothing" or "context" not in path}
+    world.repo("ap1").commit(gone, branch=head, message="Mine\n")
+    world.configure("  approval: {auto: [{selector: {}, edited: true}]}\n")
+
+    said = world.run("apply").out
+
+    assert f"A person deleted it on {head}: merging that deletes the package" in said
+    assert "updated  ap1 #2 Delete web" in said
+    assert "opened" not in said
+    assert "a person deleted it on this branch" in world.run("pr", "show", "ap1#2").out
+    assert f"{REFUSED.format(2)}{head}" in world.run("approve", "--all").out
+    assert world.images() == ["v1", "v2", "v2"]
+    ending = "removed" if left == "nothing" else "merged; the files that its branch keeps are still there"
+    assert f"approved ap1/web: {ending}" in world.run("approve", "ap1#2").out
+    assert world.images() == ["", "v2", "v2"]
+    assert "refs/tags/web/v2" not in world.repo("ap1").refs()
+
+
+def test_closing_the_deletion_of_a_person_keeps_the_package_until_it_is_tried_again(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", "")
+    world.want(2)
+    world.run("apply")
+    world.repo("ap1").commit(GONE, branch="drafts/web/packagevariant-2", message="Mine\n")
+    world.run("apply")
+
+    world.run("pr", "close", "ap1#2")
+    world.settle()
+
+    assert world.images() == ["v1", "v2", "v2"]
+    assert "Rejected" in world.run("plan").out
+    world.want(2, {RETRY: "1"})
+    world.settle()
+    assert world.images() == ["v2"] * 3
+
+
+def test_a_new_package_that_a_person_deleted_in_its_draft_is_not_proposed_beside_it(tmp_path: Path) -> None:
+    world = make_empty(tmp_path / "w")
+    world.want(1)
+    world.run("apply")
+    world.repo("ap1").commit(GONE, branch="drafts/web/packagevariant-1", message="Mine\n")
+
+    said = world.run("apply").out
+
+    assert "A person deleted it on drafts/web/packagevariant-1" in said
+    assert "opened" not in said
+    refused = world.run("approve", "--all").out
+    assert "hint: Put it back there with git, or close the pull request to reject it" in refused
+    assert world.images() == ["", "v1", "v1"]
+    world.repo("ap1").commit(blueprint(1), branch="drafts/web/packagevariant-1", message="Back\n")
+    world.settle()
+    assert world.images() == ["v1"] * 3

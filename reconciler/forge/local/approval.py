@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.base.progress import track
 from reconciler.base.wording import plural
@@ -98,11 +99,17 @@ class MergeComposer:
                 raise RefusedError(f"{record.head} is not the draft of a package; merge it with git")
 
     def _publish(self, record: PullRecord, path: str, workspace: str) -> Tip:
-        """Publish a draft: Porch's commit with two parents and a tag; the draft's branch is deleted."""
-        package = self.mirror.subtree(Oid(record.head_oid), path)
-        if package is None:
-            raise RefusedError(f"{record.head} does not contain package {path}")
+        """Publish a draft: Porch's commit with two parents and a tag; the draft's branch is deleted.
+
+        A draft from which a person deleted the package deletes it, and gets no tag.
+        """
         base = self.mirror.refs().get(f"{HEADS}{record.base}")
+        package = self.mirror.subtree(Oid(record.head_oid), path)
+        if package is None or self.mirror.blob_at(package, KPTFILE) is None:
+            if base is None or self.mirror.subtree(base, path) is None:
+                hint = "Put it back there with git, or close the pull request to reject it."
+                raise RefusedError(f"{record.head} does not contain package {path}", hint=hint)
+            return self._delete(record, path)
         if base is not None:
             check_new_package(self.mirror, base, package, path)
         main = self._checked_base(record, path)

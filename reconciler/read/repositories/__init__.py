@@ -24,7 +24,7 @@ from reconciler.names.refs import HEADS, TAGS
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.addresses import settle_addresses
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
-from reconciler.read.repositories.drafts import read_groups
+from reconciler.read.repositories.drafts import read_emptied, read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.repositories.packages import ViewContent, read_packages, share_texts
 
@@ -183,6 +183,7 @@ def _read_views(
     directories = frozenset(view.directory for view in siblings)
     tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
     groups = tuple(read_groups(mirror, sorted(tips), policy))
+    emptied = list(read_emptied(mirror, tips, policy))
     grouped = (draft for group in groups for draft in group.drafts)
     refs: dict[str, list[PackageAtRef]] = {}
     for ref in (*find_refs(mirror, lambda path: _directory(path, directories) is not None), *grouped):
@@ -206,7 +207,7 @@ def _read_views(
             files=content.survey.files,
             branches=branches,
             tags=tags,
-            groups=tuple(group.branch for group in groups),
+            groups=(*(group.branch for group in groups), *emptied),
             code_owners=_read_code_owners(mirror, content.head, policy),
         )
 

@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import DeletionBranch, Draft, GroupBranch
 from reconciler.names.ids import Lifecycle, Oid
 from reconciler.names.objects import Commit
-from reconciler.names.refs import RevisionRef, group_refs, is_group
+from reconciler.names.refs import RevisionRef, group_refs, is_group, parse_ref
 from reconciler.names.trailers import read_answers
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, find_package
@@ -129,6 +129,37 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
             yield _read_group(mirror, ref, tip, hidden, policy)
 
 
+def read_emptied(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupBranch]:
+    """Yield each branch of one package that has it no more, since a person deleted it: a group of one.
+
+    Args:
+        mirror: The repository.
+        mains: The heads of the branches that drafts are merged into.
+        policy: The committer of our commits.
+    """
+    hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
+    for ref, oid in sorted(mirror.refs().items()):
+        named = parse_ref(ref)
+        if named is None or named.lifecycle not in {Lifecycle.DRAFT, Lifecycle.PROPOSED} or oid in hidden:
+            continue
+        tip = mirror.find_commit(oid)
+        if tip is None or find_package(mirror, tip.tree, named.path) is not None:
+            continue
+        base = mirror.merge_base_with(hidden, oid)
+        ours, _ = split_by_author(map(mirror.commit, mirror.walk(oid, hidden)), policy.commits)
+        paths = frozenset([named.path])
+        is_on_main = base is not None and mirror.subtree(base, named.path) is not None
+        if is_on_main or _last_written(mirror, ours, named.path) is not None:
+            yield GroupBranch(
+                ref,
+                Commit(oid, tip.committer.time),
+                (named.path,),
+                dropped=frozenset() if is_on_main else paths,
+                deleted=paths if is_on_main else frozenset(),
+                has_foreign_commits=True,
+            )
+
+
 def _read_group(
     mirror: Mirror, ref: str, tip: CommitData, hidden: frozenset[Oid], policy: Policy
 ) -> GroupDrafts:
@@ -142,6 +173,7 @@ def _read_group(
     base = mirror.merge_base_with(hidden, tip.oid)
     drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
+    deleted: set[str] = set()
     for path, workspace in named.items():
         proposed, before = mirror.subtree(tip.oid, path), mirror.subtree(base, path) if base else None
         package = find_package(mirror, tip.tree, path)
@@ -150,11 +182,14 @@ def _read_group(
         elif _last_written(mirror, ours, path) != before:
             # We proposed a change of this package, and the branch has none any more.
             dropped.add(path)
+        if package is None and before is not None:
+            deleted.add(path)
     branch = GroupBranch(
         ref,
         at,
         tuple(named),
         dropped=frozenset(dropped),
+        deleted=frozenset(deleted),
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
     )
