@@ -8,6 +8,7 @@ from reconciler.functions.runtimes.process import ProcessRun, read_run
 from reconciler.functions.runtimes.starlark_worker import run_script
 
 STEPS = 1_000_000
+LOADED = "load('encoding/json.star', 'json')\n"
 
 
 def listed(**fields: Any) -> dict[str, Any]:
@@ -19,10 +20,7 @@ def listed(**fields: Any) -> dict[str, Any]:
     [
         ("", {"a": "1"}),
         ("ctx.resource_list['items'][0]['data']['b'] = 2", {"a": "1", "b": 2}),
-        (
-            "load('encoding/json.star', 'json')\nctx.resource_list['items'][0]['data'] = json.decode('{\"c\": 3}')",
-            {"c": 3},
-        ),
+        (f"{LOADED}ctx.resource_list['items'][0]['data'] = json.decode('{{\"c\": 3}}')", {"c": 3}),
         (
             "load('math.star', 'math')\nctx.resource_list['items'][0]['data']['b'] = math.ceil(1.5)",
             {"a": "1", "b": 2},
