@@ -252,7 +252,7 @@ def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
 
 
 def _is_installation(value: Mapping[str, Any]) -> bool:
-    """Tell whether a document is an Installation of Porter, whose schema does not know the schemaType."""
+    """Tell whether a document is an Installation that has no schemaType, as Porter permits."""
     is_typed = "apiVersion" in value or "kind" in value
     return not is_typed and {"schemaVersion", "name", "bundle"} <= value.keys()
 

@@ -77,8 +77,8 @@ def read_manifests(
     """Return the manifests below the policy's paths.
 
     Isolated: an error in one file or object becomes a problem, and the others are read. Hidden files, the
-    snapshot, the index, the configuration, a reviewed lock and registered package repositories (their directory, or
-    packages below a registered root) are not manifests, unless a manifest path is inside them.
+    snapshot, the index, the configuration, a reviewed lock and registered package repositories (their
+    directory, or packages below a registered root) are no manifests, unless a manifest path is inside them.
 
     Args:
         objects: The control repository.
