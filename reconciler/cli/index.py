@@ -283,8 +283,8 @@ def _files(path: Path) -> Iterable[Path]:
     if not path.is_dir():
         return [path]
     charts = {chart.parent for chart in path.rglob("Chart.yaml")}
-    found = (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and charts.isdisjoint(p.parents))
-    return (p for p in found if p.is_file())
+    manifests = (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and charts.isdisjoint(p.parents))
+    return (p for p in manifests if p.is_file())
 
 
 @index.command()
