@@ -29,6 +29,12 @@ def time_text(seconds: int) -> str:
     return datetime.fromtimestamp(min(max(seconds, 0), LATEST_S), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def age_text(since: int, now: float) -> str:
+    """Return how long ago a time was: `<1 h`, `3 h`, `2 d`. Total."""
+    hours = max(0, int(now - since)) // 3600
+    return f"{hours // 24} d" if hours >= 48 else f"{hours or '<1'} h"  # noqa: PLR2004 - two days
+
+
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what is obeyed or not seen: controls, bidirectional and other marks, lone surrogates."""
 _IGNORED: Final = re.compile(

@@ -78,6 +78,7 @@ def fold_changes(
     *,
     unfolded: bool = False,
     labels: Mapping[PackageKey, str] | None = None,
+    now: float = 0,
 ) -> list[FoldedChanges]:
     """Return the causes of changes that are in their order; the changes of a small group are its own causes.
 
@@ -87,8 +88,9 @@ def fold_changes(
         statuses: The state of each package.
         unfolded: Every change is a cause of its own.
         labels: What happens to each package, where that is not its operation.
+        now: The time from which ages count; 0 for dates.
     """
-    details = {change.package: detail(change, statuses.get(change.package)) for change in changes}
+    details = {change.package: detail(change, statuses.get(change.package), now) for change in changes}
     places: dict[tuple[object, ...], int] = {}
     keyed = []
     for index, change in enumerate(changes):

@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import orjson
 
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
-from reconciler.base.wording import json_text
+from reconciler.base.wording import age_text, json_text
 from reconciler.plan.changes import SubpackageNote
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import MOST_ROWS
@@ -120,25 +121,28 @@ def status_lines(
     folds: bool = False,
     width: int | None = None,
     paint: Paint = plain,
+    now: float = 0,
 ) -> Iterator[str]:
     """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide.
 
-    Where it folds, more than a few packages that differ in their names only share a row.
+    Where it folds, more than a few packages that differ in their names only share a row. With a clock
+    (`now`) it has ages instead of dates.
     """
     shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
     if not shown:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide) for owner in shown]
+    rows = [row(owner, wide=wide, now=now) for owner in shown]
     if folds and not wide:
         rows, shown = _folded(rows, shown)
-    table = [WIDE_HEADS if wide else HEADS, *rows]
+    heads = WIDE_HEADS if wide else HEADS
+    table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *rows]
     if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
         table = [(*cells[:1], *cells[2:]) for cells in table]
     if width and not wide and _is_too_wide(table, width):
         table = _without_empty_columns(table)
-    heads, *lines = table_rows(table[0], table[1:], width)
-    yield from (paint(line, Color.BOLD) for line in heads)
+    head, *lines = table_rows(table[0], table[1:], width)
+    yield from (paint(line, Color.BOLD) for line in head)
     for owner, own in zip(shown, lines, strict=True):
         phase = (owner.get("package") or {}).get("phase", "")
         color = _COLORS.get(phase)
@@ -187,8 +191,8 @@ def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
     return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
 
 
-def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of an owner."""
+def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
+    """Return the cells of an owner, with a date, or with a clock an age."""
     package, summary = owner.get("package") or {}, owner.get("summary") or {}
     stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
     decisive = stalled if stalled.get("status") == "True" else ready
@@ -201,7 +205,7 @@ def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
         summary.get("main", ""),
         summary.get("review", ""),
         package.get("phase", "") or ("stalled" if _stalls(owner) else ""),
-        (package.get("since") or "")[:10],
+        since_cell(package.get("since"), now),
         pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
     )
     waiting = summary.get("waitingFor", "")
@@ -221,6 +225,11 @@ def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
         message,
     )
     return tuple(terminal(str(cell)) for cell in (*first, *more))
+
+
+def since_cell(since: str | None, now: float) -> str:
+    """Return the date of a time, or with a clock its age; "" without one."""
+    return age_text(int(datetime.fromisoformat(since).timestamp()), now) if since and now else (since or "")[:10]
 
 
 def _stalls(owner: Owner) -> bool:

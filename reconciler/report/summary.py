@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.wording import plural
+from reconciler.base.wording import age_text, plural
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
@@ -149,23 +149,24 @@ def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
 
 
-def status_text(status: PackageStatus) -> str:
+def status_text(status: PackageStatus, now: float = 0) -> str:
     """Return the state of a package in a few words: `in review since 2026-01-31, #3`; "" if published."""
     if status.phase is Phase.PUBLISHED:
         return ""
-    return " ".join(filter(None, (status.phase, since_text(status))))
+    return " ".join(filter(None, (status.phase, since_text(status, now))))
 
 
-def since_text(status: PackageStatus) -> str:
-    """Return the date of a state and the pull request: `since 2026-01-31, #3`."""
+def since_text(status: PackageStatus, now: float = 0) -> str:
+    """Return the date of a state, or with a clock its age, and the pull request: `since 2026-01-31, #3`."""
     since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
+    since = f"for {age_text(status.since, now)}" if since and now else since
     return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
 
 
-def detail(change: Change, status: PackageStatus | None = None) -> str:
-    """Return the details of a row: upstream revisions, cause, unmet conditions, required action."""
+def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
+    """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
-    stands = status_text(status) if status and change.op is Op.KEEP else ""
+    stands = status_text(status, now) if status and change.op is Op.KEEP else ""
     parts = [
         upstream_text(change),
         stands,

@@ -62,6 +62,7 @@ def plan_lines(
     unchanged: bool = False,
     needs: Sequence[Need] = (),
     width: int | None = None,
+    now: float = 0,
 ) -> Iterator[str]:
     """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
 
@@ -75,6 +76,7 @@ def plan_lines(
         unchanged: List also the packages that stay as they are.
         needs: What waits for people.
         width: Characters of a row of the table; None for no limit.
+        now: The time from which ages count; 0 for dates.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     statuses = current_states(plan)
@@ -85,7 +87,7 @@ def plan_lines(
     yield from (paint(terminal(move_text(move)), Color.RED) for move in dangers)
     yield from need_lines(needs, paint=paint, width=width)
     yield from map(terminal, rollout_lines(plan.rollouts))
-    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
+    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width, now=now)
     yield from (terminal(move_text(move)) for move in plan.version_changes[len(dangers) :])
     yield from proposal_lines(plan.lock)
     if not quiet:
@@ -252,6 +254,7 @@ def _table(
     *,
     unchanged: bool,
     width: int | None,
+    now: float,
 ) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
     changes = [
@@ -259,7 +262,7 @@ def _table(
         for change in sorted_changes(plan)
         if unchanged or not is_unchanged(change, statuses.get(change.package))
     ]
-    causes = fold_changes(changes, names, statuses, unfolded=unchanged)
+    causes = fold_changes(changes, names, statuses, unfolded=unchanged, now=now)
     if not causes:
         return
     cells = []
