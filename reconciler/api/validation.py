@@ -6,7 +6,18 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel

@@ -160,8 +160,9 @@ def _show(
                 printer.lines(filter(None, [status_summary(owners)]))
                 printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
                 printer.lines(map(terminal, rollout_lines(observed.rollouts)))
-            look = {"width": printer.width, "paint": printer.paint, "now": printer.now}
-            printer.lines(status_lines(owners, wide=is_wide, folds=whole, **look))
+            width, paint, now = printer.width, printer.paint, printer.now
+            lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now)
+            printer.lines(lines)
             if whole:
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))
     return worst(exits)

@@ -29,7 +29,7 @@ MOST_CONFLICTS = 50
 class ConflictRow(NamedTuple):
     """One conflict of a pull request, as Markdown; `block` is the difference of two long values.
 
-    `origin` tells what set the local value, `boxes` answer the conflict, `keep` where there are none.
+    `origin` tells what set the local value, `boxes` answer the conflict.
     """
 
     path: str
@@ -40,7 +40,6 @@ class ConflictRow(NamedTuple):
     local: str
     origin: str = ""
     boxes: tuple[str, ...] = ()
-    keep: str = ""
     heading: str = ""
     block: str = ""
 
@@ -218,8 +217,6 @@ def _row(note: ConflictNote, template: str, *, boxes: bool) -> ConflictRow:
     base = "" if note.base is None else _cell(note.base, note)
     row = ConflictRow(path, resource, field, base, _cell(note.upstream, note), _cell(note.local, note))
     row = row._replace(boxes=_boxes(note) if boxes else ())
-    if note.name and not row.boxes:
-        row = row._replace(keep=keep_line(note.name))
     if not (_is_long(note.upstream) or _is_long(note.local)):
         return row
     block = _difference((note.local, "local"), (note.upstream, "upstream"))

@@ -8,20 +8,30 @@ from typing import NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.base import escape
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
+from reconciler.plan.draft_decision import asked_text
 from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.status import current_states
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
-from reconciler.report.diff import MOST_FILES, FileChange
-from reconciler.report.folding import cause_name, fold_changes, risk_texts
+from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
+from reconciler.report.folding import (
+    MOST_DIFFS,
+    cause_name,
+    equal_differences,
+    fold_changes,
+    impact_text,
+    names_text,
+    risk_texts,
+)
 from reconciler.report.needs import needs_after
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.rollouts import rollout_texts
@@ -89,8 +99,8 @@ _ENDS = {
     Op.ORPHAN: "Merge this pull request to end the management. Close it to go on.",
 }
 _END = (
-    "Merge this pull request to approve it. Close it to reject exactly this content. To change it, push to "
-    "this branch: your commits stay."
+    "Merge this pull request to approve it. Close it to reject it: this content is not proposed again until "
+    "it changes. To change it, push to this branch: your commits stay."
 )
 _CAUSES = {
     Op.CREATE: (Reason.NEW, "its variant asks for a package that is not there"),
@@ -210,9 +220,8 @@ def pull_body(
         conflicts=tuple(conflicts),
         more_conflicts=len(change.conflicts) - len(conflicts),
         boxed=[box for row in conflicts for box in row.boxes],
-        keeps="\n".join(row.keep for row in conflicts if row.keep),
-        answers=(answers := answer_rows(change)),
-        answer_boxes=[box for row in answers for box in row.boxes],
+        keeps=change_keeps(change),
+        answers=answer_rows(change),
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         requirements=change.requirements[:ROWS],
         pins=tuple(
@@ -240,36 +249,53 @@ def group_body(
     names: Names,
     files: Mapping[PackageKey, Sequence[FileChange]],
     links: Mapping[PackageKey, Mapping[str, str]] | None = None,
+    difference: str = "",
 ) -> str:
     """Return the body of the pull request that proposes several packages; each is a row.
 
-    Packages that are held back, because a person edited them, are listed with their reason.
+    Those with conflicts are first, then dangerous ones. Packages that are held back, because a person edited
+    them, are listed with their reason. Equal differences are shown once, as many as fit.
     """
+    ordered = sorted(changes, key=lambda change: (not change.conflicts, change_order(change)))
     rows = [
         {
             "name": names.of(change),
             "what": _WORDS.get(change.request.kind, "changed") if change.request else "as it stands",
             "upstream": _upstream(change),
             "link": (links or {}).get(change.package, {}).get("upstream", ""),
-            "files": len(files.get(change.package, ())),
-            "note": _short("; ".join(filter(None, (*_risks(change), _note(change), *change.unready)))),
+            "size": impact_text(change.impact) if change.impact else "",
+            "note": "; ".join(filter(None, (*change.unready, *_risks(change), _note(change)))),
         }
-        for change in sorted(changes, key=change_order)
+        for change in ordered
     ]
     return fill(
         "group.md",
         count=len(rows),
         instance=names.instance,
-        rows=[{key: _short(v) if isinstance(v, str) else v for key, v in row.items()} for row in rows[:ROWS]],
+        difference=difference,
+        differences=list(_differences(ordered, names, files)),
+        rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
         held=[(names.of(change), change_keeps(change)) for change in changes if change.conflicts],
-        answered=[
+        answered_in=[
             (names.of(change), answer_rows(change), max(0, len(change.answers) - MOST_CONFLICTS))
             for change in changes
             if change.answers
         ],
     )
+
+
+def _differences(
+    changes: Sequence[Change], names: Names, files: Mapping[PackageKey, Sequence[FileChange]]
+) -> Iterator[tuple[str, list[FileChange]]]:
+    """Yield the first packages of each difference with its files, while they fit; a Kptfile says no more."""
+    room = MOST_TEXT
+    for alike in equal_differences(changes)[:MOST_DIFFS]:
+        shown = [f for f in files.get(alike[0].package, ()) if f.text and f.path != KPTFILE]
+        room -= sum(len(file.text) for file in shown)
+        if shown and room > 0:
+            yield names_text(alike, names), shown
 
 
 _WORDS = {
@@ -348,7 +374,7 @@ def _end(change: Change, kind: Op) -> str:
     if change.conflicts:
         count = len(change.conflicts)
         first = f"First answer the {'conflict' if count == 1 else plural(count, 'conflict')} below."
-        return f"{first} {end}"
+        return f"{first} Then m{end[1:]}"
     return f"It is not ready yet: see below. {end}" if change.unready else end
 
 
@@ -364,7 +390,9 @@ def _risks(change: Change) -> list[str]:
 def _note(change: Change) -> str:
     """Return what only the last run knows of a draft: why it was written again, or that people deleted it."""
     is_deleted = change.reason is Reason.DELETED_BY_PERSON
-    return change.message if change.writes or change.request is None or is_deleted else ""
+    is_known = change.writes or change.request is None or is_deleted
+    # What its conflicts ask for stands above their table.
+    return change.message.removesuffix(asked_text(change.conflicts)).rstrip("; ") if is_known else ""
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:

@@ -229,7 +229,9 @@ def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
 
 def since_cell(since: str | None, now: float) -> str:
     """Return the date of a time, or with a clock its age; "" without one."""
-    return age_text(int(datetime.fromisoformat(since).timestamp()), now) if since and now else (since or "")[:10]
+    return (
+        age_text(int(datetime.fromisoformat(since).timestamp()), now) if since and now else (since or "")[:10]
+    )
 
 
 def _stalls(owner: Owner) -> bool:
