@@ -217,7 +217,8 @@ def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readi
     readiness = reader.find(listed)
     if not readiness.against:
         return readiness
-    hint = f"{readiness.hint} `reconciler explain {listed.package}` says where each comes from."
+    command = "plan" if listed.members else f"explain {listed.package}"
+    hint = f"{readiness.hint} `reconciler {command}` says where each comes from."
     error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
     return Approved(listed, error=error)
 
@@ -275,7 +276,7 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
     if not results:
         yield none
     for result in results:
-        name = terminal(result.listed.package)
+        name = terminal(result.listed.shown)
         if result.error:
             word = "refused" if result.error.exit_code is Exit.REFUSED else "not approved"
             yield f"{word}: {name}: {terminal(str(result.error))}"

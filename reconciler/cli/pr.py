@@ -299,14 +299,14 @@ def _table(
         foreign = f"belongs to instance {each.instance}" if each.instance else ""
         why = foreign or ": ".join(filter(None, (status.get("phase"), status.get("message"))))
         since = since_cell(status.get("since"), printer.now)
-        rows.append([*map(terminal, (each.name, _state(each), each.package, each.pull.title, since, why))])
+        rows.append([*map(terminal, (each.name, _state(each), each.shown, each.pull.title, since, why))])
     yield from table_lines(heads, rows, printer.width)
 
 
 def _details(listed: "ListedPull") -> Iterator[str]:
     pull = listed.pull
     yield f"{terminal(listed.name)}: {terminal(pull.title)} ({_state(listed)})"
-    yield f"  package: {terminal(listed.package)}"
+    yield f"  package: {terminal(listed.shown)}"
     if pull.url:
         yield f"  url: {terminal(pull.url)}"
     yield f"  head: {terminal(pull.head)} {pull.head_oid}"

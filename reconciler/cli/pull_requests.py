@@ -16,6 +16,7 @@ from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
@@ -89,6 +90,12 @@ class ListedPull(NamedTuple):
         """The argument of `approve`; the head of a pull request about several packages."""
         about = parse_head(self.pull.head)
         return f"{self.view.key.name}/{_below(self.view, about.path)}" if about else self.pull.head
+
+    @property
+    def shown(self) -> str:
+        """The packages as people read them."""
+        rest = f" and {plural(len(self.members) - 1, 'other')}" if self.members[1:] else ""
+        return f"{self.members[0]}{rest}" if self.members else self.package
 
 
 def list_pulls(world: RunInputs) -> list[ListedPull]:

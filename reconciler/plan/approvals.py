@@ -11,8 +11,7 @@ from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS
-from reconciler.plan.changes import Approval, Change, Op, Plan, Unfinished
-from reconciler.plan.compose import ApprovalState
+from reconciler.plan.changes import Approval, ApprovalState, Change, Op, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
@@ -142,29 +141,25 @@ def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -
     for change in plan.changes:
         record = context.inventory.records.get(change.variant) if change.variant else None
         why, approve = refused.get(change.package), change.approve
-        if why is not None and record is not None and approve is not None:
-            pulls = context.targets[change.package].pulls
-            (pull,) = (pull for pull in pulls if pull.number == approve.number)
-            before = _last_refusal(change, pull, rules, context)
-            now = RefusedMerge(
-                head=pull.head_oid,
-                basis=_basis(change, pull, why.changed, rules, context),
-                first=before.first if before is not None else why.refused,
-                last=why.refused,
-                message=why.message,
-            )
-            records[record_path(record)] = record_bytes(replace(record, refused=now))
-            state = _refused_state(change, pull.number, why.message)
-            kept = {"op": Op.KEEP, "reason": state.reason, "message": state.why, "waits": True}
-            change = replace(change, **kept, approve=None)  # noqa: PLW2901
-        changes.append(change)
+        if why is None or record is None or approve is None:
+            changes.append(change)
+            continue
+        pulls = context.targets[change.package].pulls
+        (pull,) = (pull for pull in pulls if pull.number == approve.number)
+        before = _last_refusal(change, pull, rules, context)
+        now = RefusedMerge(
+            head=pull.head_oid,
+            basis=_basis(change, pull, why.changed, rules, context),
+            first=before.first if before is not None else why.refused,
+            last=why.refused,
+            message=why.message,
+        )
+        records[record_path(record)] = record_bytes(replace(record, refused=now))
+        state = _refused_state(change, pull.number, why.message)
+        changes.append(plan.approving[change.package](state))
     left = {package: why for package, why in unfinished.items() if package not in refused}
-    return replace(
-        plan,
-        changes=tuple(changes),
-        records=records,
-        conditions=plan_conditions(context, changes, left),
-    )
+    conditions = plan_conditions(context, changes, left)
+    return replace(plan, changes=tuple(changes), records=records, conditions=conditions)
 
 
 def _missing_checks(change: Change, rules: Finder, context: PlanContext) -> str:

@@ -88,6 +88,7 @@ def build_plan(
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
+        approving=decided.changes.approving,
     )
     plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
     plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))

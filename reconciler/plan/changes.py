@@ -1,6 +1,6 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -172,6 +172,14 @@ class Approval(NamedTuple):
     head: str
     expect: str
     by_forge: bool = False
+
+
+class ApprovalState(Struct, frozen=True):
+    """The merge of a pull request by policy, or `why` it waits instead: for checks, or else for a person."""
+
+    approve: Approval | None = None
+    why: str = ""
+    reason: Reason = Reason.AWAITING_CHECKS
 
 
 class ConflictNote(NamedTuple):
@@ -388,12 +396,12 @@ class Plan(PartlyCompared, frozen=True):
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
     lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
-    again after the effects. `other_status` are the files of `status` that are about no owner, None if they
-    are not known apart. Without `has_pins` no upstream pin is among the records. `applied` is the control
-    commit that counts as applied after the plan.
+    again after the effects. `approving` composes a change anew that a forge did not merge. `other_status`
+    are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
+    no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
     """
 
-    UNCOMPARED = frozenset({"context"})
+    UNCOMPARED = frozenset({"approving", "context"})
 
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -414,6 +422,7 @@ class Plan(PartlyCompared, frozen=True):
     has_pins: bool = True
     applied: Oid | None = None
     context: "PlanContext | None" = None
+    approving: Mapping[PackageKey, Callable[[ApprovalState], Change]] = field(default_factory=dict)
 
     @property
     def all_changes(self) -> tuple[Change, ...]:

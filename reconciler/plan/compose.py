@@ -5,8 +5,9 @@ gives results of its own: a veto holds a package back, a join adds something to 
 one, and only `compose` knows which of them counts (D33).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
-    Approval,
+    ApprovalState,
     Change,
     ClosePull,
     DraftFacts,
@@ -193,14 +194,6 @@ class GroupPlace(Struct, frozen=True):
     held: Held | None = None
 
 
-class ApprovalState(Struct, frozen=True):
-    """The merge of a pull request by policy, or `why` it waits instead: for checks, or else for a person."""
-
-    approve: Approval | None = None
-    why: str = ""
-    reason: Reason = Reason.AWAITING_CHECKS
-
-
 class RequestState(Struct, frozen=True):
     """The pull request of a package as it should be; `pull` is what is written of it, `repair` why."""
 
@@ -320,6 +313,16 @@ class Changes:
         for key, result in results.items():
             self._parts[key] = replace(self._parts[key], **{part: result})
             self.composed[key] = compose(self._parts[key])
+
+    @property
+    def approving(self) -> Mapping[PackageKey, Callable[[ApprovalState], Change]]:
+        """How each change that merges a pull request is composed where the forge did otherwise."""
+        merging = [key for key, change in self.composed.items() if change.approve]
+        return {key: partial(self._approved, self._parts[key]) for key in merging}
+
+    @staticmethod
+    def _approved(parts: Parts, approval: ApprovalState) -> Change:
+        return compose(replace(parts, approval=approval))
 
     def described(self, key: PackageKey, **parts: Any) -> Change:
         """Return a change with what it means, which no stage looks at."""

@@ -181,7 +181,8 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
             if not wave and revision != current:
                 notes.append(
                     f"{name} of PackageVariantSet {rolling.key} has no effect: it names {revision}, and the "
-                    f"rollout brings {current}"
+                    f"rollout brings {current}. Name that to take it back; for an earlier revision set it in "
+                    f"the set's upstream"
                 )
             continue
         problem = Problem(rolling.located(name), Reason.INVALID_ANNOTATION, message, hint)

@@ -19,8 +19,8 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
-from reconciler.plan.changes import Change, DraftFacts, MoveRef, WriteDraft, WriteGroup
-from reconciler.plan.compose import ApprovalState, Changes, Decision, GroupPlace
+from reconciler.plan.changes import ApprovalState, Change, DraftFacts, MoveRef, WriteDraft, WriteGroup
+from reconciler.plan.compose import Changes, Decision, GroupPlace
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord

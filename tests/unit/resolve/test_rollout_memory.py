@@ -388,7 +388,7 @@ def test_a_rollback_of_another_revision_is_noted(world: RolloutWorld) -> None:
     plan = world.plan()
 
     (note,) = plan.notes
-    assert "it names web/v1, and the rollout brings web/v2" in note
+    assert "it names web/v1, and the rollout brings web/v2. Name that to take it back" in note
     (rollout,) = plan.rollouts
     assert [str(wave.phase) for wave in rollout.waves] == ["progressing", "waiting"]
 
