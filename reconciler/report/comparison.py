@@ -12,10 +12,10 @@ from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
-from reconciler.report.json import API_VERSION, change_value, problem_value
+from reconciler.report.json import API_VERSION, change_value, problem_value, refusal_values
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
 from reconciler.report.summary import Names, change_order
-from reconciler.report.text import cause_lines, problem_lines
+from reconciler.report.text import cause_lines, problem_lines, refusal_lines
 
 _PACKAGES = {
     Op.UPDATE: "updates {things}",
@@ -105,10 +105,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield from problem_lines(comparison.new, paint=paint)
     yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
     yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
-    for refusal in comparison.refusals:
-        yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
-        if refusal.hint:
-            yield f"  hint: {terminal(refusal.hint)}"
+    yield from refusal_lines(comparison.refusals, paint=paint)
     yield sentence(comparison)
     if text := problem_sentence(comparison):
         yield text
@@ -153,10 +150,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "existingProblems": _problems(comparison.old),
         "fixedProblems": _problems(comparison.fixed),
         "notRead": _problems(comparison.unread),
-        "refusals": [
-            {"reason": str(refusal.reason), "message": refusal.message, "hint": refusal.hint}
-            for refusal in comparison.refusals
-        ],
+        "refusals": refusal_values(comparison.refusals),
     }
 
 

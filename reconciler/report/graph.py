@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from reconciler.base.escape import terminal
 from reconciler.report.json import API_VERSION
@@ -107,19 +107,7 @@ def graph_value(graph: Graph) -> dict[str, Any]:
             {
                 "title": group.title,
                 "clusters": list(group.clusters),
-                "nodes": [
-                    {
-                        "id": node.key,
-                        "label": node.label,
-                        "role": str(node.role),
-                        "version": node.version,
-                        "owns": list(node.owns),
-                        "notes": list(node.notes),
-                        "shared": node.shared,
-                        "unused": node.unused,
-                    }
-                    for node in group.nodes
-                ],
+                "nodes": [_node_value(node) for node in group.nodes],
                 "edges": [
                     {"source": edge.source, "target": edge.target, "requirement": edge.label}
                     for edge in group.edges
@@ -129,6 +117,11 @@ def graph_value(graph: Graph) -> dict[str, Any]:
             for group in graph.groups
         ],
     }
+
+
+def _node_value(node: GraphNode) -> dict[str, Any]:
+    value = to_builtins(node)
+    return {"id": value.pop("key"), **value}
 
 
 # Text

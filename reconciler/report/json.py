@@ -14,13 +14,11 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
-    MoveRef,
     Outcome,
     Plan,
+    Refusal,
     StartBranch,
     Write,
-    WriteDraft,
-    WriteGroup,
 )
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
@@ -86,7 +84,7 @@ def plan_value(
         "needs": [need_value(need) for need in needs],
         "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
         "problems": [problem_value(problem) for problem in plan.problems],
-        "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
+        "refusals": refusal_values(plan.refusals),
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
@@ -149,12 +147,7 @@ def risk_value(risk: Risk) -> dict[str, str]:
 
 def impact_value(impact: Impact) -> dict[str, Any]:
     """Return the size of a difference as a JSON value; equal differences have the same digest."""
-    return {
-        "digest": impact.digest,
-        "files": impact.files,
-        "added": impact.added,
-        "removed": impact.removed,
-    }
+    return {name: getattr(impact, name) for name in ("digest", "files", "added", "removed")}
 
 
 def move_value(move: "VersionChange") -> dict[str, Any]:
@@ -173,54 +166,29 @@ def problem_value(problem: Problem) -> dict[str, Any]:
     }
 
 
+def refusal_values(refusals: Iterable[Refusal]) -> list[dict[str, str]]:
+    """Return refusals as JSON values."""
+    return [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in refusals]
+
+
 def pull_value(pull: PullRequest) -> dict[str, Any]:
     """Return one pull request as a JSON value, without its body."""
-    return {
-        "number": pull.number,
-        "state": str(pull.state),
-        "draft": pull.draft,
-        "head": pull.head,
-        "headOid": pull.head_oid,
-        "base": pull.base,
-        "title": pull.title,
-        "labels": list(pull.labels),
-        "url": pull.url,
-    }
+    names = ("number", "draft", "head", "base", "title", "url")
+    value = {name: getattr(pull, name) for name in names}
+    return {**value, "state": str(pull.state), "headOid": pull.head_oid, "labels": list(pull.labels)}
+
+
+_OF_WRITES = ("ref", "expect", "to", "onto", "path", "time", "tree", "merges")
 
 
 def _write_value(write: Write) -> dict[str, Any]:
-    match write:
-        case MoveRef():
-            return {"kind": "MoveRef", "ref": write.ref, "expect": write.expect, "to": write.to}
-        case StartBranch():
-            return {"kind": "StartBranch", "ref": write.ref, "expect": None, "to": write.oid}
-        case WriteGroup():
-            return _group_value(write)
-        case WriteDraft():
-            extra = {"tree": write.tree, "files": len(write.files), "merges": write.merges}
-        case _:
-            extra = {}
-    return {
-        "kind": type(write).__name__,
-        "ref": write.ref,
-        "expect": write.expect,
-        "onto": write.onto,
-        "path": write.path,
-        "time": write.time,
-        **extra,
-    }
-
-
-def _group_value(write: WriteGroup) -> dict[str, Any]:
-    """Return a group's commit, which every package that it changes holds: its parts are counted."""
-    return {
-        "kind": "WriteGroup",
-        "ref": write.ref,
-        "expect": write.expect,
-        "onto": write.onto,
-        "packages": len(write.parts),
-        "time": write.time,
-    }
+    """Return one write as a JSON value. Files are counted, and packages that share a group's commit."""
+    value = {"kind": type(write).__name__}
+    if isinstance(write, StartBranch):
+        return {**value, "ref": write.ref, "expect": None, "to": write.oid}
+    value |= {name: getattr(write, name) for name in _OF_WRITES if hasattr(write, name)}
+    counted = {"packages": "parts", "files": "files"}
+    return value | {name: len(getattr(write, of)) for name, of in counted.items() if hasattr(write, of)}
 
 
 def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -95,15 +95,10 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
 
     def order(owner: Owner) -> tuple[object, ...]:
         package, summary = owner.get("package") or {}, owner.get("summary") or {}
-        values: dict[str, Callable[[], object]] = {
-            "cluster": lambda: summary.get("cluster", ""),
-            "main": lambda: summary.get("main", ""),
-            "review": lambda: summary.get("review", ""),
-            "since": lambda: package.get("since") or "",
-            "state": lambda: URGENCY.index(Phase(package["phase"])) + 1 if package else "",
-        }
-        value = values[key]() if key in values else ""
-        return value in ("", None), value, package_name(owner), owner_name(owner)
+        urgency = URGENCY.index(Phase(package["phase"])) + 1 if package else ""
+        values = {"since": package.get("since"), "state": urgency, "name": ""}
+        value = values.get(key, summary.get(key)) or ""
+        return value == "", value, package_name(owner), owner_name(owner)
 
     return sorted(owners, key=order)
 

@@ -19,20 +19,6 @@ from reconciler.policy.risks import DELETION
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
 
-_VERBS = {
-    Op.CREATE: "to create",
-    Op.UPDATE: "to update",
-    Op.EDIT: "to edit",
-    Op.ADOPT: "to adopt",
-    Op.TRANSFER: "to transfer",
-    Op.PUBLISH: "to publish",
-    Op.DELETE: "to delete",
-    Op.ORPHAN: "to orphan",
-    Op.CLOSE: "to close",
-    Op.APPROVE: "to approve",
-    Op.BLOCK: "blocked",
-    Op.KEEP: "kept",
-}
 _PLACES = {op: place for place, op in enumerate(Op)}
 _NO_DANGER = 1_000_000
 
@@ -106,7 +92,9 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
     dangers = Counter(move.op for move in plan.version_changes if move.op.is_dangerous)
     counts = [f"{plural(count, op.subject)} to {op}" for op, count in dangers.items()]
-    counts += [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
+    ops = count_ops(plan)
+    counts += [f"{count} to {op}" for op, count in ops.items() if op not in (Op.BLOCK, Op.KEEP)]
+    counts += [f"{ops[Op.BLOCK]} blocked"] if Op.BLOCK in ops else []
     counts += _kept(plan, current_states(plan) if statuses is None else statuses)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.base.errors import Exit
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
+from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, Refusal
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.conflicts import conflict_lines
@@ -38,17 +37,11 @@ from reconciler.report.summary import (
 )
 
 _COLOURS = {
-    Op.CREATE: Color.GREEN,
-    Op.UPDATE: Color.YELLOW,
-    Op.EDIT: Color.YELLOW,
-    Op.ADOPT: Color.CYAN,
-    Op.TRANSFER: Color.CYAN,
-    Op.PUBLISH: Color.GREEN,
-    Op.DELETE: Color.RED,
-    Op.ORPHAN: Color.MAGENTA,
-    Op.CLOSE: Color.MAGENTA,
-    Op.APPROVE: Color.GREEN,
-    Op.BLOCK: Color.RED,
+    **dict.fromkeys((Op.CREATE, Op.PUBLISH, Op.APPROVE), Color.GREEN),
+    **dict.fromkeys((Op.UPDATE, Op.EDIT), Color.YELLOW),
+    **dict.fromkeys((Op.ADOPT, Op.TRANSFER), Color.CYAN),
+    **dict.fromkeys((Op.ORPHAN, Op.CLOSE), Color.MAGENTA),
+    **dict.fromkeys((Op.DELETE, Op.BLOCK), Color.RED),
     Op.KEEP: Color.DIM,
 }
 
@@ -93,7 +86,7 @@ def plan_lines(
     if not quiet:
         yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
-    yield from refusal_lines(plan, paint=paint)
+    yield from refusal_lines(plan.refusals, paint=paint)
 
 
 def problem_lines(
@@ -117,9 +110,9 @@ def problem_lines(
         yield from () if brief else _hint_lines(group.hint)
 
 
-def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
-    """Yield the refusals of a plan with their hints."""
-    for refusal in plan.refusals:
+def refusal_lines(refusals: Iterable[Refusal], *, paint: Paint = plain) -> Iterator[str]:
+    """Yield refusals with their hints."""
+    for refusal in refusals:
         yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
         yield from _hint_lines(refusal.hint)
 
@@ -297,16 +290,3 @@ def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color
     if rest:
         packages = plural(sum(len(diff.changes) for diff in rest), "package")
         yield f"and {plural(len(rest), 'distinct diff')} more in {packages}", None
-
-
-_MEANINGS = {
-    Exit.DONE: "done, or nothing to do",
-    Exit.BUG: "unforeseen: a bug",
-    Exit.USAGE: "the command was called wrongly",
-    Exit.INVALID_INPUT: "something is stalled by invalid input; the rest was handled",
-    Exit.REFUSED: "refused: unsafe, or not what was reviewed",
-    Exit.UNAVAILABLE: "something was unavailable; run again",
-    Exit.PARTIAL: "partly done; the next run goes on",
-    Exit.WAITING: "waiting for people",
-    Exit.PENDING: "changes are pending",
-}

@@ -47,7 +47,7 @@ KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before
 REF = f"refs/heads/{BRANCH}"
 WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
-QUESTION = "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there"
+QUESTION = "1 conflict in a.yaml: answer it in the pull request"
 VALID = ("all validation checks passed",)
 DONE = "successfully ensured downstream package variant"
 GOOD: dict[str, tuple[str, str, str]] = {

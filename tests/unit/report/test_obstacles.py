@@ -243,8 +243,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         {"conflicts": (ConflictNote("a", "b", "1", "2", name="a"),)},
         {},
         Obstacle(
-            "It is in conflict: 1 conflict in a. "
-            "Change the values in the draft, or add `Keep:` to a commit there",
+            "It is in conflict: 1 conflict in a: answer it in the pull request",
             "Answer each conflict in the draft: its pull request lists them.",
         ),
     ),
