@@ -109,6 +109,7 @@ def outcome_value(
 def change_value(change: Change, names: Names, status: PackageStatus | None = None) -> dict[str, Any]:
     """Return one package's change as a JSON value."""
     return {
+        **{name: getattr(change, name) for name in ("before", "after", "group", "pending", "waits", "ready")},
         "op": str(change.op),
         "reason": str(row_reason(change, status)),
         "message": change.detail,
@@ -117,17 +118,11 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "package": {"url": change.package.url, "path": change.package.path},
         "variant": change.variant._asdict() if change.variant else None,
         "location": change.location._asdict() if change.location else None,
-        "before": change.before,
-        "after": change.after,
         "upstream": {"from": change.upstream_from, "to": change.upstream_to},
-        "group": change.group,
         "approve": change.approve._asdict() if change.approve else None,
         "status": status_value(status) if status else None,
-        "pending": change.pending,
-        "waits": change.waits,
         "writes": [_write_value(write) for write in change.writes],
         "pullRequest": pull_value(change.pull) if change.pull else None,
-        "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
         "subpackages": [note._asdict() for note in change.subpackages],

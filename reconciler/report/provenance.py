@@ -123,16 +123,12 @@ class _Provenance(Struct, frozen=True):
         path = self.resolved.downstream.path
         source, at = self._origin("downstream", "package")
         yield Origin(KPTFILE, "metadata.name", package_name(view, path).rpartition("/")[2], source, at)
-        manifest = self.variant.source.location
-        owner = owner_text(self.inventory.policy.instance, self.variant.key)
-        yield Origin(
-            KPTFILE, f"metadata.annotations.{OWNER}", owner, f"PackageVariant {self.variant.key}", manifest
-        )
-        place = location_text(view, path)
-        registration = view.source.location
-        yield Origin(
-            KPTFILE, f"metadata.annotations.{LOCATION}", place, f"Repository {view.key}", registration
-        )
+        key, annotations = self.variant.key, "metadata.annotations"
+        owner = owner_text(self.inventory.policy.instance, key)
+        source, at = f"PackageVariant {key}", self.variant.source.location
+        yield Origin(KPTFILE, f"{annotations}.{OWNER}", owner, source, at)
+        source, at = f"Repository {view.key}", view.source.location
+        yield Origin(KPTFILE, f"{annotations}.{LOCATION}", location_text(view, path), source, at)
 
     def context(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]

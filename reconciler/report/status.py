@@ -135,7 +135,9 @@ def status_lines(
     if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
         table = [(*cells[:1], *cells[2:]) for cells in table]
     if width and not wide and _is_too_wide(table, width):
-        table = _without_empty_columns(table)
+        columns = zip(*table, strict=True)  # the last one is free text
+        filled = [column for column in columns if any(column[1:]) or column[0] == HEADS[-1]]
+        table = list(zip(*filled, strict=True))
     head, *lines = table_rows(table[0], table[1:], width)
     yield from (paint(line, Color.BOLD) for line in head)
     for owner, own in zip(shown, lines, strict=True):
@@ -172,13 +174,6 @@ def _folded(
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
     return sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width
-
-
-def _without_empty_columns(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return a table without columns in which no row has a cell; the last one, which is free text, stays."""
-    rows, last = table[1:], len(table[0]) - 1
-    kept = [place for place in range(last + 1) if place == last or any(row[place] for row in rows)]
-    return [tuple(row[place] for place in kept) for row in table]
 
 
 def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
