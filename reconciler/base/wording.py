@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,6 +18,12 @@ def plural(number: int, noun: str) -> str:
     if noun.endswith("y") and noun[-2] not in _VOWELS:
         return f"{number} {noun[:-1]}ies"
     return f"{number} {noun}s"
+
+
+def some(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, and how many more there are: `a, b and 3 more`."""
+    shown, more = ", ".join(texts[:most]), len(texts) - most
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def verb(number: int, singular: str, otherwise: str) -> str:

@@ -92,9 +92,9 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
         place = f"{note.path}, of template {template}" if template else note.path
         base = "" if note.base is None else _cell(note.base, note)
         values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
-        block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
+        heading, block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
         cells = (*_place_cells(note, place), *values)
-        rows.append(ConflictRow(cells, _boxes(note) if boxes else (), *block))
+        rows.append(ConflictRow(cells, _boxes(note) if boxes else (), heading, block))
     return rows
 
 
@@ -129,7 +129,8 @@ def _answer_row(note: AnswerNote) -> ConflictRow:
     boxes = _boxes(note, KEEPS if note.chosen == note.local else TAKES) if note.policy == BOX else ()
     chosen, dropped = _cell(note.chosen, note), _cell(note.dropped, note)
     cells = (*_place_cells(note, note.path), chosen, dropped, by)
-    return ConflictRow(cells, boxes, *_block(note, (note.dropped, "dropped"), (note.chosen, "chosen")))
+    heading, block = _block(note, (note.dropped, "dropped"), (note.chosen, "chosen"))
+    return ConflictRow(cells, boxes, heading, block)
 
 
 def _place_cells(note: Note, path: str) -> Iterator[str]:

@@ -5,12 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.lock.format import (
-    LockedPackage,
-    Resolution,
-    ownership_entries,
-    package_name,
-)
+from reconciler.dependencies.lock.format import LockedPackage, Resolution, ownership_entries, package_name
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.wording import plural, some
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
@@ -99,13 +99,7 @@ def fold_changes(
         if reason not in _OF_ROLLOUT:
             text = general_text(text, change, names)
         label = (labels or {}).get(change.package, change.op)
-        key = (
-            label,
-            change.op,
-            reason,
-            text,
-            frozenset(risk.category for risk in change_risks(change)),
-        )
+        key = (label, change.op, reason, text, frozenset(risk.category for risk in change_risks(change)))
         keyed.append((places.setdefault(key, index), reason, text, change))
     causes = []
     for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
@@ -167,9 +161,7 @@ def general_text(text: str, change: Change, names: Names) -> str:
 
 def names_text(changes: Sequence[Change], names: Names) -> str:
     """Return the first names of packages, and how many more there are."""
-    shown = ", ".join(names.of(change) for change in changes[:MOST_NAMES])
-    more = len(changes) - MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return some([names.of(change) for change in changes], MOST_NAMES)
 
 
 def cause_name(cause: FoldedChanges, names: Names) -> str:
@@ -188,7 +180,5 @@ def risk_texts(risks: Iterable[Risk]) -> list[str]:
     lines = []
     for category, members in groupby(risks, key=lambda risk: risk.category):
         texts = [f"{risk.action} {risk.subject}" for risk in members]
-        more = len(texts) - MOST_SUBJECTS
-        shown = ", ".join(texts[:MOST_SUBJECTS])
-        lines.append(f"{category}: {shown} and {more} more" if more > 0 else f"{category}: {shown}")
+        lines.append(f"{category}: {some(texts, MOST_SUBJECTS)}")
     return lines

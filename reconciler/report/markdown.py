@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
@@ -274,10 +274,15 @@ def lock_body(proposal: LockProposal) -> str:
     return fill(
         "lock.md",
         count=len(proposal.pins),
-        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
-        more_pins=max(0, len(proposal.pins) - ROWS),
+        **_pins(proposal.pins),
         edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
     )
+
+
+def _pins(pins: Sequence[PinChange]) -> dict[str, Any]:
+    """Return pins as a table takes them."""
+    shown = [PinChange(*map(_short, pin)) for pin in pins[:ROWS]]
+    return {"pins": shown, "more_pins": max(0, len(pins) - ROWS)}
 
 
 def index_body(proposal: IndexProposal) -> str:
@@ -286,10 +291,8 @@ def index_body(proposal: IndexProposal) -> str:
         "index.md",
         source=proposal.source,
         count=len(proposal.versions),
-        versions=[PinChange(*map(_short, version)) for version in proposal.versions[:ROWS]],
-        more_versions=max(0, len(proposal.versions) - ROWS),
-        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
-        more_pins=max(0, len(proposal.pins) - ROWS),
+        versions=_pins(proposal.versions),
+        **_pins(proposal.pins),
         notes=proposal.notes[:ROWS],
     )
 

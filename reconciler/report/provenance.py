@@ -59,16 +59,8 @@ def find_origins(
     if cluster := cluster_of(resolved.variant.key):
         made = f"the lock of cluster {cluster}, where no person says otherwise"
         return (Origin("*", "", "", made), *fields.ownership())
-    steps = (
-        fields.upstream,
-        fields.ownership,
-        fields.context,
-        fields.pipeline,
-        fields.injection,
-        fields.labels,
-        lambda: fields.values(upstream),
-    )
-    return tuple(origin for step in steps for origin in step())
+    own = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
+    return (*own, *fields.injection(), *fields.labels(), *fields.values(upstream))
 
 
 def find_request(

@@ -199,21 +199,15 @@ def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
         pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
     )
     waiting = summary.get("waitingFor", "")
-    if not wide:
+    more: tuple[str, ...]
+    if wide:
+        name, states = f"{owner.get('kind') or 'package'} {owner_name(owner)}", (stalled, ready)
+        more = (name, summary.get("set", ""), *(state.get("status", "") for state in states), reason, waiting)
+        more = (*more, message)
+    else:
         is_unready = not package and ready.get("status") == "False"
         needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
-        text = ": ".join(part for part in (waiting, message if needs_message else "") if part)
-        return tuple(terminal(str(cell)) for cell in (*first, text))
-    kind = owner.get("kind", "")
-    states = (stalled.get("status", ""), ready.get("status", ""))
-    more = (
-        f"{kind or 'package'} {owner_name(owner)}",
-        summary.get("set", ""),
-        *states,
-        reason,
-        waiting,
-        message,
-    )
+        more = (": ".join(part for part in (waiting, message if needs_message else "") if part),)
     return tuple(terminal(str(cell)) for cell in (*first, *more))
 
 

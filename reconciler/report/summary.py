@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.wording import age_text, plural
+from reconciler.base.wording import age_text, plural, some
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
@@ -234,5 +234,4 @@ def move_text(move: "VersionChange") -> str:
 
 def clusters_text(move: "VersionChange") -> str:
     """Return the clusters where a pin moves; many of them are counted."""
-    more = len(move.clusters) - _CLUSTERS
-    return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")
+    return some(move.clusters, _CLUSTERS)
