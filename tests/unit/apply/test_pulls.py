@@ -94,8 +94,9 @@ def head(package: str) -> str:
 
 
 def grouped(edge: Edge, *packages: str) -> list[Change]:
-    pull = PullRequest("reconciler/demo/group/all", "main", "All", "Why.")
-    return [replace(edge.created(package), group="all", pull=pull) for package in packages]
+    head = "reconciler/demo/group/all"
+    pull = PullRequest(head, "main", "All", "Why.")
+    return [replace(edge.created(package), group=head, pull=pull) for package in packages]
 
 
 def test_pull_request_that_packages_share_is_opened_once(edge: Edge) -> None:
