@@ -177,7 +177,6 @@ def pull_body(
         is_back=request.is_back,
         edited=request.edited,
         unready=change.unready,
-        number_of_conflicts=len(change.conflicts),
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
         upstream=[_commit_text(each) for each in upstream[:MOST_UPSTREAM]],
