@@ -245,7 +245,7 @@ def _not_an_object(value: Any, place: SourcePosition) -> Classification:
     if isinstance(value, list):
         return Classification(broken=place.path, foreign="(a list)")
     message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
-    hint = "A manifest starts with apiVersion, kind and metadata."
+    hint = "Start the manifest with apiVersion, kind and metadata."
     problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
     return Classification(problems=(problem,), broken=place.path)
 

@@ -236,7 +236,7 @@ CASES = {
             "f.yaml:1",
             Reason.INVALID_MANIFEST,
             "This is not a Kubernetes object, but the text 'text'",
-            "A manifest starts with apiVersion, kind and metadata.",
+            "Start the manifest with apiVersion, kind and metadata.",
         ),
     ),
 }

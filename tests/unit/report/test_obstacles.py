@@ -177,7 +177,7 @@ PROBLEM = Problem(Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong
     ("hint", "step"),
     [
         ("Did you mean web?", "Correct it at m.yaml:3. Did you mean web?"),
-        ("Published: v1; the latest is v1.", "Correct it at m.yaml:3. Published: v1; the latest is v1."),
+        ("Versions: v1.", "Correct it at m.yaml:3. Versions: v1."),
         ("", "Correct it at m.yaml:3."),
         ("Register it.", "Register it."),
     ],
