@@ -12,7 +12,7 @@ import orjson
 
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
-from reconciler.base.wording import age_text, json_text
+from reconciler.base.wording import age_text, json_text, plural
 from reconciler.plan.changes import SubpackageNote
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import MOST_ROWS
@@ -156,8 +156,7 @@ def _folded(
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, cells in enumerate(rows):
         name = cells[0].rpartition("/")[2]
-        has_more = cells[3] or cells[6] or owners[place].get("subpackages")
-        key = (cells[0],) if has_more else (name, *cells[2:])
+        key = (cells[0],) if owners[place].get("subpackages") else (name, *cells[2:6], cells[7])
         groups.setdefault(key, []).append(place)
     shown: dict[int, tuple[str, ...]] = {}
     for places in groups.values():
@@ -168,7 +167,9 @@ def _folded(
         name = rows[places[0]][0].rpartition("/")[2]
         first = rows[places[0]][0].removesuffix(f"/{name}")
         where = f"{first} and {len(places) - 1} more"
-        shown[places[0]] = (f"{len(places)} x {name}", where, *rows[places[0]][2:])
+        cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
+        pulls = plural(len(numbers), "pull request") if numbers else ""
+        shown[places[0]] = (f"{len(places)} x {name}", where, *cells[2:6], pulls, cells[7])
     return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
