@@ -347,7 +347,7 @@ def set_default(
 
     id_ = parse_id(package)
     if id_ is None:
-        raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="For example bundle:r.example.com/mysql.")
+        raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="Write it like bundle:r.example.com/mysql.")
     chosen = _choose(_root(control), interface, id_, environment, cluster)
     show_files(make_printer(), output, [chosen.line], written=[chosen.path])
     return Exit.DONE
