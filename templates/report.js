@@ -2,6 +2,8 @@
 // Everything is made of elements and text: no text of the report is ever parsed as HTML.
 (() => {
   const { texts, lists, packages, diffs, kind, clusters: registered } = JSON.parse(document.getElementById("data").textContent);
+  // Ages are of the day on which somebody looks: the file itself has dates, so that equal runs give equal bytes.
+  const age = (date) => `${Math.max(0, Math.floor((Date.now() - Date.parse(date)) / 864e5))} d`;
   const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
     "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "subpackages", "conditions",
     "origins", "history", "revisions", "diff", "cause"];
@@ -347,7 +349,7 @@
     const made = element("dl", { class: "facts" });
     const values = {
       Change: element("span", {}, badge(get(row, "op")), " ", get(row, "reason")),
-      Why: get(row, "detail"), State: element("span", {}, state(row), get(row, "since") ? ` since ${get(row, "since")}` : ""),
+      Why: get(row, "detail"), State: element("span", {}, state(row), get(row, "since") ? ` since ${get(row, "since")} (${age(get(row, "since"))})` : ""),
       "Waits for": get(row, "waiting"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set"),
       Variant: get(row, "variant"), Manifest: get(row, "manifest") && element("code", {}, get(row, "manifest")), "Pull request": pull(row),
     };

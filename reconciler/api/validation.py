@@ -6,7 +6,18 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
@@ -212,6 +223,8 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         return _unknown_field(model, path)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
+        if get_origin(fixed := _type_at(model, path)) is Literal and len(get_args(fixed)) == 1:
+            hint = f"Add {path[-1]}: {get_args(fixed)[0]}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if expected_type := _TYPES.get(kind):
         return type_error(path, expected_type, value)

@@ -65,10 +65,10 @@ class PullRequestTexts:
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             impact = member.impact or self._impacts.impact(before, after, ())
             described.append(replace(member, impact=impact))
-        if is_group(f"{HEADS}{change.group}"):
-            return group_body(described, target.names, files, links)
-        (single,) = described
         difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
+        if is_group(f"{HEADS}{change.group}"):
+            return group_body(described, target.names, files, links, difference)
+        (single,) = described
         return pull_body(
             single,
             target.names,

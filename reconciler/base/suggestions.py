@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 _SHORTEST_START = 3
-_ANSWERS = ("Did you mean ", "Known", "There is ", "Published: ", "Versions: ", "None is ")
+_ANSWERS = ("Did you mean ", "Known", "There is ", "Versions: ", "None is ")
 """Beginnings of hints that name what there is, and leave to the reader what to do."""
 _SHOWN = 12
 _ALIKE = 0.5

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +20,12 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
+def some(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, and how many more there are: `a, b and 3 more`."""
+    shown, more = ", ".join(texts[:most]), len(texts) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
     return singular if number == 1 else otherwise
@@ -27,6 +34,12 @@ def verb(number: int, singular: str, otherwise: str) -> str:
 def time_text(seconds: int) -> str:
     """Return a time as people read it; what no calendar has is its nearest end. Total."""
     return datetime.fromtimestamp(min(max(seconds, 0), LATEST_S), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def age_text(since: int, now: float) -> str:
+    """Return how long ago a time was: `<1 h`, `3 h`, `2 d`. Total."""
+    hours = max(0, int(now - since)) // 3600
+    return f"{hours // 24} d" if hours >= 48 else f"{hours or '<1'} h"  # noqa: PLR2004 - two days
 
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

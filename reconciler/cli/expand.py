@@ -78,7 +78,7 @@ def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str
     names = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
     for namespace, name in sorted(names - keys):
         text, declared = f"{namespace}/{name}", ["/".join(key) for key in keys]
-        hint = suggest(text, declared) or "No PackageVariantSet is declared."
+        hint = suggest(text, declared) or "Declare one: docs/package-variant-sets.md has examples."
         raise UsageError(f"There is no PackageVariantSet {text}", hint=hint)
     return names
 

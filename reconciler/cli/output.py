@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -55,6 +56,8 @@ class Printer(Struct, frozen=True):
     """Characters of a line of the terminal; None where there is none."""
     error_width: int | None = None
     """The same of standard error."""
+    now: float = 0
+    """The time from which a person at the terminal reads ages; 0 where texts have dates, to be compared."""
     file: TextIO | None = None
     """Where to print instead of standard output."""
     quiet: bool = False
@@ -113,7 +116,8 @@ def make_printer(*, color: bool = True, wraps: bool = True) -> Printer:
     """
     paint = ansi if color and wants_color() else plain
     width, error_width = (terminal_width(s) if wraps else None for s in (sys.stdout, sys.stderr))
-    return Printer(Redactor.of_environment(os.environ), paint, width, error_width, quiet=is_quiet())
+    now = time.time() if width else 0
+    return Printer(Redactor.of_environment(os.environ), paint, width, error_width, now, quiet=is_quiet())
 
 
 @contextmanager
@@ -327,6 +331,7 @@ def open_reports(settings: "RunOptions", printer: Printer, *, writes: bool = Fal
     context = click.get_current_context()
     options = sorted((name, str(value)) for name, value in context.params.items() if name != "full")
     look = [str(printer.is_colored), str(printer.width), str(printer.error_width), str(printer.quiet)]
+    look.append(str(printer.now // 3600))  # ages are true to the hour
     question = [context.command_path, *(part for option in options for part in option), *look]
     return ReportCache(settings, question, os.environ, writes=writes)
 

@@ -451,7 +451,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     others = list(other_documents(before))
     if others and policy.compatible:
         path, why = others[0]
-        hint = "Without --compatible such a document is kept, and functions do not see it."
+        hint = "Leave out --compatible: then such a document is kept, and functions do not see it."
         raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
     with effects.interruptible(), open_runtimes(policy) as runtimes:
         ends_s = time.monotonic() + policy.run_timeout_s

@@ -174,6 +174,7 @@ def show_plan(
                 unchanged=unchanged,
                 needs=() if to_apply or printer.quiet else needs_after(planned.plan),
                 width=printer.width,
+                now=printer.now,
             )
             printer.lines(lines)
         case Output.JSON:

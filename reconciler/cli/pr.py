@@ -92,7 +92,7 @@ def list_(
     else:
         which = "pull requests" if every else "open pull requests"
         none = f"There are no {which}{' that match' if chosen else ''}"
-        printer.lines(_table(listed, recorded, none, is_whole=not unread, width=printer.width))
+        printer.lines(_table(listed, recorded, none, printer, is_whole=not unread))
     return worst(show_unread(printer, unread))
 
 
@@ -285,20 +285,22 @@ def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | No
 
 
 def _table(
-    listed: Sequence["ListedPull"], recorded: "Recorded", none: str, *, is_whole: bool, width: int | None
+    listed: Sequence["ListedPull"], recorded: "Recorded", none: str, printer: "Printer", *, is_whole: bool
 ) -> Iterator[str]:
     if not listed:
         yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
-    heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
+    from reconciler.report.status import since_cell
+
+    heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "AGE" if printer.now else "SINCE", "STATUS")
     rows = []
     for each in listed:
         status = _recorded(each, recorded) or {}
         foreign = f"belongs to instance {each.instance}" if each.instance else ""
         why = foreign or ": ".join(filter(None, (status.get("phase"), status.get("message"))))
-        since = (status.get("since") or "")[:10]
+        since = since_cell(status.get("since"), printer.now)
         rows.append([*map(terminal, (each.name, _state(each), each.shown, each.pull.title, since, why))])
-    yield from table_lines(heads, rows, width)
+    yield from table_lines(heads, rows, printer.width)
 
 
 def _details(listed: "ListedPull") -> Iterator[str]:

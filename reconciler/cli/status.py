@@ -160,7 +160,8 @@ def _show(
                 printer.lines(filter(None, [status_summary(owners)]))
                 printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
                 printer.lines(map(terminal, rollout_lines(observed.rollouts)))
-            lines = status_lines(owners, wide=is_wide, folds=whole, width=printer.width, paint=printer.paint)
+            width, paint, now = printer.width, printer.paint, printer.now
+            lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now)
             printer.lines(lines)
             if whole:
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))

@@ -84,7 +84,7 @@ def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
         yield Finding(path, message, Reason.INVALID_NAME, hint)
     elif "." in name and has_functions:
         message = f"metadata.name \"{name}\" must not contain '.' where there is a pipeline"
-        hint = "The functions of the pipeline are recognised by a dotted name that contains this one."
+        hint = "Write it without dots: they separate the parts of the names of its functions."
         yield Finding(path, message, Reason.INVALID_NAME, hint)
 
 

@@ -34,7 +34,7 @@ Step = Program | Failure
 
 _HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
 _EXPRESSION_HINTS = {
-    "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
+    "no such attribute(s): repository": "Use it in other fields: repo and repoExpr name it first.",
     MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
     "has() argument must be a field selection": "Write the field, as in has(target.labels.x).",
 }

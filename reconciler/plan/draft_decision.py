@@ -391,8 +391,8 @@ def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
         stays = f"{verb(number, 'stays', 'stay')} as people set {verb(number, 'it', 'them')}"
         ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
         return f"{plural(number, 'generated value')} in {shown} {stays}. {ways}"
-    count = f"{plural(number, 'conflict')} in {shown}"
-    return f"{count}. Change the values in the draft, or add `Keep:` to a commit there"
+    them = verb(number, "it", "them")
+    return f"{plural(number, 'conflict')} in {shown}: answer {them} in the pull request"
 
 
 _MAX_FILES = 3

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from msgspec import Struct, field
@@ -25,7 +25,7 @@ from reconciler.policy import Policy
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 
 _SIMILAR = 0.85
-"""Ratio from which an unknown API group is a misspelling of a known one."""
+"""Ratio from which an unknown API group or kind is a misspelling of a known one."""
 _SHOWN = 5
 """Fields that one hint lists."""
 _MAX_NAME = 253
@@ -124,12 +124,23 @@ def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
 
 
 def _unknown_group(group: str, kind: str) -> UnsupportedObject | None:
-    for meant in MANIFEST_KINDS.values():
-        if meant.kind == kind and (meant.distinctive or _is_similar(group, group_of(meant.api_version))):
+    for meant in _meant_kinds(kind):
+        if meant.distinctive or _is_similar(group, group_of(meant.api_version)):
             message = f"Unknown API group {group or '(none)'} of kind {kind}"
-            hint = f"Use apiVersion: {meant.api_version}."
+            hint = f"Use apiVersion: {meant.api_version}{_corrected(kind, meant)}."
             return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", meant.group_kind)
     return None
+
+
+def _meant_kinds(kind: object) -> list[ManifestKind]:
+    """Return the kind of ours that a kind is, or is a misspelling of."""
+    by_name = {each.kind: each for each in MANIFEST_KINDS.values()}
+    meant = get_close_matches(kind, by_name, 1, _SIMILAR) if isinstance(kind, str) else ()
+    return [by_name[name] for name in meant]
+
+
+def _corrected(kind: object, meant: ManifestKind) -> str:
+    return "" if kind == meant.kind else f" and kind: {meant.kind}"
 
 
 def _is_similar(group: str, meant: str) -> bool:
@@ -138,13 +149,14 @@ def _is_similar(group: str, meant: str) -> bool:
 
 def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:
     """Return the error of an object of ours without apiVersion or kind, None for a foreign one."""
-    for meant in MANIFEST_KINDS.values():
-        if meant.kind == kind and meant.distinctive:
-            message = "Missing required field apiVersion"
-            hint = f"Add apiVersion: {meant.api_version}."
-            return UnsupportedObject(Reason.MISSING_FIELD, message, hint, "apiVersion", meant.group_kind)
-    if isinstance(api_version, str) and group_of(api_version) in _GROUPS:
-        return UnsupportedObject(Reason.MISSING_FIELD, "Missing required field kind", "Add the kind.", "kind")
+    for meant in _meant_kinds(kind) if api_version is None else ():
+        message = "Missing required field apiVersion"
+        hint = f"Add apiVersion: {meant.api_version}{_corrected(kind, meant)}."
+        return UnsupportedObject(Reason.MISSING_FIELD, message, hint, "apiVersion", meant.group_kind)
+    if isinstance(api_version, str) and (group := group_of(api_version)) in _GROUPS:
+        kinds = ", ".join(each.kind for each in MANIFEST_KINDS if each.group == group)
+        hint = f"Add the kind, one of {kinds}."
+        return UnsupportedObject(Reason.MISSING_FIELD, "Missing required field kind", hint, "kind")
     return None
 
 
@@ -233,7 +245,7 @@ def _not_an_object(value: Any, place: SourcePosition) -> Classification:
     if isinstance(value, list):
         return Classification(broken=place.path, foreign="(a list)")
     message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
-    hint = "A manifest starts with apiVersion, kind and metadata."
+    hint = "Start the manifest with apiVersion, kind and metadata."
     problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
     return Classification(problems=(problem,), broken=place.path)
 

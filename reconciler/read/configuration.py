@@ -195,7 +195,7 @@ def _instance(
         hint = "Use at most 63 lower-case letters, digits and dashes; it becomes part of branch names."
         raise ConfigurationError(f"{name!r} cannot name an instance", location=where, hint=hint)
     if environment.get(f"{PREFIX}INSTANCE", name) != name:
-        hint = "Packages are owned under the instance's name; it cannot be changed from outside."
+        hint = "Unset it: packages are owned under the instance's name, which cannot be changed from outside."
         raise ConfigurationError(f"{PREFIX}INSTANCE is not {name}", location=where, hint=hint)
     return name
 

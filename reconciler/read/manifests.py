@@ -263,5 +263,9 @@ def _notes(classified: Iterable[Classification]) -> tuple[str, ...]:
     foreign = Counter(each.foreign for each in classified if each.foreign)
     if not foreign:
         return ()
-    kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(foreign.items()))
+    # Those of a kind are known by it, the others by the file of the first.
+    first = next((f", the first in {each.broken}" for each in classified if each.foreign and each.broken), "")
+    kinds = ", ".join(
+        f"{kind} ({count}{first if kind.startswith('(') else ''})" for kind, count in sorted(foreign.items())
+    )
     return (f"Objects of other kinds among the manifests are not read: {kinds}",)

@@ -26,52 +26,33 @@ def group_by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, str, 
 
 
 class ProblemGroup(NamedTuple):
-    """Problems of one cause, or a single problem."""
+    """Problems of one cause, or a single problem, which alone has a location and a stalled owner.
+
+    Of several, `message` is their number and their cause, and `places` have the place, the owner and the rest
+    of the message of each; many are counted.
+    """
 
     problems: tuple[Problem, ...]
-
-    @property
-    def reason(self) -> str:
-        """The reason of all of them."""
-        return self.problems[0].reason
-
-    @property
-    def location(self) -> str:
-        """The place of a single problem; empty for several."""
-        return "" if self.is_shared else str(self.problems[0].location)
-
-    @property
-    def message(self) -> str:
-        """The message of a single problem; of several their number and their cause."""
-        first = self.problems[0]
-        return f"{len(self.problems)}, all for one cause: {first.cause}" if self.is_shared else first.message
-
-    @property
-    def subject(self) -> str:
-        """The stalled owner of a single problem; empty for several."""
-        return "" if self.is_shared else self.problems[0].subject
-
-    @property
-    def hint(self) -> str:
-        """The hint of all of them."""
-        return self.problems[0].hint
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether there are several problems of one cause."""
-        return len(self.problems) > 1
-
-    @property
-    def places(self) -> list[str]:
-        """The place, the owner and the rest of the message of each of several problems; many are counted."""
-        if not self.is_shared:
-            return []
-        more = len(self.problems) - MOST_PLACES
-        places = [f"{p.location}: {p.subject}{p.consequence}" for p in self.problems[:MOST_PLACES]]
-        return [*places, f"and {more} more"] if more > 0 else places
+    reason: str
+    message: str
+    hint: str
+    location: str = ""
+    subject: str = ""
+    places: tuple[str, ...] = ()
 
 
 def group_problems(problems: Iterable[Problem]) -> list[ProblemGroup]:
     """Return problems by reason, cause and hint, each group at the place of its first one."""
     groups = group_by_cause(problems, lambda problem: (problem.reason, problem.cause, problem.hint))
-    return [ProblemGroup(tuple(group)) for group in groups]
+    return [_group(tuple(group)) for group in groups]
+
+
+def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
+    first, more = problems[0], len(problems) - MOST_PLACES
+    if len(problems) == 1:
+        where = str(first.location)
+        return ProblemGroup(problems, first.reason, first.message, first.hint, where, first.subject)
+    places = [f"{p.location}: {p.subject}{p.consequence}" for p in problems[:MOST_PLACES]]
+    places += [f"and {more} more"] if more > 0 else []
+    message = f"{len(problems)}, all for one cause: {first.cause}"
+    return ProblemGroup(problems, first.reason, message, first.hint, places=tuple(places))

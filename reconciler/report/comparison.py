@@ -12,23 +12,23 @@ from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
-from reconciler.report.json import API_VERSION, change_value, problem_value
+from reconciler.report.json import API_VERSION, change_value, problem_value, refusal_values
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
 from reconciler.report.summary import Names, change_order
-from reconciler.report.text import cause_lines, problem_lines
+from reconciler.report.text import cause_lines, problem_lines, refusal_lines
 
 _PACKAGES = {
-    Op.UPDATE: "updates {things}",
-    Op.ADOPT: "adopts {things}",
-    Op.TRANSFER: "hands over {things}",
-    Op.PUBLISH: "publishes {things}",
-    Op.DELETE: "proposes {things}",
-    Op.ORPHAN: "lets go of {things}",
-    Op.CLOSE: "closes {things}",
-    Op.APPROVE: "approves {things}",
-    Op.BLOCK: "blocks {things}",
-    ALTER: "alters {things}",
-    WITHDRAW: "ends {things}",
+    Op.UPDATE: "updates",
+    Op.ADOPT: "adopts",
+    Op.TRANSFER: "hands over",
+    Op.PUBLISH: "publishes",
+    Op.DELETE: "proposes",
+    Op.ORPHAN: "lets go of",
+    Op.CLOSE: "closes",
+    Op.APPROVE: "approves",
+    Op.BLOCK: "blocks",
+    ALTER: "alters",
+    WITHDRAW: "ends",
 }
 _NOUNS: Mapping[str, str] = {
     Op.DELETE: "deletion",
@@ -39,30 +39,36 @@ _NOUNS: Mapping[str, str] = {
 """Things that are counted instead of packages."""
 
 _VARIANTS = {
-    Fate.CREATE: "creates {things}",
-    Fate.CHANGE: "changes {things}",
-    Fate.DELETE: "deletes {things}",
-    Fate.TRANSFER: "hands over {things}",
-    Fate.KEEP: "keeps {things} no longer asked for",
-    Fate.DROP: "drops {things} never applied",
+    Fate.CREATE: "creates",
+    Fate.CHANGE: "changes",
+    Fate.DELETE: "deletes",
+    Fate.TRANSFER: "hands over",
+    Fate.KEEP: "keeps",
+    Fate.DROP: "drops",
 }
+_ENDS: Mapping[Fate, str] = {Fate.KEEP: " no longer asked for", Fate.DROP: " never applied"}
 
 
 class Clause(NamedTuple):
-    """A part of the sentence: its text with a place for things, their number and their noun."""
+    """A part of the sentence: a verb, the number of things and their noun, and what follows."""
 
-    text: str
+    verb: str
     number: int
     noun: str = ""
+    end: str = ""
 
 
 def sentence(comparison: Comparison) -> str:
     """Return what merging does, e.g. `Merging this creates 12 drafts in 4 repositories, updates 3`."""
     noun = "package" if comparison.deep else "PackageVariant"
     fates = Counter(variant.fate for variant in comparison.variants)
-    variants = (Clause(text, fates[fate]) for fate, text in _VARIANTS.items() if fates[fate])
-    clauses = _packages(comparison) if comparison.deep else variants
-    parts = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
+    variants = (
+        Clause(text, fates[fate], "", _ENDS.get(fate, "")) for fate, text in _VARIANTS.items() if fates[fate]
+    )
+    parts: list[str] = []
+    for text, number, own, end in _packages(comparison) if comparison.deep else variants:
+        named = own or ("" if parts else noun)  # the first clause names the things that it counts
+        parts.append(f"{text} {plural(number, named) if named else number}{end}")
     locks = f"{plural(len(comparison.pins), 'entry')} of the lock" if comparison.pins else ""
     if parts or not locks:
         parts += [f"changes {locks}"] if locks else []
@@ -92,7 +98,8 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         message = f"  {terminal(variant.message)}" if variant.message else ""
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
     for targets in comparison.targets:
-        yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
+        before, after = ("none" if n is None else n for n in (targets.before, targets.after))
+        yield f"targets   {terminal(str(targets.key))}: {before} -> {after}"
     labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
@@ -105,10 +112,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield from problem_lines(comparison.new, paint=paint)
     yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
     yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
-    for refusal in comparison.refusals:
-        yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
-        if refusal.hint:
-            yield f"  hint: {terminal(refusal.hint)}"
+    yield from refusal_lines(comparison.refusals, paint=paint)
     yield sentence(comparison)
     if text := problem_sentence(comparison):
         yield text
@@ -153,10 +157,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "existingProblems": _problems(comparison.old),
         "fixedProblems": _problems(comparison.fixed),
         "notRead": _problems(comparison.unread),
-        "refusals": [
-            {"reason": str(refusal.reason), "message": refusal.message, "hint": refusal.hint}
-            for refusal in comparison.refusals
-        ],
+        "refusals": refusal_values(comparison.refusals),
     }
 
 
@@ -174,16 +175,10 @@ def _packages(comparison: Comparison) -> Iterator[Clause]:
         by_what.setdefault(what, []).append(difference)
     if created := by_what.pop(Op.CREATE, None):
         homes = len({difference.change.package.url for difference in created})
-        yield Clause(f"creates {{things}} in {plural(homes, 'repository')}", len(created), "draft")
+        yield Clause("creates", len(created), "draft", f" in {plural(homes, 'repository')}")
     for what, text in _PACKAGES.items():
         if what in by_what:
             yield Clause(text, len(by_what[what]), _NOUNS.get(what, ""))
-
-
-def _fill(clause: Clause, noun: str) -> str:
-    """Return a clause in words; the first one of a sentence names the things that it counts."""
-    own = clause.noun or noun
-    return clause.text.format(things=plural(clause.number, own) if own else clause.number)
 
 
 def comparison_labels(comparison: Comparison) -> dict[PackageKey, str]:
@@ -214,7 +209,3 @@ def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any
 
 def _problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     return [problem_value(problem) for problem in problems]
-
-
-def _count(count: int | None) -> str:
-    return "none" if count is None else str(count)

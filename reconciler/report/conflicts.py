@@ -1,8 +1,8 @@
 """Conflicts as people read them: both sides of each, on one line or as a block below the table. Pure."""
 
 import difflib
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from reconciler.base.escape import cell, code, terminal
 from reconciler.base.wording import plural
@@ -13,6 +13,8 @@ from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 
 Note = ConflictNote | AnswerNote
+N = TypeVar("N", ConflictNote, AnswerNote)
+_VALUES = ("base", "upstream", "local", "chosen")
 _SOURCE = "# Source: "
 DELETED = "(deleted)"
 EMPTY = "(empty)"
@@ -27,66 +29,31 @@ MOST_CONFLICTS = 50
 
 
 class ConflictRow(NamedTuple):
-    """One conflict of a pull request, as Markdown; `block` is the difference of two long values.
+    """One conflict of a pull request, open or answered, as Markdown cells of a table.
 
-    `origin` tells what set the local value, `boxes` answer the conflict, `keep` where there are none.
+    `boxes` answer it, `block` is the difference of two long values.
     """
 
-    path: str
-    resource: str
-    field: str
-    base: str
-    upstream: str
-    local: str
-    origin: str = ""
-    boxes: tuple[str, ...] = ()
-    keep: str = ""
-    heading: str = ""
-    block: str = ""
-
-
-class AnswerRow(NamedTuple):
-    """One answered conflict of a pull request, as Markdown; `block` is the difference of two long values."""
-
-    path: str
-    resource: str
-    field: str
-    chosen: str
-    dropped: str
-    by: str
+    cells: tuple[str, ...]
     boxes: tuple[str, ...] = ()
     heading: str = ""
     block: str = ""
 
 
-def shown_note(change: Change, note: ConflictNote) -> ConflictNote:
-    """Return a conflict as it may be shown: nothing of a Secret ever is."""
-    if not _is_secret(change, note.path):
+def _shown(change: Change, note: N) -> N:
+    """Return a conflict, open or answered, as it may be shown: nothing of a Secret ever is."""
+    if change.written is None or not holds_secret(change.written.files.get(note.path)):
         return note
-    return note._replace(base=_masked(note.base), upstream=_masked(note.upstream), local=_masked(note.local))
-
-
-def shown_answer(change: Change, note: AnswerNote) -> AnswerNote:
-    """Return an answered conflict as it may be shown: nothing of a Secret ever is."""
-    if not _is_secret(change, note.path):
-        return note
-    upstream, local, chosen = (_masked(value) for value in (note.upstream, note.local, note.chosen))
-    return note._replace(upstream=upstream, local=local, chosen=chosen)
+    there = (name for name in _VALUES if getattr(note, name, None) is not None)
+    masked: dict[str, Any] = dict.fromkeys(there, MASK)
+    return note._replace(**masked)
 
 
 def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
     """Return an answered conflict as a JSON value."""
-    shown = shown_answer(change, note)
-    return {
-        "path": shown.path,
-        "resource": shown.resource,
-        "field": shown.field,
-        "chosen": shown.chosen,
-        "dropped": shown.dropped,
-        "by": shown.by,
-        "policy": shown.policy,
-        "source": shown.source,
-    }
+    names = ("path", "resource", "field", "chosen", "dropped", "by", "policy", "source")
+    shown = _shown(change, note)
+    return {name: getattr(shown, name) for name in names}
 
 
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
@@ -94,7 +61,7 @@ def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
 
     `template` is that of the chart which rendered the file.
     """
-    value = shown_note(change, note)._asdict()
+    value = _shown(change, note)._asdict()
     name, template = value.pop("name"), _template(change, note.path)
     of_chart = {"template": template} if template else {}
     return {**value, **of_chart, "keep": keep_line(name) if name else None}
@@ -112,29 +79,28 @@ def keep_line(name: str) -> str:
     return f"{KEEP}: {name}"
 
 
-def _is_secret(change: Change, path: str) -> bool:
-    return change.written is not None and holds_secret(change.written.files.get(path))
-
-
-def _masked(value: str | None) -> str | None:
-    return None if value is None else MASK
-
-
-def conflict_rows(change: Change, *, boxes: bool = False) -> list[ConflictRow]:
+def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = False) -> list[ConflictRow]:
     """Return the conflicts of a change as rows of a table, those that fit a pull request.
 
-    With `boxes` those that a choice of one side answers have boxes, unless people committed to the draft.
+    `origins` tell, by the names of conflicts, what set the local value. With `boxes` those that a choice of
+    one side answers have boxes, unless people committed to the draft.
     """
     boxes = boxes and not (change.request is not None and change.request.edited)
-    return [
-        _row(shown_note(change, n), _template(change, n.path), boxes=boxes)
-        for n in change.conflicts[:MOST_CONFLICTS]
-    ]
+    rows = []
+    for note in (_shown(change, each) for each in change.conflicts[:MOST_CONFLICTS]):
+        template = _template(change, note.path)
+        place = f"{note.path}, of template {template}" if template else note.path
+        base = "" if note.base is None else _cell(note.base, note)
+        values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
+        heading, block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
+        cells = (*_place_cells(note, place), *values)
+        rows.append(ConflictRow(cells, _boxes(note) if boxes else (), heading, block))
+    return rows
 
 
 def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
-    for note in (shown_note(change, each) for each in change.conflicts):
+    for note in (_shown(change, each) for each in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
         if template := _template(change, note.path):
             yield f"    template: {terminal(template)}"
@@ -142,7 +108,7 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield from _value_lines("local", note.local, note)
         if note.name:
             yield f"    to keep the local value: {terminal(keep_line(note.name))}"
-    for answer in (shown_answer(change, each) for each in change.answers):
+    for answer in (_shown(change, each) for each in change.answers):
         yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer))}"
         yield from _value_lines("chosen", answer.chosen, answer)
         yield from _value_lines("dropped", answer.dropped, answer)
@@ -153,23 +119,29 @@ def change_keeps(change: Change) -> str:
     return "\n".join(keep_line(note.name) for note in change.conflicts[:MOST_CONFLICTS] if note.name)
 
 
-def answer_rows(change: Change) -> list[AnswerRow]:
+def answer_rows(change: Change) -> list[ConflictRow]:
     """Return the answered conflicts of a change as rows of a table, those that fit a pull request."""
-    return [_answer_row(shown_answer(change, note)) for note in change.answers[:MOST_CONFLICTS]]
+    return [_answer_row(_shown(change, note)) for note in change.answers[:MOST_CONFLICTS]]
 
 
-def _answer_row(note: AnswerNote) -> AnswerRow:
-    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
-    chosen, dropped = (_cell(value, note) for value in (note.chosen, note.dropped))
-    by = cell(answered_text(note)[:LONGEST_LINE]) if note.policy else _BY[note.by]
-    row = AnswerRow(path, resource, field, chosen, dropped, by)
-    if note.policy == BOX:
-        ticked = KEEPS if note.chosen == note.local else TAKES
-        row = row._replace(by=BOX, boxes=_boxes(note, ticked))
-    if not (_is_long(note.chosen) or _is_long(note.dropped)):
-        return row
-    block = _difference((note.dropped, "dropped"), (note.chosen, "chosen"))
-    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=block)
+def _answer_row(note: AnswerNote) -> ConflictRow:
+    by = cell(answered_text(note)[:LONGEST_LINE]) if note.policy not in ("", BOX) else answered_text(note)
+    boxes = _boxes(note, KEEPS if note.chosen == note.local else TAKES) if note.policy == BOX else ()
+    chosen, dropped = _cell(note.chosen, note), _cell(note.dropped, note)
+    cells = (*_place_cells(note, note.path), chosen, dropped, by)
+    heading, block = _block(note, (note.dropped, "dropped"), (note.chosen, "chosen"))
+    return ConflictRow(cells, boxes, heading, block)
+
+
+def _place_cells(note: Note, path: str) -> Iterator[str]:
+    return (cell(text[:LONGEST_LINE]) for text in (path, note.resource, note.field))
+
+
+def _block(note: Note, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
+    """Return the heading and the difference of two named values, nothing if the table shows both."""
+    if not (_is_long(before[0]) or _is_long(after[0])):
+        return "", ""
+    return code(place_text(note)[:LONGEST_LINE]), _difference(before, after)
 
 
 def answered_text(note: AnswerNote) -> str:
@@ -210,20 +182,6 @@ def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
         )
         for choice, what, value in sides
     )
-
-
-def _row(note: ConflictNote, template: str, *, boxes: bool) -> ConflictRow:
-    place = f"{note.path}, of template {template}" if template else note.path
-    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (place, note.resource, note.field))
-    base = "" if note.base is None else _cell(note.base, note)
-    row = ConflictRow(path, resource, field, base, _cell(note.upstream, note), _cell(note.local, note))
-    row = row._replace(boxes=_boxes(note) if boxes else ())
-    if note.name and not row.boxes:
-        row = row._replace(keep=keep_line(note.name))
-    if not (_is_long(note.upstream) or _is_long(note.local)):
-        return row
-    block = _difference((note.local, "local"), (note.upstream, "upstream"))
-    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=block)
 
 
 def _cell(value: str | None, note: Note) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -31,23 +32,6 @@ _SECTIONS = {
 }
 _QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
 """States that need no attention: they open no dashboard."""
-
-
-class Row(Struct, frozen=True):
-    """One package of a section; `box` asks for what was rejected, empty where nothing can be asked."""
-
-    name: str
-    since: str
-    detail: str
-    box: str = ""
-
-
-class Section(Struct, frozen=True):
-    """Packages in one state."""
-
-    title: str
-    rows: tuple[Row, ...]
-    more: int
 
 
 class Dashboard(Struct, frozen=True):
@@ -88,23 +72,25 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     return Dashboard(text, calls)
 
 
-def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Section]:
+def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[dict[str, Any]]:
+    """Yield the packages in each state that is shown."""
     changes = {change.package: change for change in plan.changes}
     for phase, title in _SECTIONS.items():
         listed = sorted(
             (s for s in statuses if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ()))
         )
         if listed:
-            rows = tuple(_row(status, changes) for status in listed[:ROWS])
-            yield Section(title, rows, max(0, len(listed) - ROWS))
+            rows = [_row(status, changes) for status in listed[:ROWS]]
+            yield {"title": title, "rows": rows, "more": max(0, len(listed) - ROWS)}
 
 
-def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> Row:
+def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> dict[str, str]:
+    """Return one package of a section; `box` asks for what was rejected, "" where nothing can be asked."""
     change = changes.get(status.package) if status.package else None
     can_ask = change is not None and change.reason is Reason.REJECTED and change.upstream_to
     box = ask_box(ask_key(change.package, change.after)) if change is not None and can_ask else ""
     detail = ": ".join(filter(None, (status.reason, status.message)))[:LONGEST]
-    return Row(_name(status), since_text(status), detail, box)
+    return {"name": _name(status), "since": since_text(status), "detail": detail, "box": box}
 
 
 def _name(status: PackageStatus) -> str:

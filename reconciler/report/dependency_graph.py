@@ -5,12 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.lock.format import (
-    LockedPackage,
-    Resolution,
-    ownership_entries,
-    package_name,
-)
+from reconciler.dependencies.lock.format import LockedPackage, Resolution, ownership_entries, package_name
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
@@ -96,11 +91,9 @@ def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mappi
     ]
     drawn = {node.key for node in packages}
     others = sorted({key for edge in edges for key in (edge.source, edge.target)} - drawn)
-    roots = [GraphNode(key, key, NodeRole.ROOT) for key in others if key.startswith(_MANIFEST)]
-    outside = [
-        GraphNode(key, _outside(key), NodeRole.OUTSIDE) for key in others if not key.startswith(_MANIFEST)
-    ]
-    named = [replace(node, label=node.key.removeprefix(_MANIFEST)) for node in roots]
+    roots = [key for key in others if key.startswith(_MANIFEST)]
+    named = [GraphNode(key, key.removeprefix(_MANIFEST), NodeRole.ROOT) for key in roots]
+    outside = [GraphNode(key, _outside(key), NodeRole.OUTSIDE) for key in others if key not in roots]
     removed = [
         GraphNode(key, f"{package_name(key)}, which is removed", NodeRole.OUTSIDE, tuple(names))
         for key, names in sorted(uncontrolled.items())

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.wording import plural, some
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
@@ -78,6 +78,7 @@ def fold_changes(
     *,
     unfolded: bool = False,
     labels: Mapping[PackageKey, str] | None = None,
+    now: float = 0,
 ) -> list[FoldedChanges]:
     """Return the causes of changes that are in their order; the changes of a small group are its own causes.
 
@@ -87,8 +88,9 @@ def fold_changes(
         statuses: The state of each package.
         unfolded: Every change is a cause of its own.
         labels: What happens to each package, where that is not its operation.
+        now: The time from which ages count; 0 for dates.
     """
-    details = {change.package: detail(change, statuses.get(change.package)) for change in changes}
+    details = {change.package: detail(change, statuses.get(change.package), now) for change in changes}
     places: dict[tuple[object, ...], int] = {}
     keyed = []
     for index, change in enumerate(changes):
@@ -97,13 +99,7 @@ def fold_changes(
         if reason not in _OF_ROLLOUT:
             text = general_text(text, change, names)
         label = (labels or {}).get(change.package, change.op)
-        key = (
-            label,
-            change.op,
-            reason,
-            text,
-            frozenset(risk.category for risk in change_risks(change)),
-        )
+        key = (label, change.op, reason, text, frozenset(risk.category for risk in change_risks(change)))
         keyed.append((places.setdefault(key, index), reason, text, change))
     causes = []
     for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
@@ -165,9 +161,7 @@ def general_text(text: str, change: Change, names: Names) -> str:
 
 def names_text(changes: Sequence[Change], names: Names) -> str:
     """Return the first names of packages, and how many more there are."""
-    shown = ", ".join(names.of(change) for change in changes[:MOST_NAMES])
-    more = len(changes) - MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    return some([names.of(change) for change in changes], MOST_NAMES)
 
 
 def cause_name(cause: FoldedChanges, names: Names) -> str:
@@ -186,7 +180,5 @@ def risk_texts(risks: Iterable[Risk]) -> list[str]:
     lines = []
     for category, members in groupby(risks, key=lambda risk: risk.category):
         texts = [f"{risk.action} {risk.subject}" for risk in members]
-        more = len(texts) - MOST_SUBJECTS
-        shown = ", ".join(texts[:MOST_SUBJECTS])
-        lines.append(f"{category}: {shown} and {more} more" if more > 0 else f"{category}: {shown}")
+        lines.append(f"{category}: {some(texts, MOST_SUBJECTS)}")
     return lines

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from reconciler.base.escape import terminal
 from reconciler.report.json import API_VERSION
@@ -99,35 +99,18 @@ def _children(group: Group) -> Mapping[str, list[Edge]]:
 
 def graph_value(graph: Graph) -> dict[str, Any]:
     """Return a graph as a JSON value."""
+    groups = list(map(_group_value, graph.groups))
+    return {"apiVersion": API_VERSION, "kind": "Graph", "title": graph.title, "groups": groups}
+
+
+def _group_value(group: Group) -> dict[str, Any]:
+    nodes = [to_builtins(node) for node in group.nodes]
     return {
-        "apiVersion": API_VERSION,
-        "kind": "Graph",
-        "title": graph.title,
-        "groups": [
-            {
-                "title": group.title,
-                "clusters": list(group.clusters),
-                "nodes": [
-                    {
-                        "id": node.key,
-                        "label": node.label,
-                        "role": str(node.role),
-                        "version": node.version,
-                        "owns": list(node.owns),
-                        "notes": list(node.notes),
-                        "shared": node.shared,
-                        "unused": node.unused,
-                    }
-                    for node in group.nodes
-                ],
-                "edges": [
-                    {"source": edge.source, "target": edge.target, "requirement": edge.label}
-                    for edge in group.edges
-                ],
-                "path": list(group.path),
-            }
-            for group in graph.groups
-        ],
+        "title": group.title,
+        "clusters": list(group.clusters),
+        "nodes": [{"id": node.pop("key"), **node} for node in nodes],
+        "edges": [{"source": e.source, "target": e.target, "requirement": e.label} for e in group.edges],
+        "path": list(group.path),
     }
 
 

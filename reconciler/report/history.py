@@ -63,12 +63,10 @@ def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
     """Return the revisions of a package as JSON values."""
     return [
         {
-            "revision": entry.revision,
-            "commit": entry.commit,
-            "upstream": entry.upstream,
+            **{
+                name: getattr(entry, name) for name in ("revision", "commit", "upstream", "author", "subject")
+            },
             "date": entry.date or None,
-            "author": entry.author,
-            "subject": entry.subject,
             "diff": impact_value(entry.impact) if entry.impact else None,
             "risks": [risk_value(risk) for risk in entry.impact.risks] if entry.impact else [],
         }

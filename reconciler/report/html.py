@@ -8,7 +8,7 @@ packages are few; the page puts the names back.
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -222,40 +222,16 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             style=Markup(style),  # noqa: S704 - the same
             data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
             phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
-            causes=_cause_lists(report),
+            causes=list(enumerate(report.causes[:_MOST_CAUSES])),
             more_causes=len(report.causes[_MOST_CAUSES:]),
             effects=report.effects[:_MOST_CAUSES],
             more_effects=len(report.effects[_MOST_CAUSES:]),
             problems={head: group_problems(problems) for head, problems in report.problems.items()},
             alarming=ALARMING,
-            timings=list(_timing_tables(report.timings)) if report.timings else [],
+            slowest=SLOWEST,
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
         )
     )
-
-
-def _cause_lists(report: HtmlReport) -> dict[str, list[tuple[int, CauseRow]]]:
-    """Return the causes below their headings, each with its place in the report."""
-    numbered = list(enumerate(report.causes[:_MOST_CAUSES]))
-    changes = "Changes, dangerous ones first" if report.risks else "Changes"
-    lists = {
-        changes: [(place, cause) for place, cause in numbered if not cause.phase],
-        "Left as they are": [(place, cause) for place, cause in numbered if cause.phase],
-    }
-    return {heading: rows for heading, rows in lists.items() if rows}
-
-
-def _timing_tables(timings: Timings) -> Iterator[tuple[str, str, list[tuple[str, int, float]]]]:
-    """Yield tables of durations: a heading, what is counted, and rows."""
-    yield "Stage", "Results", [(stage.name, stage.items, stage.seconds) for stage in timings.stages]
-    outside = [work for work in (timings.git, timings.forge) if work.runs]
-    groups = {
-        "Outside": outside,
-        "Slowest packages": timings.packages,
-        "Slowest functions": timings.functions,
-    }
-    for heading, works in groups.items():
-        yield heading, "Runs", [(work.name, work.runs, work.seconds) for work in works[:SLOWEST]]
 
 
 def _policy(script: str, style: str) -> str:

@@ -12,16 +12,7 @@ from reconciler.base.redact import Redactor
 from reconciler.base.wording import json_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import (
-    Change,
-    MoveRef,
-    Outcome,
-    Plan,
-    StartBranch,
-    Write,
-    WriteDraft,
-    WriteGroup,
-)
+from reconciler.plan.changes import Change, Outcome, Plan, Refusal, StartBranch, Write
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
@@ -86,7 +77,7 @@ def plan_value(
         "needs": [need_value(need) for need in needs],
         "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
         "problems": [problem_value(problem) for problem in plan.problems],
-        "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
+        "refusals": refusal_values(plan.refusals),
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
@@ -111,6 +102,7 @@ def outcome_value(
 def change_value(change: Change, names: Names, status: PackageStatus | None = None) -> dict[str, Any]:
     """Return one package's change as a JSON value."""
     return {
+        **{name: getattr(change, name) for name in ("before", "after", "group", "pending", "waits", "ready")},
         "op": str(change.op),
         "reason": str(row_reason(change, status)),
         "message": change.detail,
@@ -119,17 +111,11 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "package": {"url": change.package.url, "path": change.package.path},
         "variant": change.variant._asdict() if change.variant else None,
         "location": change.location._asdict() if change.location else None,
-        "before": change.before,
-        "after": change.after,
         "upstream": {"from": change.upstream_from, "to": change.upstream_to},
-        "group": change.group,
         "approve": change.approve._asdict() if change.approve else None,
         "status": status_value(status) if status else None,
-        "pending": change.pending,
-        "waits": change.waits,
         "writes": [_write_value(write) for write in change.writes],
         "pullRequest": pull_value(change.pull) if change.pull else None,
-        "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
         "subpackages": [note._asdict() for note in change.subpackages],
@@ -149,12 +135,7 @@ def risk_value(risk: Risk) -> dict[str, str]:
 
 def impact_value(impact: Impact) -> dict[str, Any]:
     """Return the size of a difference as a JSON value; equal differences have the same digest."""
-    return {
-        "digest": impact.digest,
-        "files": impact.files,
-        "added": impact.added,
-        "removed": impact.removed,
-    }
+    return {name: getattr(impact, name) for name in ("digest", "files", "added", "removed")}
 
 
 def move_value(move: "VersionChange") -> dict[str, Any]:
@@ -173,54 +154,29 @@ def problem_value(problem: Problem) -> dict[str, Any]:
     }
 
 
+def refusal_values(refusals: Iterable[Refusal]) -> list[dict[str, str]]:
+    """Return refusals as JSON values."""
+    return [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in refusals]
+
+
 def pull_value(pull: PullRequest) -> dict[str, Any]:
     """Return one pull request as a JSON value, without its body."""
-    return {
-        "number": pull.number,
-        "state": str(pull.state),
-        "draft": pull.draft,
-        "head": pull.head,
-        "headOid": pull.head_oid,
-        "base": pull.base,
-        "title": pull.title,
-        "labels": list(pull.labels),
-        "url": pull.url,
-    }
+    names = ("number", "draft", "head", "base", "title", "url")
+    value = {name: getattr(pull, name) for name in names}
+    return {**value, "state": str(pull.state), "headOid": pull.head_oid, "labels": list(pull.labels)}
+
+
+_OF_WRITES = ("ref", "expect", "to", "onto", "path", "time", "tree", "merges")
 
 
 def _write_value(write: Write) -> dict[str, Any]:
-    match write:
-        case MoveRef():
-            return {"kind": "MoveRef", "ref": write.ref, "expect": write.expect, "to": write.to}
-        case StartBranch():
-            return {"kind": "StartBranch", "ref": write.ref, "expect": None, "to": write.oid}
-        case WriteGroup():
-            return _group_value(write)
-        case WriteDraft():
-            extra = {"tree": write.tree, "files": len(write.files), "merges": write.merges}
-        case _:
-            extra = {}
-    return {
-        "kind": type(write).__name__,
-        "ref": write.ref,
-        "expect": write.expect,
-        "onto": write.onto,
-        "path": write.path,
-        "time": write.time,
-        **extra,
-    }
-
-
-def _group_value(write: WriteGroup) -> dict[str, Any]:
-    """Return a group's commit, which every package that it changes holds: its parts are counted."""
-    return {
-        "kind": "WriteGroup",
-        "ref": write.ref,
-        "expect": write.expect,
-        "onto": write.onto,
-        "packages": len(write.parts),
-        "time": write.time,
-    }
+    """Return one write as a JSON value. Files are counted, and packages that share a group's commit."""
+    value = {"kind": type(write).__name__}
+    if isinstance(write, StartBranch):
+        return {**value, "ref": write.ref, "expect": None, "to": write.oid}
+    value |= {name: getattr(write, name) for name in _OF_WRITES if hasattr(write, name)}
+    counted = {"packages": "parts", "files": "files"}
+    return value | {name: len(getattr(write, of)) for name, of in counted.items() if hasattr(write, of)}
 
 
 def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, Any]:

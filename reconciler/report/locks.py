@@ -140,16 +140,14 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
 
 def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     """Return the explanation of a conflict as a JSON value."""
+    rejected = [
+        {"package": package, "versions": [to_builtins(each) for each in rejections]}
+        for package, rejections in explanation.rejected
+    ]
     return {
         "code": explanation.code,
         "sentences": list(explanation.sentences),
-        "rejected": [
-            {
-                "package": package,
-                "versions": [{"version": each.version, "reasons": list(each.reasons)} for each in rejections],
-            }
-            for package, rejections in explanation.rejected
-        ],
+        "rejected": rejected,
         "places": [str(place) for place in explanation.places],
         "hints": list(explanation.hints),
         "minimal": explanation.minimal,
@@ -213,6 +211,9 @@ def condition(hypothesis: Hypothesis) -> str:
     return f"If {hypothesis.text}"
 
 
+_OF_CHANGES = ("instance", "before", "after", "why")
+
+
 def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
     """Return the effects of a change as JSON values."""
     return [
@@ -220,13 +221,7 @@ def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
             "verdict": str(result.verdict),
             "clusters": list(result.clusters),
             "changes": [
-                {
-                    "op": str(change.op),
-                    "instance": change.instance,
-                    "before": change.before,
-                    "after": change.after,
-                    "why": change.why,
-                }
+                {"op": str(change.op), **{name: getattr(change, name) for name in _OF_CHANGES}}
                 for change in result.changes
             ],
             "preferred": list(result.preferred),

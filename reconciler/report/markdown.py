@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.base import escape
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
-from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
+from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
 from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.status import current_states
@@ -20,8 +21,16 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
-from reconciler.report.diff import MOST_FILES, FileChange
-from reconciler.report.folding import cause_name, fold_changes, risk_texts
+from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
+from reconciler.report.folding import (
+    MOST_DIFFS,
+    cause_name,
+    equal_differences,
+    fold_changes,
+    impact_text,
+    names_text,
+    risk_texts,
+)
 from reconciler.report.needs import needs_after
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.rollouts import rollout_texts
@@ -62,36 +71,6 @@ class UpstreamChange(NamedTuple):
 
 _FOLDED = frozenset({"variant", "manifest", "instance"})
 """Facts that a reviewer seldom needs."""
-_SENTENCES = {
-    Op.CREATE: "Adds a package.",
-    Op.UPDATE: "Brings a new upstream revision into a package.",
-    Op.EDIT: "Changes a package; its upstream revision stays the same.",
-    Op.ADOPT: "Takes an existing package under management.",
-    Op.TRANSFER: "Hands a package to another variant.",
-    Op.DELETE: "Deletes a package that no variant wants any more.",
-    Op.ORPHAN: "Ends the management of a package.",
-}
-_DELETED = "Deletes a package that a manifest wants: a person deleted it on this branch."
-_BACK = "Rolls a package back to an older upstream revision."
-_LOCAL = "What people changed on main stays."
-_BOTH = {Op.ADOPT: "A value that differs is listed below."}
-_BOTH_CHANGED = "A value that upstream changed too is listed below."
-_KEPT = {
-    Op.UPDATE: _LOCAL,
-    Op.EDIT: _LOCAL,
-    Op.ADOPT: "Its files stay; upstream adds what is missing.",
-    Op.TRANSFER: "All of its content stays; only the owner in its Kptfile changes.",
-    Op.DELETE: "Its revisions stay as tags, and its content in the history of Git.",
-    Op.ORPHAN: "All of its content stays; from then on no run changes it.",
-}
-_ENDS = {
-    Op.DELETE: "Merge this pull request to delete the package. Close it to keep the package.",
-    Op.ORPHAN: "Merge this pull request to end the management. Close it to go on.",
-}
-_END = (
-    "Merge this pull request to approve it. Close it to reject exactly this content. To change it, push to "
-    "this branch: your commits stay."
-)
 _CAUSES = {
     Op.CREATE: (Reason.NEW, "its variant asks for a package that is not there"),
     Op.UPDATE: (Reason.UPSTREAM_CHANGED, "its variant has another upstream revision now"),
@@ -186,33 +165,29 @@ def pull_body(
         origins: The commits that set the local values of its conflicts, by the conflicts' names.
         boxes: Whether a box that is ticked in it is read.
     """
-    conflicts = [
-        row._replace(origin=_commit_text((origins or {}).get(note.name)))
-        for row, note in zip(conflict_rows(change, boxes=boxes), change.conflicts, strict=False)
-    ]
-    kind = change.request.kind if change.request else change.op
+    since = {name: _commit_text(commit) for name, commit in (origins or {}).items()}
+    conflicts = conflict_rows(change, since, boxes=boxes)
     facts = [
         (name, _short(value), (links or {}).get(name, "")) for name, value in _facts(change, names) if value
     ]
-    is_back = change.request is not None and change.request.is_back
+    request = change.request or PullRequestContent(change.op)
     return fill(
         "pull-request.md",
-        sentence=_sentence(change),
-        kept=_kept(change, kind),
-        end=_end(change, kind),
+        kind="deleted" if change.reason is Reason.DELETED_BY_PERSON else request.kind,
+        is_back=request.is_back,
+        edited=request.edited,
+        unready=change.unready,
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
-        upstream_head="Taken back from upstream" if is_back else "Changed upstream",
         upstream=[_commit_text(each) for each in upstream[:MOST_UPSTREAM]],
         more_upstream=max(0, len(upstream) - MOST_UPSTREAM),
         difference=difference,
         risks=tuple(map(_short, _risks(change))),
-        conflicts=tuple(conflicts),
+        conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
         boxed=[box for row in conflicts for box in row.boxes],
-        keeps="\n".join(row.keep for row in conflicts if row.keep),
-        answers=(answers := answer_rows(change)),
-        answer_boxes=[box for row in answers for box in row.boxes],
+        keeps=change_keeps(change),
+        answers=answer_rows(change),
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         requirements=change.requirements[:ROWS],
         pins=tuple(
@@ -225,10 +200,8 @@ def pull_body(
     )
 
 
-def _commit_text(commit: UpstreamChange | None) -> str:
-    """Return a commit as Markdown, "" for none."""
-    if commit is None:
-        return ""
+def _commit_text(commit: UpstreamChange) -> str:
+    """Return a commit as Markdown."""
     subject, author, oid = (
         escape.cell(_short(t)) for t in (commit.subject, commit.author, commit.commit[:8])
     )
@@ -240,31 +213,36 @@ def group_body(
     names: Names,
     files: Mapping[PackageKey, Sequence[FileChange]],
     links: Mapping[PackageKey, Mapping[str, str]] | None = None,
+    difference: str = "",
 ) -> str:
     """Return the body of the pull request that proposes several packages; each is a row.
 
-    Packages that are held back, because a person edited them, are listed with their reason.
+    Those with conflicts are first, then dangerous ones. Packages that are held back, because a person edited
+    them, are listed with their reason. Equal differences are shown once, as many as fit.
     """
+    ordered = sorted(changes, key=lambda change: (not change.conflicts, change_order(change)))
     rows = [
         {
             "name": names.of(change),
-            "what": _WORDS.get(change.request.kind, "changed") if change.request else "as it stands",
+            "kind": change.request.kind if change.request else "",
             "upstream": _upstream(change),
             "link": (links or {}).get(change.package, {}).get("upstream", ""),
-            "files": len(files.get(change.package, ())),
-            "note": _short("; ".join(filter(None, (*_risks(change), _note(change), *change.unready)))),
+            "size": impact_text(change.impact) if change.impact else "",
+            "note": "; ".join(filter(None, (*change.unready, *_risks(change), _note(change)))),
         }
-        for change in sorted(changes, key=change_order)
+        for change in ordered
     ]
     return fill(
         "group.md",
         count=len(rows),
         instance=names.instance,
-        rows=[{key: _short(v) if isinstance(v, str) else v for key, v in row.items()} for row in rows[:ROWS]],
+        difference=difference,
+        differences=list(_differences(ordered, names, files)),
+        rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
         held=[(names.of(change), change_keeps(change)) for change in changes if change.conflicts],
-        answered=[
+        answered_in=[
             (names.of(change), answer_rows(change), max(0, len(change.answers) - MOST_CONFLICTS))
             for change in changes
             if change.answers
@@ -272,14 +250,16 @@ def group_body(
     )
 
 
-_WORDS = {
-    Op.CREATE: "new",
-    Op.UPDATE: "new upstream",
-    Op.EDIT: "changed",
-    Op.ADOPT: "adopted",
-    Op.TRANSFER: "another variant's now",
-    Op.DELETE: "deleted",
-}
+def _differences(
+    changes: Sequence[Change], names: Names, files: Mapping[PackageKey, Sequence[FileChange]]
+) -> Iterator[tuple[str, list[FileChange]]]:
+    """Yield packages with equal differences, and their files without the Kptfile, as far as they fit."""
+    room = MOST_TEXT
+    for alike in equal_differences(changes)[:MOST_DIFFS]:
+        shown = [f for f in files.get(alike[0].package, ()) if f.text and f.path != KPTFILE]
+        room -= sum(len(file.text) for file in shown)
+        if shown and room > 0:
+            yield names_text(alike, names), shown
 
 
 def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, str]]:
@@ -293,10 +273,15 @@ def lock_body(proposal: LockProposal) -> str:
     return fill(
         "lock.md",
         count=len(proposal.pins),
-        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
-        more_pins=max(0, len(proposal.pins) - ROWS),
+        **_pins(proposal.pins),
         edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
     )
+
+
+def _pins(pins: Sequence[PinChange]) -> dict[str, Any]:
+    """Return pins as a table takes them."""
+    shown = [PinChange(*map(_short, pin)) for pin in pins[:ROWS]]
+    return {"pins": shown, "more_pins": max(0, len(pins) - ROWS)}
 
 
 def index_body(proposal: IndexProposal) -> str:
@@ -305,10 +290,8 @@ def index_body(proposal: IndexProposal) -> str:
         "index.md",
         source=proposal.source,
         count=len(proposal.versions),
-        versions=[PinChange(*map(_short, version)) for version in proposal.versions[:ROWS]],
-        more_versions=max(0, len(proposal.versions) - ROWS),
-        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
-        more_pins=max(0, len(proposal.pins) - ROWS),
+        versions=_pins(proposal.versions),
+        **_pins(proposal.pins),
         notes=proposal.notes[:ROWS],
     )
 
@@ -322,34 +305,6 @@ def chart_body(proposal: IndexProposal) -> str:
 def _short(text: str) -> str:
     """Return a text that fits a table, however long a name is."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _sentence(change: Change) -> str:
-    """Return what the pull request does as a whole, from what main has."""
-    request = change.request
-    if request is None:
-        return "Changes a package."
-    if change.reason is Reason.DELETED_BY_PERSON:
-        return _DELETED
-    return _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
-
-
-def _kept(change: Change, kind: Op) -> str:
-    """Return what stays of the package, and of what people did on the branch."""
-    is_edited = change.request is not None and change.request.edited
-    edits = "People committed to this branch: their commits stay." if is_edited else ""
-    both = _BOTH.get(kind, _BOTH_CHANGED) if change.conflicts or change.answers else ""
-    return " ".join(filter(None, (_KEPT.get(kind, ""), both, edits)))
-
-
-def _end(change: Change, kind: Op) -> str:
-    """Return what a reviewer does, with what comes before that."""
-    end = _ENDS.get(kind, _END)
-    if change.conflicts:
-        count = len(change.conflicts)
-        first = f"First answer the {'conflict' if count == 1 else plural(count, 'conflict')} below."
-        return f"{first} {end}"
-    return f"It is not ready yet: see below. {end}" if change.unready else end
 
 
 def _upstream(change: Change) -> str:

@@ -98,10 +98,9 @@ def run_samples(run: RunFacts, timings: Timings) -> Iterator[Sample]:
     for work in timings.functions:
         yield Sample("function_duration_seconds", work.seconds, (work.name,))
         yield Sample("function_runs", work.runs, (work.name,))
-    yield Sample("git_commands", timings.git.runs)
-    yield Sample("git_duration_seconds", timings.git.seconds)
-    yield Sample("forge_requests", timings.forge.runs)
-    yield Sample("forge_duration_seconds", timings.forge.seconds)
+    for name, runs, work in (("git", "commands", timings.git), ("forge", "requests", timings.forge)):
+        yield Sample(f"{name}_{runs}", work.runs)
+        yield Sample(f"{name}_duration_seconds", work.seconds)
 
 
 def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = None) -> Iterator[Sample]:

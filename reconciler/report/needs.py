@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
+from reconciler.base.wording import some
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Outcome, Plan
 from reconciler.plan.context import newest_pull
@@ -84,7 +85,7 @@ class Need(NamedTuple):
     @property
     def where(self) -> str:
         """The first places, and how many more there are."""
-        return ", ".join(place.name for place in self.first) + self.more
+        return some([place.name for place in self.places], _MOST_PLACES)
 
 
 def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
@@ -96,7 +97,8 @@ def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
 
 def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
     """Return what waits for people, the most urgent first, by the states of packages. Deterministic."""
-    needs = [*_decisions(plan), *_repairs(plan), *_of_packages(plan, statuses)]
+    needs = [Need(Action.DECIDE, refusal.message, ()) for refusal in plan.refusals]
+    needs += [*_repairs(plan), *_of_packages(plan, statuses)]
     for rollout in plan.rollouts:
         needs += _of_rollout(rollout)
     if plan.lock is not None and plan.lock.change.waits and plan.lock.change.pull:
@@ -105,11 +107,6 @@ def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
         needs.append(Need(Action.REVIEW, "the lock", (NeedPlace(name, pull.url),)))
     order = list(Action)
     return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
-
-
-def _decisions(plan: Plan) -> Iterator[Need]:
-    for refusal in plan.refusals:
-        yield Need(Action.DECIDE, refusal.message, ())
 
 
 def _repairs(plan: Plan) -> Iterator[Need]:

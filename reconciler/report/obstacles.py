@@ -14,7 +14,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.plan.status import current_statuses
 from reconciler.report.overview import package_overviews
 from reconciler.report.provenance import find_request
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import PAUSE, ROLL_BACK, RolloutPhase
 
 _THERE = "Main has {goal}, by its name; what follows is about another change of the package"
@@ -149,7 +149,8 @@ def _request(
             f"Ask for one that it has: {', '.join(numbered[-_MOST:])}.",
         )
         return
-    if goal == offered or _is_floating(resolved.requested, resolved.offers):
+    is_floating = resolved.offers is not None and resolved.requested.commit.oid != resolved.offers.commit.oid
+    if goal == offered or is_floating:
         message = f"The lock holds {requested}, while the upstream offers {offered or goal}"
         yield Obstacle(
             message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
@@ -157,10 +158,6 @@ def _request(
         return
     source, location = find_request(resolved, context.inventory, trace.get(resolved.variant.key, {}))
     yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", "Change it there.")
-
-
-def _is_floating(pin: Pin, offers: Pin | None) -> bool:
-    return offers is not None and pin.commit.oid != offers.commit.oid
 
 
 def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterator[Obstacle]:

@@ -42,13 +42,10 @@ def proposal_value(proposal: LockProposal) -> dict[str, Any]:
     """Return the proposal as a JSON value."""
     change = proposal.change
     return {
+        **{name: getattr(change, name) for name in ("pending", "waits", "before", "after")},
         "op": str(change.op),
         "reason": str(change.reason),
         "message": change.detail,
-        "pending": change.pending,
-        "waits": change.waits,
-        "before": change.before,
-        "after": change.after,
         "pins": [pin._asdict() for pin in proposal.pins],
         "edited": list(proposal.edited),
     }

@@ -59,16 +59,8 @@ def find_origins(
     if cluster := cluster_of(resolved.variant.key):
         made = f"the lock of cluster {cluster}, where no person says otherwise"
         return (Origin("*", "", "", made), *fields.ownership())
-    steps = (
-        fields.upstream,
-        fields.ownership,
-        fields.context,
-        fields.pipeline,
-        fields.injection,
-        fields.labels,
-        lambda: fields.values(upstream),
-    )
-    return tuple(origin for step in steps for origin in step())
+    own = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
+    return (*own, *fields.injection(), *fields.labels(), *fields.values(upstream))
 
 
 def find_request(
@@ -123,16 +115,12 @@ class _Provenance(Struct, frozen=True):
         path = self.resolved.downstream.path
         source, at = self._origin("downstream", "package")
         yield Origin(KPTFILE, "metadata.name", package_name(view, path).rpartition("/")[2], source, at)
-        manifest = self.variant.source.location
-        owner = owner_text(self.inventory.policy.instance, self.variant.key)
-        yield Origin(
-            KPTFILE, f"metadata.annotations.{OWNER}", owner, f"PackageVariant {self.variant.key}", manifest
-        )
-        place = location_text(view, path)
-        registration = view.source.location
-        yield Origin(
-            KPTFILE, f"metadata.annotations.{LOCATION}", place, f"Repository {view.key}", registration
-        )
+        key, annotations = self.variant.key, "metadata.annotations"
+        owner = owner_text(self.inventory.policy.instance, key)
+        source, at = f"PackageVariant {key}", self.variant.source.location
+        yield Origin(KPTFILE, f"{annotations}.{OWNER}", owner, source, at)
+        source, at = f"Repository {view.key}", view.source.location
+        yield Origin(KPTFILE, f"{annotations}.{LOCATION}", location_text(view, path), source, at)
 
     def context(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]

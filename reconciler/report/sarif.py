@@ -34,41 +34,29 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
 
     What could not be read is a warning.
     """
-    unread = (
-        _result("warning", p.reason, _sentence(p.message, p.hint), p.location) for p in comparison.unread
-    )
-    before = (_result("note", p.reason, _sentence(p.message, p.hint), p.location) for p in comparison.old)
-    return _log([*_wrong(comparison.new, comparison.refusals), *unread, *before])
+    others = (*_problems("warning", comparison.unread), *_problems("note", comparison.old))
+    return _log([*_wrong(comparison.new, comparison.refusals), *others])
 
 
 def problems_sarif(problems: Iterable[Problem]) -> dict[str, Any]:
     """Return a SARIF log of problems, each an error."""
-    return _log([*_wrong(problems, ())])
+    return _log([*_problems("error", problems)])
 
 
 def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
-    yield from (_result("error", p.reason, _sentence(p.message, p.hint), p.location) for p in problems)
+    yield from _problems("error", problems)
     yield from (_result("error", r.reason, _sentence(r.message, r.hint), None) for r in refusals)
 
 
+def _problems(level: str, problems: Iterable[Problem]) -> Iterator[dict[str, Any]]:
+    return (_result(level, p.reason, _sentence(p.message, p.hint), p.location) for p in problems)
+
+
 def _log(results: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "reconciler",
-                        "version": __version__,
-                        "rules": [{"id": rule} for rule in sorted({result["ruleId"] for result in results})],
-                    }
-                },
-                "results": results,
-                "columnKind": "unicodeCodePoints",
-            }
-        ],
-    }
+    rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
+    driver = {"name": "reconciler", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:

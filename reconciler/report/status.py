@@ -3,7 +3,8 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import orjson
 
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
-from reconciler.base.wording import json_text
+from reconciler.base.wording import age_text, json_text, plural
 from reconciler.plan.changes import SubpackageNote
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import MOST_ROWS
@@ -94,15 +95,10 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
 
     def order(owner: Owner) -> tuple[object, ...]:
         package, summary = owner.get("package") or {}, owner.get("summary") or {}
-        values: dict[str, Callable[[], object]] = {
-            "cluster": lambda: summary.get("cluster", ""),
-            "main": lambda: summary.get("main", ""),
-            "review": lambda: summary.get("review", ""),
-            "since": lambda: package.get("since") or "",
-            "state": lambda: URGENCY.index(Phase(package["phase"])) + 1 if package else "",
-        }
-        value = values[key]() if key in values else ""
-        return value in ("", None), value, package_name(owner), owner_name(owner)
+        urgency = URGENCY.index(Phase(package["phase"])) + 1 if package else ""
+        values = {"since": package.get("since"), "state": urgency, "name": ""}
+        value = values.get(key, summary.get(key)) or ""
+        return value == "", value, package_name(owner), owner_name(owner)
 
     return sorted(owners, key=order)
 
@@ -120,25 +116,30 @@ def status_lines(
     folds: bool = False,
     width: int | None = None,
     paint: Paint = plain,
+    now: float = 0,
 ) -> Iterator[str]:
     """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide.
 
-    Where it folds, more than a few packages that differ in their names only share a row.
+    Where it folds, more than a few packages that differ in their names only share a row. With a clock
+    (`now`) it has ages instead of dates.
     """
     shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
     if not shown:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide) for owner in shown]
+    rows = [row(owner, wide=wide, now=now) for owner in shown]
     if folds and not wide:
         rows, shown = _folded(rows, shown)
-    table = [WIDE_HEADS if wide else HEADS, *rows]
+    heads = WIDE_HEADS if wide else HEADS
+    table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *rows]
     if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
         table = [(*cells[:1], *cells[2:]) for cells in table]
     if width and not wide and _is_too_wide(table, width):
-        table = _without_empty_columns(table)
-    heads, *lines = table_rows(table[0], table[1:], width)
-    yield from (paint(line, Color.BOLD) for line in heads)
+        columns = zip(*table, strict=True)  # the last one is free text
+        filled = [column for column in columns if any(column[1:]) or column[0] == HEADS[-1]]
+        table = list(zip(*filled, strict=True))
+    head, *lines = table_rows(table[0], table[1:], width)
+    yield from (paint(line, Color.BOLD) for line in head)
     for owner, own in zip(shown, lines, strict=True):
         phase = (owner.get("package") or {}).get("phase", "")
         color = _COLORS.get(phase)
@@ -155,8 +156,7 @@ def _folded(
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, cells in enumerate(rows):
         name = cells[0].rpartition("/")[2]
-        has_more = cells[3] or cells[6] or owners[place].get("subpackages")
-        key = (cells[0],) if has_more else (name, *cells[2:])
+        key = (cells[0],) if owners[place].get("subpackages") else (name, *cells[2:6], cells[7])
         groups.setdefault(key, []).append(place)
     shown: dict[int, tuple[str, ...]] = {}
     for places in groups.values():
@@ -167,7 +167,9 @@ def _folded(
         name = rows[places[0]][0].rpartition("/")[2]
         first = rows[places[0]][0].removesuffix(f"/{name}")
         where = f"{first} and {len(places) - 1} more"
-        shown[places[0]] = (f"{len(places)} x {name}", where, *rows[places[0]][2:])
+        cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
+        pulls = plural(len(numbers), "pull request") if numbers else ""
+        shown[places[0]] = (f"{len(places)} x {name}", where, *cells[2:6], pulls, cells[7])
     return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
@@ -175,20 +177,13 @@ def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
     return sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width
 
 
-def _without_empty_columns(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return a table without columns in which no row has a cell; the last one, which is free text, stays."""
-    rows, last = table[1:], len(table[0]) - 1
-    kept = [place for place in range(last + 1) if place == last or any(row[place] for row in rows)]
-    return [tuple(row[place] for place in kept) for row in table]
-
-
 def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
     """Return whether each cluster has the name of its repository, so that its column can be left out."""
     return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
 
 
-def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
-    """Return the cells of an owner."""
+def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
+    """Return the cells of an owner, with a date, or with a clock an age."""
     package, summary = owner.get("package") or {}, owner.get("summary") or {}
     stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
     decisive = stalled if stalled.get("status") == "True" else ready
@@ -201,26 +196,27 @@ def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
         summary.get("main", ""),
         summary.get("review", ""),
         package.get("phase", "") or ("stalled" if _stalls(owner) else ""),
-        (package.get("since") or "")[:10],
+        since_cell(package.get("since"), now),
         pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
     )
     waiting = summary.get("waitingFor", "")
-    if not wide:
+    more: tuple[str, ...]
+    if wide:
+        name, states = f"{owner.get('kind') or 'package'} {owner_name(owner)}", (stalled, ready)
+        more = (name, summary.get("set", ""), *(state.get("status", "") for state in states), reason, waiting)
+        more = (*more, message)
+    else:
         is_unready = not package and ready.get("status") == "False"
         needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
-        text = ": ".join(part for part in (waiting, message if needs_message else "") if part)
-        return tuple(terminal(str(cell)) for cell in (*first, text))
-    kind = owner.get("kind", "")
-    states = (stalled.get("status", ""), ready.get("status", ""))
-    more = (
-        f"{kind or 'package'} {owner_name(owner)}",
-        summary.get("set", ""),
-        *states,
-        reason,
-        waiting,
-        message,
-    )
+        more = (": ".join(part for part in (waiting, message if needs_message else "") if part),)
     return tuple(terminal(str(cell)) for cell in (*first, *more))
+
+
+def since_cell(since: str | None, now: float) -> str:
+    """Return the date of a time, or with a clock its age; "" without one."""
+    return (
+        age_text(int(datetime.fromisoformat(since).timestamp()), now) if since and now else (since or "")[:10]
+    )
 
 
 def _stalls(owner: Owner) -> bool:

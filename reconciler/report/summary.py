@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.wording import plural
+from reconciler.base.wording import age_text, plural, some
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
@@ -19,20 +19,6 @@ from reconciler.policy.risks import DELETION
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
 
-_VERBS = {
-    Op.CREATE: "to create",
-    Op.UPDATE: "to update",
-    Op.EDIT: "to edit",
-    Op.ADOPT: "to adopt",
-    Op.TRANSFER: "to transfer",
-    Op.PUBLISH: "to publish",
-    Op.DELETE: "to delete",
-    Op.ORPHAN: "to orphan",
-    Op.CLOSE: "to close",
-    Op.APPROVE: "to approve",
-    Op.BLOCK: "blocked",
-    Op.KEEP: "kept",
-}
 _PLACES = {op: place for place, op in enumerate(Op)}
 _NO_DANGER = 1_000_000
 
@@ -106,7 +92,9 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
     dangers = Counter(move.op for move in plan.version_changes if move.op.is_dangerous)
     counts = [f"{plural(count, op.subject)} to {op}" for op, count in dangers.items()]
-    counts += [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
+    ops = count_ops(plan)
+    counts += [f"{count} to {op}" for op, count in ops.items() if op not in (Op.BLOCK, Op.KEEP)]
+    counts += [f"{ops[Op.BLOCK]} blocked"] if Op.BLOCK in ops else []
     counts += _kept(plan, current_states(plan) if statuses is None else statuses)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
@@ -149,23 +137,24 @@ def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
 
 
-def status_text(status: PackageStatus) -> str:
+def status_text(status: PackageStatus, now: float = 0) -> str:
     """Return the state of a package in a few words: `in review since 2026-01-31, #3`; "" if published."""
     if status.phase is Phase.PUBLISHED:
         return ""
-    return " ".join(filter(None, (status.phase, since_text(status))))
+    return " ".join(filter(None, (status.phase, since_text(status, now))))
 
 
-def since_text(status: PackageStatus) -> str:
-    """Return the date of a state and the pull request: `since 2026-01-31, #3`."""
+def since_text(status: PackageStatus, now: float = 0) -> str:
+    """Return the date of a state, or with a clock its age, and the pull request: `since 2026-01-31, #3`."""
     since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
+    since = f"for {age_text(status.since, now)}" if since and now else since
     return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
 
 
-def detail(change: Change, status: PackageStatus | None = None) -> str:
-    """Return the details of a row: upstream revisions, cause, unmet conditions, required action."""
+def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
+    """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
-    stands = status_text(status) if status and change.op is Op.KEEP else ""
+    stands = status_text(status, now) if status and change.op is Op.KEEP else ""
     parts = [
         upstream_text(change),
         stands,
@@ -245,5 +234,4 @@ def move_text(move: "VersionChange") -> str:
 
 def clusters_text(move: "VersionChange") -> str:
     """Return the clusters where a pin moves; many of them are counted."""
-    more = len(move.clusters) - _CLUSTERS
-    return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")
+    return some(move.clusters, _CLUSTERS)

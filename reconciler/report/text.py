@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.base.errors import Exit
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
+from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, Refusal
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.conflicts import conflict_lines
@@ -38,17 +37,11 @@ from reconciler.report.summary import (
 )
 
 _COLOURS = {
-    Op.CREATE: Color.GREEN,
-    Op.UPDATE: Color.YELLOW,
-    Op.EDIT: Color.YELLOW,
-    Op.ADOPT: Color.CYAN,
-    Op.TRANSFER: Color.CYAN,
-    Op.PUBLISH: Color.GREEN,
-    Op.DELETE: Color.RED,
-    Op.ORPHAN: Color.MAGENTA,
-    Op.CLOSE: Color.MAGENTA,
-    Op.APPROVE: Color.GREEN,
-    Op.BLOCK: Color.RED,
+    **dict.fromkeys((Op.CREATE, Op.PUBLISH, Op.APPROVE), Color.GREEN),
+    **dict.fromkeys((Op.UPDATE, Op.EDIT), Color.YELLOW),
+    **dict.fromkeys((Op.ADOPT, Op.TRANSFER), Color.CYAN),
+    **dict.fromkeys((Op.ORPHAN, Op.CLOSE), Color.MAGENTA),
+    **dict.fromkeys((Op.DELETE, Op.BLOCK), Color.RED),
     Op.KEEP: Color.DIM,
 }
 
@@ -62,6 +55,7 @@ def plan_lines(
     unchanged: bool = False,
     needs: Sequence[Need] = (),
     width: int | None = None,
+    now: float = 0,
 ) -> Iterator[str]:
     """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
 
@@ -75,6 +69,7 @@ def plan_lines(
         unchanged: List also the packages that stay as they are.
         needs: What waits for people.
         width: Characters of a row of the table; None for no limit.
+        now: The time from which ages count; 0 for dates.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     statuses = current_states(plan)
@@ -85,13 +80,13 @@ def plan_lines(
     yield from (paint(terminal(move_text(move)), Color.RED) for move in dangers)
     yield from need_lines(needs, paint=paint, width=width)
     yield from map(terminal, rollout_lines(plan.rollouts))
-    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
+    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width, now=now)
     yield from (terminal(move_text(move)) for move in plan.version_changes[len(dangers) :])
     yield from proposal_lines(plan.lock)
     if not quiet:
         yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
-    yield from refusal_lines(plan, paint=paint)
+    yield from refusal_lines(plan.refusals, paint=paint)
 
 
 def problem_lines(
@@ -115,9 +110,9 @@ def problem_lines(
         yield from () if brief else _hint_lines(group.hint)
 
 
-def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
-    """Yield the refusals of a plan with their hints."""
-    for refusal in plan.refusals:
+def refusal_lines(refusals: Iterable[Refusal], *, paint: Paint = plain) -> Iterator[str]:
+    """Yield refusals with their hints."""
+    for refusal in refusals:
         yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
         yield from _hint_lines(refusal.hint)
 
@@ -252,6 +247,7 @@ def _table(
     *,
     unchanged: bool,
     width: int | None,
+    now: float,
 ) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
     changes = [
@@ -259,7 +255,7 @@ def _table(
         for change in sorted_changes(plan)
         if unchanged or not is_unchanged(change, statuses.get(change.package))
     ]
-    causes = fold_changes(changes, names, statuses, unfolded=unchanged)
+    causes = fold_changes(changes, names, statuses, unfolded=unchanged, now=now)
     if not causes:
         return
     cells = []
@@ -294,16 +290,3 @@ def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color
     if rest:
         packages = plural(sum(len(diff.changes) for diff in rest), "package")
         yield f"and {plural(len(rest), 'distinct diff')} more in {packages}", None
-
-
-_MEANINGS = {
-    Exit.DONE: "done, or nothing to do",
-    Exit.BUG: "unforeseen: a bug",
-    Exit.USAGE: "the command was called wrongly",
-    Exit.INVALID_INPUT: "something is stalled by invalid input; the rest was handled",
-    Exit.REFUSED: "refused: unsafe, or not what was reviewed",
-    Exit.UNAVAILABLE: "something was unavailable; run again",
-    Exit.PARTIAL: "partly done; the next run goes on",
-    Exit.WAITING: "waiting for people",
-    Exit.PENDING: "changes are pending",
-}

@@ -45,17 +45,14 @@ class Timings(NamedTuple):
 def timings_value(timings: Timings) -> dict[str, Any]:
     """Return durations as a JSON value, in milliseconds of a second."""
     return {
-        "seconds": _rounded(timings.seconds),
-        "cpuSeconds": _rounded(timings.cpu_s),
+        "seconds": round(timings.seconds, 3),
+        "cpuSeconds": round(timings.cpu_s, 3),
         "peakBytes": timings.peak_bytes,
-        "stages": [
-            {"name": stage.name, "seconds": _rounded(stage.seconds), "items": stage.items}
-            for stage in timings.stages
-        ],
-        "packages": [_work_value(work) for work in timings.packages[:SLOWEST]],
-        "functions": [_work_value(work) for work in timings.functions[:SLOWEST]],
-        "git": _work_value(timings.git),
-        "forge": _work_value(timings.forge),
+        "stages": list(map(_rounded_value, timings.stages)),
+        "packages": list(map(_rounded_value, timings.packages[:SLOWEST])),
+        "functions": list(map(_rounded_value, timings.functions[:SLOWEST])),
+        "git": _rounded_value(timings.git),
+        "forge": _rounded_value(timings.forge),
     }
 
 
@@ -73,15 +70,9 @@ def timings_lines(timings: Timings) -> Iterator[str]:
     for title, works in (("SLOWEST PACKAGES", timings.packages), ("SLOWEST FUNCTIONS", timings.functions)):
         if works:
             yield ""
-            slow = works[:SLOWEST]
-            yield from table_lines(
-                (title, "TIME", "RUNS"), [(w.name, f"{w.seconds:.3f} s", str(w.runs)) for w in slow]
-            )
+            rows = [(work.name, f"{work.seconds:.3f} s", str(work.runs)) for work in works[:SLOWEST]]
+            yield from table_lines((title, "TIME", "RUNS"), rows)
 
 
-def _work_value(work: Work) -> dict[str, Any]:
-    return {"name": work.name, "runs": work.runs, "seconds": _rounded(work.seconds)}
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, 3)
+def _rounded_value(work: StageDuration | Work) -> dict[str, Any]:
+    return {**work._asdict(), "seconds": round(work.seconds, 3)}

@@ -275,7 +275,7 @@ class _Lookup(Struct, frozen=True):
         if not numbers:
             return "None is published yet."
         shown = ", ".join(f"v{n}" for n in numbers[-_SHOWN:])
-        return f"Published: {shown}; the latest is v{numbers[-1]}."
+        return f"Ask for one that is published: {shown}; the latest is v{numbers[-1]}."
 
 
 def _version(text: str) -> Version | None:

@@ -229,7 +229,7 @@ def _chosen(
 def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) -> DesiredVariant:
     variant = find_floating(variants, name)
     if variant is None:
-        hint = "One whose upstream names a revision or a workspace is held by its manifest already."
+        hint = "Name one whose upstream floats: a revision or a workspace in a manifest holds it already."
         if inventory.stalled or inventory.problems:
             hint += " Manifests that could not be read are named by `reconciler lock`."
         # A variant of that name exists, but its upstream does not float: no other name is meant.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.expand import check_declared
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
-from reconciler.read.configuration import KIND, parse_configuration
+from reconciler.read.configuration import FILE, KIND, parse_configuration
 from reconciler.read.dependencies import parse_index
 from reconciler.read.manifests import parse_manifests
 
@@ -35,11 +36,17 @@ def validate_files(
 ) -> Validation:
     """Check every manifest of files by path, and every configuration. Pure, total.
 
+    A file with the name of the configuration is one, whatever kind it has.
+
     Checked are YAML, fields, annotations, selectors, expressions, whether two manifests declare one object,
     and the files of the package `index`, version by version. Whether a repository, a revision or a target
     exists is for `check`, which reads them.
     """
-    configurations = {path: data for path, data in files.items() if _CONFIGURATION.search(data)}
+    configurations = {
+        path: data
+        for path, data in files.items()
+        if PurePosixPath(path).name == FILE or _CONFIGURATION.search(data)
+    }
     others = {path: data for path, data in files.items() if path not in configurations}
     read = parse_manifests(others, policy)
     problems = {*read.problems, *check_declared(read.variants, read.sets, policy.limits)}

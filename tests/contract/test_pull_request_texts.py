@@ -128,7 +128,12 @@ def group(root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ) as world:
         host_blueprints(world)
         world.run()
-        (pull,) = world.pulls(EDGE)
+        merge_all(world)
+        world.run()
+        world.upgrade("web")
+        world.upgrade("db")
+        world.run()
+        (pull,) = world.simulator.open_pulls(f"{ORGANISATION}/{EDGE}")
         return shown(world, pull)
 
 

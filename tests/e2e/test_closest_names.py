@@ -7,7 +7,7 @@ import pytest
 from tests.support.world import World, build_world
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
-FIXED = "One whose upstream names a revision or a workspace is held by its manifest already."
+FIXED = "Name one whose upstream floats: a revision or a workspace in a manifest holds it already."
 
 
 @pytest.fixture(scope="module")

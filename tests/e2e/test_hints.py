@@ -381,7 +381,7 @@ STEPS = [
         conflict,
         ("plan",),
         Exit.WAITING,
-        "Change the values in the draft",
+        "answer it in the pull request",
         changed_in_draft,
         APPROVE,
         APPROVED,

@@ -8,8 +8,10 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,7 +38,9 @@ KINDS = {
     "repo": "RegisteredRepository",
     "pr": "PullRequest",
 }
-COLUMNS = (80, 160)
+COLUMNS = (80, 120, 160)
+NOW = datetime(2026, 1, 4, 3, tzinfo=UTC)
+"""When somebody looks: ages depend on it."""
 PATH = 48
 """Characters of the path of a world."""
 
@@ -110,6 +114,7 @@ def _golden(name: str, text: str, *, update: bool) -> str:
 def test_screens(world: World, monkeypatch: pytest.MonkeyPatch, columns: int, *, update_golden: bool) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("reconciler.cli.output.time", SimpleNamespace(time=NOW.timestamp))
 
     screens = [_screen(world, line) for line in _lines(world)]
 

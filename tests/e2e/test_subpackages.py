@@ -173,7 +173,7 @@ def test_subpackage_that_the_blueprint_removed_goes(world: World) -> None:
 @pytest.mark.parametrize(
     ("revisions", "reason", "hint"),
     [
-        ("infra/db: v9", "has no revision 9", "Published: v1, v2, v3"),
+        ("infra/db: v9", "has no revision 9", "Ask for one that is published: v1, v2, v3"),
         ("infra/db: main", "has no tag main", "Known: v1, v2, v3"),
         ("infra/bd: v2", "The package has no infra/bd", "Did you mean infra/db?"),
         ("infra/db: v2; infra/db: v3", "infra/db has more than one revision", "Leave one of them."),

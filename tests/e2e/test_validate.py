@@ -201,6 +201,24 @@ def test_without_a_path_the_configured_files_of_the_working_copy_are_checked(
     assert checked(capfd) == (3, ["a.yaml:11:39: InvalidExpression"])
 
 
+@pytest.mark.parametrize(
+    ("head", "hints"),
+    [
+        ("", ["Add apiVersion: reconciler.dev/v1alpha1.", "Add kind: Reconciler."]),
+        ("apiVersion: reconciler.dev/v1alpha1\nkind: Reconcilr\n", ["Did you mean Reconciler?"]),
+    ],
+)
+def test_file_with_the_name_of_the_configuration_has_to_be_one(
+    here: Path, capfd: pytest.CaptureFixture[str], head: str, hints: list[str]
+) -> None:
+    (here / "reconciler.yaml").write_text(f"{head}metadata:\n  name: fleet\n")
+
+    assert invoke(["validate"]) == 3
+
+    said = capfd.readouterr().out
+    assert all(f"hint: {hint}\n" in said for hint in hints)
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("arguments", [(), ("nothing-here",)])
 def test_nothing_to_check_is_a_wrong_call(

@@ -58,8 +58,9 @@ def change(name: str, field: str, value: str) -> Change:
     )
 
 
-_FOLD = ("<details>\n<summary>Kptfile, variant and manifest</summary>", "</details>")
-"""The only elements in the text of one package."""
+_FOLDS = ("Kptfile, variant and manifest", "Answers from a shell", "Difference")
+_FOLD = (*(f"<details>\n<summary>{title}</summary>" for title in _FOLDS), "</details>")
+"""The only elements in the text about packages."""
 
 
 def check_inert(tokens: list[Token], html: int = 0) -> None:

@@ -124,8 +124,11 @@ class FieldMerge(Struct):
             names = [
                 n for n in sorted(theirs.keys() | ours.keys()) if not is_same(theirs.get(n), ours.get(n))
             ]
-            policy_path = (*path, names[0])
-            winner = self.resolver(policy_path)
+            # A choice for any of them decides all: a person answers the one that is shown with two values.
+            choices = {(*path, name): self.resolver((*path, name)) for name in names}
+            decisive = (each for each in choices if choices[each] is not Winner.OPEN)
+            policy_path = next(decisive, (*path, names[0]))
+            winner = choices[policy_path]
             for name in names:
                 sides = (old.get(name), theirs.get(name), ours.get(name))
                 self.conflicts.append(

@@ -237,3 +237,16 @@ def test_narrow_table_leaves_out_clusters_that_repositories_name(cluster: str, i
 
     assert ("CLUSTER" not in next(status_lines([subject], width=80))) is is_left_out
     assert "CLUSTER" in next(status_lines([subject], width=200))
+
+
+def test_packages_in_review_share_a_row_that_counts_their_pull_requests() -> None:
+    alike = [
+        owner("web", phase="in review", repository=f"edge-{n}", pullRequest={"number": n, "url": ""})
+        for n in range(1, 8)
+    ]
+
+    _, *rows = status_lines(alike, folds=True)
+
+    assert [" ".join(line.split()) for line in rows] == [
+        "7 x web edge-1 and 6 more web/v1 in review 7 pull requests"
+    ]

@@ -1,5 +1,7 @@
 """Parts of a three-way merge by whole texts: comments, unions of fields, lists that become something else."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from reconciler.krm.merge import Winner, merge_document, path_text
@@ -86,6 +88,20 @@ def test_each_union_of_fields_is_decided_by_itself() -> None:
     assert {path[0] for path in conflicts} == {"a", "b", "c", "d"}
     (document,) = load_documents((theirs or "").encode())
     assert document.value == {"b": 1, "d": 1, "z": 1}
+
+
+@pytest.mark.parametrize("answered", ["a", "b"])
+def test_choice_for_any_field_of_a_union_decides_all_of_it(answered: str) -> None:
+    base, theirs, ours = (Tree.parse(text) for text in ("z: 1\n", "a: 1\nb: 2\nz: 1\n", "b: 3\nz: 1\n"))
+
+    def resolver(steps: Sequence[str]) -> Winner:
+        return Winner.UPSTREAM if tuple(steps) == (answered,) else Winner.OPEN
+
+    done = merge_document(base, theirs, ours, shape=UNIONS, resolver=resolver)
+
+    (document,) = load_documents((done.text or "").encode())
+    assert document.value == {"a": 1, "b": 2, "z": 1}
+    assert {each.winner for each in done.conflicts} == {Winner.UPSTREAM}
 
 
 def test_error_of_the_parser_is_a_sentence() -> None:

@@ -47,7 +47,7 @@ KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
 REF = f"refs/heads/{BRANCH}"
 WRITE = a_write(ref=REF, expect=oid("d2"))
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
-QUESTION = "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there"
+QUESTION = "1 conflict in a.yaml: answer it in the pull request"
 VALID = ("all validation checks passed",)
 DONE = "successfully ensured downstream package variant"
 GOOD: dict[str, tuple[str, str, str]] = {

@@ -576,7 +576,7 @@ def test_cluster_that_needs_nothing_any_more_has_no_lock() -> None:
     assert found.files == {"README.md": File.of(b"Ours")}
     assert [pin.why for pin in found.pins] == ["nothing requires it any more"]
     empty = computed(locked(), None)
-    assert empty.pins == (PinChange("cluster dev", "", "", "it is without packages"),)
+    assert empty.pins == (PinChange("cluster dev", "", "", "without packages"),)
     assert computed(None, None) == ComputedLock({}, (), CONTROL.commit.time)
 
 

@@ -193,7 +193,7 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
             (
                 "conflict",
                 "MergeConflict",
-                "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there",
+                "1 conflict in a.yaml: answer it in the pull request",
             ),
             id="conflicts are named, not why it was kept",
         ),
@@ -212,7 +212,7 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
             (
                 "conflict",
                 "MergeConflict",
-                "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there",
+                "1 conflict in a.yaml: answer it in the pull request",
             ),
             id="conflicts come first",
         ),

@@ -200,7 +200,34 @@ CASES = {
     "an apiVersion of ours without a kind": Case(
         f"apiVersion: {PORCH}/v1alpha1\n{NAMED}",
         None,
-        Fault("f.yaml:1:1", Reason.MISSING_FIELD, "Missing required field kind", "Add the kind."),
+        Fault(
+            "f.yaml:1:1",
+            Reason.MISSING_FIELD,
+            "Missing required field kind",
+            "Add the kind, one of PackageVariant, PackageVariantSet, Repository.",
+        ),
+    ),
+    "a misspelt kind without an apiVersion": Case(
+        f"kind: PackageVarient\n{NAMED}{SPEC}",
+        key(),
+        Fault(
+            "f.yaml:1:1",
+            Reason.MISSING_FIELD,
+            "Missing required field apiVersion",
+            f"Add apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant.",
+        ),
+        ("e", "p"),
+    ),
+    "a misspelt kind in a misspelt group": Case(
+        f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: PackageVarient\n{NAMED}{SPEC}",
+        key(),
+        Fault(
+            "f.yaml:1:13",
+            Reason.UNKNOWN_GROUP,
+            "Unknown API group config.porch.ktp.dev of kind PackageVarient",
+            f"Use apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant.",
+        ),
+        ("e", "p"),
     ),
     "a text": Case(
         "text\n",
@@ -209,7 +236,7 @@ CASES = {
             "f.yaml:1",
             Reason.INVALID_MANIFEST,
             "This is not a Kubernetes object, but the text 'text'",
-            "A manifest starts with apiVersion, kind and metadata.",
+            "Start the manifest with apiVersion, kind and metadata.",
         ),
     ),
 }
@@ -235,7 +262,7 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: Case) -> No
         (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
         (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
         ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
-        (f"kind: Repository\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"kind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: 5\nkind: Thing\n{NAMED}", "(no kind)", "f.yaml"),

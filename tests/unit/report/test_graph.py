@@ -81,7 +81,7 @@ def test_value_has_owners_flags_and_paths_as_fields() -> None:
 
     assert value["groups"][0]["clusters"] == ["dev", "test"]
     certs = nodes["carvel:certs.io@namespace/prod"]
-    assert (certs["version"], certs["owns"], certs["shared"]) == ("1.0.0", ["Issuer.certs.io"], True)
+    assert (certs["version"], [*certs["owns"]], certs["shared"]) == ("1.0.0", ["Issuer.certs.io"], True)
     assert value["groups"][0]["path"][-1] == certs["id"]
 
 

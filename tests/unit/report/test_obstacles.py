@@ -177,7 +177,7 @@ PROBLEM = Problem(Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong
     ("hint", "step"),
     [
         ("Did you mean web?", "Correct it at m.yaml:3. Did you mean web?"),
-        ("Published: v1; the latest is v1.", "Correct it at m.yaml:3. Published: v1; the latest is v1."),
+        ("Versions: v1.", "Correct it at m.yaml:3. Versions: v1."),
         ("", "Correct it at m.yaml:3."),
         ("Register it.", "Register it."),
     ],
@@ -243,8 +243,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         {"conflicts": (ConflictNote("a", "b", "1", "2", name="a"),)},
         {},
         Obstacle(
-            "It is in conflict: 1 conflict in a. "
-            "Change the values in the draft, or add `Keep:` to a commit there",
+            "It is in conflict: 1 conflict in a: answer it in the pull request",
             "Answer each conflict in the draft: its pull request lists them.",
         ),
     ),

@@ -172,14 +172,14 @@ WRONG = [
         {"revision": 9},
         "revision",
         f"{WEB} no revision 9",
-        "Published: v1, v2, v3; the latest is v3.",
+        "Ask for one that is published: v1, v2, v3; the latest is v3.",
     ),
     Wrong(
         "no such revision of many",
         {"package": "old", "revision": 9},
         "revision",
         f"{NOT_FOUND} old in repository blueprints has no revision 9",
-        "Published: v3, v4, v5, v6, v7; the latest is v7.",
+        "Ask for one that is published: v3, v4, v5, v6, v7; the latest is v7.",
     ),
     Wrong(
         "no revision at all",
