@@ -5,6 +5,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
+    reports = terminalreporter.stats.get("skipped", ())
+    if skipped := Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports):
+        terminalreporter.section("what was not tried")
+        for reason, number in sorted(skipped.items()):
+            terminalreporter.line(f"{number} {reason}")
     notes = Path(os.environ.pop(VARIABLE))
     if lines := notes.read_text(encoding="utf-8").splitlines():
         terminalreporter.section("what was measured")

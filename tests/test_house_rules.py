@@ -159,15 +159,34 @@ def test_every_name_that_vulture_ignores_is_defined_and_has_no_use() -> None:
     assert sorted(set(settings["ignore_names"]) - unused) == [], "remove these from pyproject.toml"
 
 
+@cache
+def parsed_tests() -> dict[Path, ast.Module]:
+    """Return the syntax tree of every module of the tests, by its path."""
+    return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "tests").rglob("*.py"))}
+
+
+BUILT = {"Change", "DesiredVariant", "PackageState", "PackageVariantRecord", "ResolvedVariant", "WriteDraft"}
+
+
+def test_values_that_stages_hand_on_are_built_in_one_place() -> None:
+    """Each has a builder in tests/support: a field that moves is one edit there, not one in thirty files."""
+    trees = {p: tree for p, tree in parsed_tests().items() if {"support", "bench"}.isdisjoint(p.parts)}
+    calls = [(p, n) for p, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+    built = [f"{p.relative_to(ROOT)}:{n.lineno}" for p, n in calls if getattr(n.func, "id", "") in BUILT]
+
+    assert len(calls) > len(BUILT)
+    assert sorted(built) == []
+
+
 def test_every_test_can_fail_for_its_own_reason() -> None:
-    sources = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
-    trees = {path: ast.parse(text) for path, text in sources.items()}
+    trees = parsed_tests()
     judges = find_judges(trees.values())
 
     weak = [
         f"{path.relative_to(ROOT)}:{test.line}: {test.test}: {test.reason}"
         for path, tree in trees.items()
-        for test in weak_tests(tree, sources[path], judges)
+        for test in weak_tests(tree, path.read_text(), judges)
     ]
 
     assert weak == []

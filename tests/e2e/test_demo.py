@@ -12,7 +12,7 @@ from reconciler.workdir.demo import SEPARATE, walkthrough
 from tests.support.command_server import write_client
 from tests.support.world import EPOCH, refs
 
-CLUSTERS = 11
+CLUSTERS = 6
 LAYOUTS = ("separate", "monorepo")
 
 

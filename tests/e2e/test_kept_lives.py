@@ -1,5 +1,6 @@
 """Lives that once violated a promise, kept: every check of the combination machine after each step."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life
 from tests.support.combination.spec import FleetSpec, VariantSpec
+from tests.support.samples import sample
 
 SETTINGS = "config/settings.yaml"
 DRAFT = {"repository": "edge-1", "head": "drafts/web/packagevariant-1"}
@@ -99,8 +101,10 @@ def test_checksum_covers_a_pull_request_that_is_missing(tmp_path: Path) -> None:
     play(tmp_path, [("lose_a_pull_request", DRAFT)])
 
 
-@pytest.mark.parametrize("pipeline", ["setters", "rename", "namespace", "labels", "search", "starlark"])
-@pytest.mark.parametrize("policy", ["ask", "upstream"])
+PIPELINES = ("setters", "rename", "namespace", "labels", "search", "starlark")
+
+
+@pytest.mark.parametrize(("pipeline", "policy"), sample([*product(PIPELINES, ("ask", "upstream"))], 3))
 def test_pipeline_causes_no_conflict(tmp_path: Path, pipeline: str, policy: str) -> None:
     edits = bump(COLOR, value("  strategy: rolling", "deploy.yaml"))
     play(tmp_path, [*MERGED, edits], variant={"pipeline": pipeline, "policy": policy})
