@@ -13,7 +13,6 @@ from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 
 Note = ConflictNote | AnswerNote
-_SOURCE = "# Source: "
 DELETED = "(deleted)"
 EMPTY = "(empty)"
 LEFT_OUT = "(left out)"
@@ -92,19 +91,18 @@ def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
     """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
 
-    `template` is that of the chart which rendered the file.
+    `template` is that of the chart which rendered the file, `values` what changed there.
     """
-    value = shown_note(change, note)._asdict()
-    name, template = value.pop("name"), _template(change, note.path)
-    of_chart = {"template": template} if template else {}
-    return {**value, **of_chart, "keep": keep_line(name) if name else None}
+    value = {
+        field: text
+        for field, text in shown_note(change, note)._asdict().items()
+        if text or field not in _OF_CHARTS
+    }
+    name = value.pop("name")
+    return {**value, "keep": keep_line(name) if name else None}
 
 
-def _template(change: Change, path: str) -> str:
-    """Return the chart's template that rendered a file, as its first line tells; "" of any other file."""
-    file = change.written.files.get(path) if change.written else None
-    first = file.data.partition(b"\n")[0].decode(errors="replace") if file else ""
-    return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
+_OF_CHARTS = ("template", "values")
 
 
 def keep_line(name: str) -> str:
@@ -126,18 +124,16 @@ def conflict_rows(change: Change, *, boxes: bool = False) -> list[ConflictRow]:
     With `boxes` those that a choice of one side answers have boxes, unless people committed to the draft.
     """
     boxes = boxes and not (change.request is not None and change.request.edited)
-    return [
-        _row(shown_note(change, n), _template(change, n.path), boxes=boxes)
-        for n in change.conflicts[:MOST_CONFLICTS]
-    ]
+    return [_row(shown_note(change, n), boxes=boxes) for n in change.conflicts[:MOST_CONFLICTS]]
 
 
 def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
     for note in (shown_note(change, each) for each in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
-        if template := _template(change, note.path):
-            yield f"    template: {terminal(template)}"
+        for name in _OF_CHARTS:
+            if text := getattr(note, name):
+                yield f"    {name}: {terminal(text)}"
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
         if note.name:
@@ -212,8 +208,9 @@ def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
     )
 
 
-def _row(note: ConflictNote, template: str, *, boxes: bool) -> ConflictRow:
-    place = f"{note.path}, of template {template}" if template else note.path
+def _row(note: ConflictNote, *, boxes: bool) -> ConflictRow:
+    place = f"{note.path}, of template {note.template}" if note.template else note.path
+    place = f"{place}, by {note.values}" if note.values else place
     path, resource, field = (cell(text[:LONGEST_LINE]) for text in (place, note.resource, note.field))
     base = "" if note.base is None else _cell(note.base, note)
     row = ConflictRow(path, resource, field, base, _cell(note.upstream, note), _cell(note.local, note))
