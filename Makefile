@@ -125,7 +125,7 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on all examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
 
-SAMPLED := tests/e2e/test_feature_pairs.py tests/e2e/test_shards_in_worlds.py tests/e2e/test_world_outputs.py tests/e2e/test_rollouts.py tests/property/test_shard_laws.py tests/property/test_unchanged_runs.py tests/property/test_combination_machine.py
+SAMPLED := tests/e2e/test_blocked_reads.py tests/e2e/test_feature_pairs.py tests/e2e/test_shards_in_worlds.py tests/e2e/test_world_outputs.py tests/e2e/test_rollouts.py tests/faults/test_forge_faults.py tests/property/test_shard_laws.py tests/property/test_unchanged_runs.py tests/property/test_combination_machine.py
 
 samples: $(VENV)/.installed  ## Every case of the tests of which `make test` tries a sample
 	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q -n auto --dist worksteal $(SAMPLED)

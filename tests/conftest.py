@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ settings.load_profile("fuzz" if FUZZ > 1 else "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Compiled modules take half a minute from a run of the whole suite, whatever the environment says.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's environment
         if "TMPDIR" not in os.environ and not config.option.basetemp and _has_room():
             _remove_scratch_of_killed_runs()

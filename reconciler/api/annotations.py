@@ -227,4 +227,4 @@ def _resource_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _called(kind: str) -> str:
-    return kind if kind.startswith(("a ", "the ")) else f"a {kind}"
+    return kind if kind.startswith(("a ", "the ")) else f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}"

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.api import porch
-from reconciler.api.annotations import check_keys
+from reconciler.api.annotations import INSTALLATION, check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, parse_model, parse_partly, type_error
@@ -240,7 +240,9 @@ def _not_an_object(value: Any, place: SourcePosition) -> Classification:
 
 def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
     """Classify an object of another API; one without a kind may have been ours, so its file is broken."""
-    if _is_dependency(value):
+    if _is_installation(value):
+        value = {**value, "schemaType": INSTALLATION}
+    if value.get("schemaType") == INSTALLATION or group_of(str(value.get("apiVersion") or "")) in GROUPS:
         source = Source(place.location, marks=place)
         return Classification(source=source, document=SourcedDocument(value, source))
     api_version, kind = value.get("apiVersion"), value.get("kind")
@@ -249,9 +251,10 @@ def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
     return Classification(broken=place.path, foreign="(no kind)")
 
 
-def _is_dependency(value: Mapping[str, Any]) -> bool:
-    # A Porter Installation has a schemaType and no apiVersion.
-    return value.get("schemaType") == "Installation" or group_of(str(value.get("apiVersion") or "")) in GROUPS
+def _is_installation(value: Mapping[str, Any]) -> bool:
+    """Tell whether a document is an Installation that has no schemaType, as Porter permits."""
+    is_typed = "apiVersion" in value or "kind" in value
+    return not is_typed and {"schemaVersion", "name", "bundle"} <= value.keys()
 
 
 def _identity(

@@ -113,7 +113,8 @@ class _Finder(Struct):
     def _bundle(self, path: str, value: Mapping[str, Any], place: SourcePosition) -> None:
         name, tag, _ = parse_image(str(value.get("reference") or ""))
         registry, own = str(value.get("registry") or ""), str(value.get("name") or "")
-        source = self.source.replace("*", own) or name or (f"{registry}/{own}" if registry and own else "")
+        named = self.source.replace("*", own) if own else ""
+        source = named or name or (f"{registry}/{own}" if registry and own else "")
         version = str(value.get("version") or tag or self.version)
         self._add(source, version, {path.rpartition("/")[2]: _text(value)}, value, place)
 

@@ -11,6 +11,7 @@ from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
@@ -76,8 +77,8 @@ def read_manifests(
     """Return the manifests below the policy's paths.
 
     Isolated: an error in one file or object becomes a problem, and the others are read. Hidden files, the
-    snapshot, the configuration, a reviewed lock and registered package repositories (their directory, or
-    packages below a registered root) are not manifests, unless a manifest path is inside them.
+    snapshot, the index, the configuration, a reviewed lock and registered package repositories (their
+    directory, or packages below a registered root) are no manifests, unless a manifest path is inside them.
 
     Args:
         objects: The control repository.
@@ -130,7 +131,8 @@ def declared_objects(path: str, data: bytes, policy: Policy) -> frozenset[Object
 def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
     """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
-    walk = Walk(SUFFIXES, frozenset({policy.snapshot.path, *locks}), policy.limits.path_depth)
+    left_out = frozenset({policy.snapshot.path, INDEX_DIRECTORY, *locks})
+    walk = Walk(SUFFIXES, left_out, policy.limits.path_depth)
     files: dict[str, tuple[FileEntry, str]] = {}
     unread: set[UnreadPath] = set()
     missing: list[str] = []

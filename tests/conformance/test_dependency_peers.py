@@ -256,6 +256,27 @@ def test_installation_that_is_there_is_used_where_porter_uses_it(more: str, ther
     assert ("" if edge.target else edge.detail) == reused
 
 
+def test_interface_with_a_reference_and_a_document_is_refused() -> None:
+    both = "interface: {reference: 'r.io/i:v1.0.0', document: {outputs: [{name: port, type: string}]}}"
+
+    with pytest.raises(AssertionError, match="a reference or a document, not both"):
+        solved(DB.replace("}MORE", f", {both}}}{group('app-db')}"), MYSQL)
+
+
+def test_circle_of_a_bundle_with_itself_is_refused() -> None:
+    needed = "{name: a, bundle: {reference: 'r.io/a:v1.0.0'}}"
+
+    assert solved(needed, bundle("a", "1.0.0", f"{{requires: [{needed}]}}")).problems
+
+
+@pytest.mark.parametrize(("count", "refused"), [(10, False), (11, True)])
+def test_bundles_deeper_than_the_limit_are_refused_as_in_strict_mode(count: int, *, refused: bool) -> None:
+    needs = [f"{{name: b{n}, bundle: {{reference: 'r.io/b{n}:v1.0.0'}}}}" for n in range(count)]
+    chain = [bundle(f"b{n}", "1.0.0", f"{{requires: [{need}]}}") for n, need in enumerate(needs[1:])]
+
+    assert bool(solved(needs[0], *chain, bundle(f"b{count - 1}", "1.0.0")).problems) is refused
+
+
 APP = "{name: app, bundle: {reference: 'r.io/app:v1.0.0'}MORE}"
 INFRA = "{name: infra, bundle: {reference: 'r.io/infra:v1.0.0'}}"
 APPS = bundle(

@@ -46,7 +46,9 @@ from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from reconciler.records.state import PackageVariantRecord
 from tests.support.conformance import VARIABLE, Case, absence, cases_of, skip_absent, vectors
+from tests.support.plan_values import a_record
 from tests.support.porch_divergences import DOCUMENT, rule_of
+from tests.support.sets import a_package
 
 HERE = Source(Location("vector.yaml", 1))
 COMMIT = Commit(Oid("0" * 40), 0)
@@ -288,7 +290,7 @@ def _with_revisions(case: Case, spec: Mapping[str, Any]) -> RepositoryView:
         for s in (r["spec"] for r in case["packageRevisions"])
         if (s["repository"], s["packageName"]) == (spec["repository"], package)
     )
-    return view(spec["repository"], packages={package: PackageState(package, published=revisions)})
+    return view(spec["repository"], packages={package: a_package(package, published=revisions)})
 
 
 @pytest.mark.parametrize("case", vectors("porch", "LabelSelector"))
@@ -323,7 +325,7 @@ def test_set_reconciliation(case: Case) -> None:
         }
     )
     up = PackageRevision("up", "v1", 1, Lifecycle.PUBLISHED, "refs/tags/up/v1", COMMIT, COMMIT.oid)
-    views = [view("up", packages={"up": PackageState("up", published=(up,))})]
+    views = [view("up", packages={"up": a_package("up", published=(up,))})]
     # The packages exist: a new one could not have the name of more than 63 characters that one case uses.
     views += [view(d["repoDefault"], packages=_existing(d["packageDefault"])) for d in case["downstreams"]]
     records = {r.key: r for r in map(_record(name), case["existingPackageVariants"])}
@@ -341,16 +343,15 @@ def test_set_reconciliation(case: Case) -> None:
 
 
 def _existing(path: str) -> dict[str, PackageState]:
-    return {path: PackageState(path, main_tree=COMMIT.oid)}
+    return {path: a_package(path, main_tree=COMMIT.oid)}
 
 
 def _record(set_name: str) -> Any:
     def record(found: Mapping[str, Any]) -> PackageVariantRecord:
         downstream = found["spec"]["downstream"]
-        return PackageVariantRecord(
+        return a_record(
             namespace="default",
             name=found["metadata"]["name"],
-            uid="",
             manifest=HERE.location.path,
             set_name=set_name,
             url=f"host/{downstream['repo']}",

@@ -17,7 +17,6 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
 from reconciler.git.commits import parse_annotations
 from reconciler.inventory.inventory import (
     Commit,
@@ -40,7 +39,9 @@ from tests.support.conformance import VARIABLE, Case, absence, skip_absent, vect
 from tests.support.git import kptfile as git_kptfile
 from tests.support.git import make_repository
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
+from tests.support.plan_values import a_desired_variant
 from tests.support.porch_divergences import divergent_cases, is_owned, listed_cases, rule_of
+from tests.support.sets import a_package
 from tests.support.small_world import repository
 from tests.support.values import replace
 from tests.support.world import World, git
@@ -68,7 +69,7 @@ def upstream_views(revisions: Iterable[Mapping[str, Any]]) -> Iterator[Repositor
         spec = revision["spec"]
         path = spec.get("packageName", "")
         packages = found.setdefault(spec.get("repository", ""), {})
-        packages[path] = with_revision(packages.get(path, PackageState(path)), index, spec)
+        packages[path] = with_revision(packages.get(path, a_package(path)), index, spec)
     for name, packages in found.items():
         head = next((p.published[0].commit for p in packages.values() if p.published), Commit(oid(0), 0))
         mains = [p.main_tree for p in packages.values() if p.main_tree]
@@ -90,7 +91,9 @@ def look_up(upstream: Mapping[str, Any], revisions: list[Mapping[str, Any]]) -> 
     """Return the index of the revision that is found, or what is said where there is none."""
     views = {view.key: view for view in upstream_views(revisions)}
     spec = PackageVariantSpec(upstream=Upstream.model_validate(upstream))
-    variant = DesiredVariant(ObjectName(NAMESPACE, "pv"), "uid", spec, Source(Location("pv.yaml", 1)))
+    variant = a_desired_variant(
+        key=ObjectName(NAMESPACE, "pv"), uid="uid", spec=spec, source=Source(Location("pv.yaml", 1))
+    )
     found = find_upstream(variant, replace(ModelWorld().inventory(), repositories=views))
     return found.message if isinstance(found, Problem) else int(found.tree, 16)
 
@@ -140,7 +143,7 @@ def test_workspace_name(case: Case) -> None:
         if revision["spec"].get("packageName", "") == case["package"]
         and revision["spec"].get("repository", "") == case["repo"]
     ]
-    state = PackageState(case["package"], drafts=tuple(drafts))
+    state = a_package(case["package"], drafts=tuple(drafts))
 
     target = make_target(a_view("deployments", {}), state, ModelWorld().inventory())
 
@@ -342,7 +345,7 @@ def calls_to(names: Mapping[str, Mapping[str, Any]], writes: Iterable[Any]) -> I
 
 
 def state_of(path: str, items: list[Mapping[str, Any]]) -> PackageState:
-    state = PackageState(path)
+    state = a_package(path)
     for index, item in enumerate(sorted(items, key=lambda i: i["spec"].get("revision", 0))):
         spec, owner = item["spec"], OURS if is_owned(item) else ""
         if spec["lifecycle"] == "Published":

@@ -18,7 +18,7 @@ import yaml
 
 from tests.support.git import Repo
 from tests.support.small_world import write_world
-from tests.support.workflow import Job, run_action, run_reusable
+from tests.support.workflow import Job, installed_job, run_action, run_reusable
 
 SHADOWED = (
     "venv",
@@ -233,11 +233,12 @@ def test_examples_name_a_copy_that_does_not_resolve(project_root: Path) -> None:
         assert set(used) <= {f"YOUR-ORG/reconciler@{'0' * 40}"}, path.name
 
 
-def test_pull_request_cannot_redirect_the_control_input(action: Path, job: Job) -> None:
+def test_pull_request_cannot_redirect_the_control_input(project_root: Path, tmp_path: Path) -> None:
     """A path is taken from the workspace, whatever directory the process runs in."""
-    inputs = {"mode": "plan", "control": "control.git", "index-url": f"file://{job.workspace.parent}/index"}
+    write_world(tmp_path / "w")
+    job = installed_job(tmp_path, tmp_path / "w")
 
-    ran = run_action(action, inputs, job)
+    ran = run_action(project_root, {"mode": "plan", "control": "control.git"}, job)
 
     assert ran.code == 0, ran.log
     assert Repo(job.workspace / "edge-1.git").refs().keys() == {"refs/heads/main"}

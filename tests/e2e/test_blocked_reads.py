@@ -13,7 +13,9 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.git import local
+from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
+from tests.support.samples import sample
 from tests.support.small_world import repository, write_world
 from tests.support.world import World, refs
 
@@ -169,10 +171,13 @@ def test_a_file_system_that_does_not_answer_costs_one_deadline(
 
 
 def run(arguments: Sequence[str], cwd: Path) -> tuple[int, str]:
-    """Run a command as a process, and fail if it is still there after a while."""
-    with running(arguments, cwd) as process:
-        said, _ = process.communicate(timeout=SECONDS)
-    return process.returncode, said
+    done = run_reconciler(arguments, cwd=cwd, env=environment(cwd))
+    return done.returncode, done.stdout + done.stderr
+
+
+def environment(cwd: Path) -> dict[str, str]:
+    given = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
+    return {**given, "XDG_CACHE_HOME": str(cwd.parent / "xdg")}
 
 
 _MAIN = "from reconciler.cli.main import entrypoint; entrypoint()"
@@ -189,11 +194,10 @@ for module in (local, repository, working_copy):
 def running(
     arguments: Sequence[str], cwd: Path, *, stdin: int = subprocess.DEVNULL, before: str = ""
 ) -> Iterator[subprocess.Popen[str]]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
     process = subprocess.Popen(
         [sys.executable, "-c", f"{before}{_MAIN}", *arguments],
         cwd=cwd,
-        env={**environment, "XDG_CACHE_HOME": str(cwd.parent / "xdg")},
+        env=environment(cwd),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -278,15 +282,15 @@ def test_a_signal_ends_the_wait_for_a_person_s_pipe(number: int, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["snapshot", "import", "PIPE", "--cluster", "c", "--out-dir", "out"],
-        ["validate", "PIPE"],
-        ["apply", "PIPE"],
-        ["package", "render", ".", "--config", "PIPE"],
-    ],
-)
+PIPED = [
+    ["snapshot", "import", "PIPE", "--cluster", "c", "--out-dir", "out"],
+    ["validate", "PIPE"],
+    ["apply", "PIPE"],
+    ["package", "render", ".", "--config", "PIPE"],
+]
+
+
+@pytest.mark.parametrize("arguments", sample(PIPED, 4))
 def test_a_signal_ends_the_wait_for_a_named_pipe(arguments: list[str], world: World) -> None:
     odd = pipe(world.root / "pipe")
     package = world.root / "package"

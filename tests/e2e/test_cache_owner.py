@@ -41,14 +41,8 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "RECONCILER_"))
     }
-    return subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *arguments, "--control", "control.git"],
-        cwd=root,
-        env={**kept, "RECONCILER_CACHE_DIR": str(root / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**kept, "RECONCILER_CACHE_DIR": str(root / "cache")}
+    return run_reconciler([*arguments, "--control", "control.git"], cwd=root, env=environment)
 
 
 def is_written(root: Path) -> bool:

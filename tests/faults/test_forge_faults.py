@@ -10,6 +10,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.samples import sample
 from tests.support.signing import make_key
 
 OPEN = "/(pulls|merge_requests|pullrequests)$"
@@ -66,12 +67,14 @@ CASES = [
 
 
 def rows() -> list[object]:
-    return [
-        pytest.param(kind, case, id=f"{kind}: {case.reason}")
-        for kind in DIALECTS
-        for case in CASES
-        if case.only in ("", kind)
-    ]
+    # Each fault meets one or two forges, and every forge its share of them; `make samples` tries all.
+    of_one = [(case.only, case) for case in CASES if case.only]
+    of_all = [(kind, case) for case in CASES for kind in DIALECTS if not case.only]
+    drawn = (
+        *of_one,
+        *sample(of_all, 3),
+    )
+    return [pytest.param(kind, case, id=f"{kind}: {case.reason}") for kind, case in drawn]
 
 
 @pytest.fixture

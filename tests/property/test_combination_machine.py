@@ -28,7 +28,7 @@ from tests.support.notes import note
 from tests.support.samples import ALL
 
 FIRST = 500
-LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 5))
+LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 3))
 THEMED = 2 if ALL else 1
 DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]

@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.porch import (
@@ -29,6 +29,8 @@ from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
 from tests.support.values import replace
 
+half = settings(max_examples=settings().max_examples // 2)
+"""A story plays for a tenth of a second; `make laws` has ten times as many."""
 CLUSTERS = ("cluster-a", "cluster-b")
 NAMES = ("one", "two", "three")
 HOW = ("merge", "squash", "rebase")
@@ -280,6 +282,7 @@ def live(story: Story, after: Callable[[ModelWorld, Plan], None]) -> ModelWorld:
     return world
 
 
+@half
 @given(stories)
 def test_law_1_a_second_run_writes_nothing(story: Story) -> None:
     world = lively_world()
@@ -293,6 +296,7 @@ def test_law_1_a_second_run_writes_nothing(story: Story) -> None:
         assert again.status == world.status
 
 
+@half
 @given(stories)
 def test_law_1_losing_the_state_costs_no_write_to_any_package(story: Story) -> None:
     world = live(story, lambda *_: None)
@@ -307,6 +311,7 @@ def _keys(world: ModelWorld) -> set[ObjectName]:
     return {ObjectName(NAMESPACE, name) for name in world.variants}
 
 
+@half
 @given(stories, st.integers(0, 2**16))
 def test_law_2_order_changes_no_byte(story: Story, seed: int) -> None:
     def check(world: ModelWorld, plan: Plan) -> None:
@@ -317,6 +322,7 @@ def test_law_2_order_changes_no_byte(story: Story, seed: int) -> None:
     live(story, check)
 
 
+@half
 @given(stories)
 def test_law_3_every_package_appears_exactly_once(story: Story) -> None:
     def check(world: ModelWorld, plan: Plan) -> None:
@@ -336,6 +342,7 @@ def test_law_3_every_package_appears_exactly_once(story: Story) -> None:
     live(story, check)
 
 
+@half
 @given(stories)
 def test_law_4_ignorance_never_deletes(story: Story) -> None:
     world = live(story, lambda *_: None)
@@ -362,6 +369,7 @@ def _stateless(world: ModelWorld) -> None:
     world.lose_state()
 
 
+@half
 @given(stories)
 def test_law_5_the_same_inputs_give_the_same_commits(story: Story) -> None:
     one, other = live(story, lambda *_: None), live(story, lambda *_: None)
@@ -369,6 +377,7 @@ def test_law_5_the_same_inputs_give_the_same_commits(story: Story) -> None:
         assert repository.refs == other.repositories[name].refs
 
 
+@half
 @given(stories)
 def test_law_5_a_commit_is_as_old_as_its_newest_input(story: Story) -> None:
     """The manifest, the pinned upstream commit, a person's commits on the draft: no clock, none of ours."""
@@ -388,6 +397,7 @@ def test_law_5_a_commit_is_as_old_as_its_newest_input(story: Story) -> None:
     live(story, check)
 
 
+@half
 @given(stories)
 def test_law_6_no_run_drops_what_a_person_committed(story: Story) -> None:
     """A person's commit stays reachable, or main has the content of the draft it stood on."""
@@ -410,6 +420,7 @@ def test_law_6_no_run_drops_what_a_person_committed(story: Story) -> None:
                     assert new.refs[ref] == oid, "a published revision moved"
 
 
+@half
 @given(stories)
 def test_law_7_one_bad_variant_changes_nothing_for_the_others(story: Story) -> None:
     world = live(story, lambda *_: None)
@@ -425,6 +436,7 @@ def test_law_7_one_bad_variant_changes_nothing_for_the_others(story: Story) -> N
     assert tuple(change for change in others if change.package in known) == plan.changes
 
 
+@half
 @given(stories)
 def test_invariant_one_open_draft_and_pull_request_per_variant(story: Story) -> None:
     world = lively_world()

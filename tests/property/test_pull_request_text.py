@@ -18,6 +18,7 @@ from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
+from tests.support.plan_values import a_change
 from tests.support.values import replace
 
 LIMIT = 60_000
@@ -41,11 +42,11 @@ def parsed(text: str) -> list[Token]:
 
 
 def change(name: str, field: str, value: str) -> Change:
-    return Change(
-        PackageKey("file:///edge.git", name),
-        ObjectName("default", name),
-        Op.UPDATE,
-        Reason.UPSTREAM_CHANGED,
+    return a_change(
+        package=PackageKey("file:///edge.git", name),
+        repository=ObjectName("default", name),
+        op=Op.UPDATE,
+        reason=Reason.UPSTREAM_CHANGED,
         message=value,
         variant=ObjectName("default", name),
         location=Location(name, 3),

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
-from reconciler.expand import DesiredVariant
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
@@ -30,7 +29,7 @@ from tests.ecosystem.inputs import inputs_of, name_of, revisions
 from tests.property.test_yaml_round_trip import PIECES, documents
 from tests.support.conformance import PROJECT
 from tests.support.model import package
-from tests.support.plan_values import a_pin
+from tests.support.plan_values import a_desired_variant, a_pin, a_resolved
 from tests.support.sets import repository, snapshot, world
 from tests.support.values import replace
 
@@ -186,8 +185,10 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
         view = lab if is_odd and data.draw(st.booleans()) else edge
         key, source = ObjectName("default", f"v-{number}"), Source(Location("web.yaml"), 1)
         text = json.dumps(own).replace("NUMBER", str(number))
-        desired = DesiredVariant(key, "", PackageVariantSpec.model_validate_json(text), source)
-        variants.append(ResolvedVariant(desired, view.key, PackageKey(view.url, name), first))
+        desired = a_desired_variant(key=key, spec=PackageVariantSpec.model_validate_json(text), source=source)
+        variants.append(
+            a_resolved(variant=desired, view=view.key, downstream=PackageKey(view.url, name), pin=first)
+        )
     cloned = _render(variants, trees, inventory)
     for variant in variants:
         assert _render([variant], trees, inventory) == {variant.variant.key: cloned[variant.variant.key]}
@@ -277,8 +278,11 @@ def _of_cluster(
     spec = PackageVariantSpec.model_validate({"pipeline": {"mutators": [step]}, "packageContext": context})
     name, source = ObjectName("default", f"web-{cluster}-{number}"), Source(Location("web.yaml"), 1)
     view = ObjectName("default", cluster)
-    return ResolvedVariant(
-        DesiredVariant(name, "", spec, source), view, PackageKey(f"host/{cluster}", "web"), pin
+    return a_resolved(
+        variant=a_desired_variant(key=name, spec=spec, source=source),
+        view=view,
+        downstream=PackageKey(f"host/{cluster}", "web"),
+        pin=pin,
     )
 
 

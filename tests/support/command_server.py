@@ -1,8 +1,8 @@
 """Run `reconciler` in forks of a helper process that has imported it, so that a command costs no imports.
 
-Each command is a process of its own: arguments, directory, environment, standard streams and exit code (or
-minus the signal that ended it). The helper process is started once per test process and listens on a socket;
-commands may run side by side.
+Each command is a process of its own: arguments, directory, environment, umask, standard streams and exit
+code (or minus the signal that ended it). The helper process is started once per test process and listens
+on a socket; commands may run side by side.
 
 Tests of imports, of signals, of interpreter options (`-I`, hash seeds) and of terminals start
 `python -m reconciler.cli.main` themselves.
@@ -62,7 +62,8 @@ def run_reconciler(
         code: The checkout whose code runs.
     """
     environment = dict(os.environ if env is None else env)
-    request = {"arguments": list(arguments), "cwd": str(cwd), "env": environment}
+    os.umask(umask := os.umask(0))
+    request = {"arguments": list(arguments), "cwd": str(cwd), "env": environment, "umask": umask}
     with (
         Path(os.devnull).open("rb") as nothing,
         tempfile.TemporaryFile("w+", encoding="utf-8") as out,
@@ -195,6 +196,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
             os.dup2(stream, number)
         os.closerange(STREAMS, 256)
         os.chdir(request["cwd"])
+        os.umask(request.get("umask", 0o022))
         os.environ.clear()
         os.environ.update(request["env"])
         effects._failpoints = effects.Failpoints.of(os.environ)  # read when the module is imported

@@ -5,28 +5,29 @@ from typing import Any
 from zlib import crc32
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
     FieldPath,
     Inventory,
-    PackageState,
     PullRequest,
     PullState,
     Source,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
-from reconciler.plan.changes import ApprovalState, Change, DraftFacts, MoveRef, WriteDraft, WriteGroup
+from reconciler.plan.changes import ApprovalState, Change, DraftFacts, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.compose import Changes, Decision, GroupPlace
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Rendered
-from reconciler.resolve.resolution import Pin, Resolution
-from tests.support.sets import repository, variant, world
+from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
+from tests.support.sets import a_package, repository, variant, world
 from tests.support.values import replace
 
 URL = "host/edge"
@@ -96,6 +97,22 @@ def a_pull(state: PullState = PullState.OPEN, **fields: Any) -> PullRequest:
     return PullRequest(**given)
 
 
+def a_write(**fields: Any) -> WriteDraft:
+    """Return the first commit of that draft."""
+    given: dict[str, Any] = {
+        "ref": f"refs/heads/{BRANCH}",
+        "expect": None,
+        "onto": oid("b2"),
+        "path": PACKAGE.path,
+        "files": {},
+        "tree": oid("e1"),
+        "message": "",
+        "time": 70,
+        **fields,
+    }
+    return WriteDraft(**given)
+
+
 def a_record(**fields: Any) -> PackageVariantRecord:
     """Return the record of the variant `web` of the package `web`."""
     given: dict[str, Any] = {
@@ -149,6 +166,21 @@ EDGE = repository(
 )
 
 
+def a_change(**fields: Any) -> Change:
+    """Return a change of the package `web` that keeps it as it is."""
+    given = {"package": PACKAGE, "repository": EDGE.key, "op": Op.KEEP, "reason": Reason.UP_TO_DATE, **fields}
+    return Change(**given)
+
+
+KEPT = a_change(variant=WEB, before=oid("b1"))
+
+
+def a_desired_variant(**fields: Any) -> DesiredVariant:
+    """Return the variant `web` with a bare specification."""
+    source = Source(Location("web.yaml", 1))
+    return DesiredVariant(**{"key": WEB, "uid": "", "spec": PackageVariantSpec(), "source": source, **fields})
+
+
 def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
     """Return a variant of a manifest, for the package `web` in `edge` unless told otherwise."""
     given = {"downstream": {"repo": "edge", "package": "web"}, **spec}
@@ -156,11 +188,20 @@ def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
     return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
 
 
+def a_resolved(**fields: Any) -> ResolvedVariant:
+    """Return that variant with its pin, whose package is not on main unless told otherwise."""
+    given = {"variant": a_desired(), "view": EDGE.key, "downstream": PACKAGE, "pin": a_pin(), **fields}
+    return ResolvedVariant(**given)
+
+
+ON_MAIN = a_package(main_tree=oid("b1"), main_header=KptfileHeader())
+
+
 def a_target(**fields: Any) -> PlanTarget:
     """Return the package `web` on main of `edge`, without an owner and drafts."""
     given: dict[str, Any] = {
         "view": EDGE,
-        "package": PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader()),
+        "package": ON_MAIN,
         **fields,
     }
     return PlanTarget(PACKAGE, **given)

@@ -71,10 +71,15 @@ def registered(name: str, *, git: str = "", **fields: Any) -> RepositoryView:
     return replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
 
 
+def a_package(path: str = "web", /, **fields: Any) -> PackageState:
+    """Return a package of a repository, of which nothing is there unless told otherwise."""
+    return PackageState(path, **fields)
+
+
 def blueprints(*packages: str, revisions: int = 2) -> RepositoryView:
     """Return the upstream repository with published revisions v1, v2, ... of each package."""
     states = {
-        package: PackageState(
+        package: a_package(
             package,
             published=tuple(
                 PackageRevision(

@@ -9,14 +9,14 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
-import venv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.support.command_server import write_client
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 _OUTPUT = re.compile(
@@ -38,12 +38,13 @@ class Job:
 
 
 def installed_job(root: Path, workspace: Path) -> Job:
-    """Return a job on a machine where the action is installed already, with the code of this checkout."""
+    """Return a job on a machine where the action is installed already, as a client of the helper process."""
     home = root / "temp/reconciler"
-    venv.create(home, with_pip=False)
-    (site,) = home.glob("lib/python*/site-packages")
-    paths = [str(Path(__file__).resolve().parents[2]), sysconfig.get_path("purelib")]
-    (site / "dependencies.pth").write_text("\n".join(paths) + "\n")
+    program = write_client(home / "bin") / "reconciler"
+    python = home / "bin/python"
+    expected = '[ "$1 $2 $3" = "-I -m reconciler.cli.main" ]'
+    python.write_text(f'#!/bin/sh\n{expected} && shift 3 && exec {program} "$@"\n')
+    python.chmod(0o755)
     (home / "complete").touch()
     used = {"actions/setup-python": {"python-path": sys.executable}, "actions/upload-artifact": {}}
     return Job(workspace, root / "temp", used=used, environment={"XDG_CACHE_HOME": str(root / "cache")})

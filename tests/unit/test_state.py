@@ -19,6 +19,7 @@ from reconciler.records.state import (
     record_bytes,
     record_path,
 )
+from tests.support.plan_values import a_record
 
 SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)
 
@@ -26,11 +27,10 @@ SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", t
 def variant(
     name: str, repository: str = "edge", namespace: str = "default", **more: Any
 ) -> PackageVariantRecord:
-    return PackageVariantRecord(
+    return a_record(
         namespace=namespace,
         name=name,
         uid="u",
-        manifest="web.yaml",
         url=f"/srv/{repository}",
         path="web",
         repository=repository,

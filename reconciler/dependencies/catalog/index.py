@@ -182,8 +182,11 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
         problems += reading.problems
         warnings += reading.warnings
         if reading.problems:
-            headers = [(str(d.value.get("source") or ""), str(d.value.get("version") or "")) for d in folder]
-            for name, version in sorted({header for header in headers if header[0]}):
+            headers = {(str(d.value.get("source") or ""), str(d.value.get("version") or "")) for d in folder}
+            # A Carvel Package has no header, and broken YAML has nothing: their folder is called as they are.
+            _, *own_name, own_version = ("", *folder[0].source.location.path.split("/")[:-1])
+            called = {header for header in headers if header[0]} or {("/".join(own_name[1:]), own_version)}
+            for name, version in sorted(called):
                 own = (RefusedVersion(version, problem) for problem in reading.problems)
                 refused[name] = (*refused.get(name, ()), *own)
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)

@@ -357,6 +357,9 @@ class _Required(Struct, frozen=True):
             return PackageNeed(package, VersionRange(Dialect.PORTER))
 
     def _interface(self, interface: "api.RequiredInterface") -> InterfaceNeed:
+        if interface.reference and interface.document:
+            message = "An interface has a reference or a document, not both"
+            self.notes.refuse((*self.path, "interface"), message, hint="Remove one of the two.")
         written = interface.id or interface.name or interface.reference
         shape = interface.document or interface
         where = (*self.path, "interface", "version")

@@ -73,9 +73,11 @@ def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
     roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
     instances: dict[Instance, _Reached] = {}
     queue = [(way, scope, free) for demand, scope in roots for way in demand.alternatives]
+    seen = set[tuple[Instance, frozenset[int], bool]]()
     for way, parent, is_free in queue:
-        if way.instance is None:
+        if way.instance is None or (way.instance, way.allowed, is_free) in seen:
             continue
+        seen.add((way.instance, way.allowed, is_free))
         if way.instance not in instances:
             scope = lookup.site_of(way.instance, parent)
             instances[way.instance] = _Reached(scope, lookup.candidates(way.instance), {})
@@ -199,6 +201,7 @@ def _excluded_versions(
     floor = None if locked is None else _floor(lookup.inputs, instance, scope, candidates[locked])
     foreign = lookup.foreign(instance)
     assumed = dict(lookup.inputs.assumed).get(instance.package, "")
+    bound = lookup.install_at(instance)
     bans: dict[int, tuple[Cause, ...]] = {}
     for place, candidate in ((place, candidates[place]) for place in sorted(demands)):
         causes = _platform_bans(lookup.inputs, instance, scope, candidate)
@@ -207,10 +210,7 @@ def _excluded_versions(
             causes.append(Cause(CauseKind.WITHDRAWN, instance.package, str(candidate.version)))
         if floor is not None and _sort_key(candidate) < _sort_key(floor):
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor.version)))
-        causes += [
-            Cause(CauseKind.ALIAS, instance, alias)
-            for alias in unknown_aliases(lookup.install_at(instance), candidate)
-        ]
+        causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(bound, candidate)]
         if assumed not in ("", candidate.version.text):
             causes.append(Cause(CauseKind.ASSUMED, instance.package, assumed))
         if foreign is not None:

@@ -406,7 +406,10 @@ class _Explainer:
                 f"{name} brings {cause.resource} of {_owner(cause)}, {self._keeps(cause)}"
             ),
             CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
-            CauseKind.ALIAS: lambda: f"{name} has no dependency {cause.resource}, which its manifest names",
+            CauseKind.ALIAS: lambda: (
+                f"{name} has no dependency {cause.resource}, which its manifest names"
+                f", only {_listing(self._aliases(cause))}"
+            ),
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
             CauseKind.ONCE: lambda: (
                 f"{name} may be installed only once in a {cause.resource}: {self._twice(cause)}"
@@ -414,6 +417,9 @@ class _Explainer:
         }
         circle = "Packages that need one another in a circle have no order of installation"
         return facts.get(cause.kind, lambda: circle)()
+
+    def _aliases(self, cause: Cause) -> list[str]:
+        return sorted({r.alias for candidate in self._concerned(cause) for r in candidate.requires})
 
     def places(self, group: Group) -> list[Location]:
         """Return where the causes of a sentence are written, the first few."""

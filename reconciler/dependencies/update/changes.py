@@ -152,7 +152,7 @@ def cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
         *_kind_changes(old, fresh),
         *_package_changes(old, fresh),
     ]
-    why = "how its needs are met" if scope.before and scope.after else "it is without packages"
+    why = "how its needs are met" if scope.before and scope.after else "without packages"
     yield from by_danger(moves) or (VersionChange(MoveOp.RESOLVE, "", "", "", why, ()),)
 
 

@@ -127,12 +127,13 @@ def test_unknown_annotation_has_a_suggestion(kind: str, name: str, hint: str, pl
     assert fault.path == ("metadata", place, f"{PREFIX}{name}")
 
 
-def test_annotation_of_another_kind_is_unknown() -> None:
+@pytest.mark.parametrize("kind", ["a PackageVariant", "an Installation"])
+def test_annotation_of_another_kind_is_unknown(kind: str) -> None:
     annotations = {"reconciler.dev/allow-deletes": "1"}
 
-    (fault,) = check_keys("PackageVariant", {"metadata": {"annotations": annotations}})
+    (fault,) = check_keys(kind.partition(" ")[2], {"metadata": {"annotations": annotations}})
 
-    assert fault.message == "reconciler.dev/allow-deletes is unknown on a PackageVariant"
+    assert fault.message == f"reconciler.dev/allow-deletes is unknown on {kind}"
 
 
 def test_annotations_for_package_revisions_are_checked() -> None:

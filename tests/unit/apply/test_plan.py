@@ -31,7 +31,6 @@ from reconciler.records.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
-    PackageVariantRecord,
     SetRecord,
     WantedLockRecord,
     record_bytes,
@@ -40,6 +39,7 @@ from reconciler.records.state import (
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.summary import Names
 from tests.support.git import EPOCH, make_repository
+from tests.support.plan_values import a_record
 from tests.support.values import replace
 from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
@@ -202,16 +202,7 @@ def test_plan_without_changes_writes_nothing_again(world: World) -> None:
     assert world.control.refs() == before
 
 
-VARIANT = PackageVariantRecord(
-    namespace="default",
-    name="web",
-    uid="u",
-    manifest="m",
-    url="file:///edge",
-    path="web",
-    repository="edge",
-    spec={},
-)
+VARIANT = a_record(namespace="default", name="web", uid="u", manifest="m", url="file:///edge", path="web")
 SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="m", targets=1)
 PIN = UpstreamLock(
     namespace="default",

@@ -31,6 +31,7 @@ from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import VARIANTS_FORMAT, PackageVariantRecord, record_bytes, record_path
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, Repo, make_repository
+from tests.support.plan_values import a_record
 from tests.support.world import git
 
 REF = "refs/heads/reconciler/demo/state"
@@ -166,9 +167,7 @@ def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> No
 
 
 def variant(name: str, uid: str = "u") -> PackageVariantRecord:
-    return PackageVariantRecord(
-        namespace="d", name=name, uid=uid, manifest="m", url="u", path=name, repository="edge", spec={}
-    )
+    return a_record(namespace="d", name=name, uid=uid, manifest="m", url="u", path=name)
 
 
 def records_of(*records: PackageVariantRecord) -> dict[str, bytes]:

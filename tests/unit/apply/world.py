@@ -16,6 +16,7 @@ from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Write, Write
 from reconciler.policy import CommitPolicy
 from reconciler.report.summary import Names
 from tests.support.git import EPOCH, Repo, kptfile, make_repository
+from tests.support.plan_values import a_change, a_write
 
 POLICY = CommitPolicy()
 TIME = EPOCH + 1000
@@ -48,7 +49,7 @@ class Edge:
         self, package: str = "web", text: str = "v1", *, expect: Oid | None = None, onto: str = "main"
     ) -> WriteDraft:
         files = {"Kptfile": File.of(kptfile(package).encode()), "cm.yaml": File.of(text.encode())}
-        return WriteDraft(
+        return a_write(
             ref=f"refs/heads/drafts/{package}/packagevariant-1",
             expect=expect,
             onto=self.repo.oid(onto),
@@ -67,7 +68,7 @@ class Edge:
         self, package: str, *writes: Write, close: tuple[ClosePull, ...] = (), pull: bool = True
     ) -> Change:
         heads = [w.ref.removeprefix("refs/heads/") for w in writes if not isinstance(w, MoveRef)]
-        return Change(
+        return a_change(
             package=PackageKey("file:///edge", package),
             repository=ObjectName("default", "edge"),
             op=Op.CREATE,

@@ -222,6 +222,8 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
         "platform/v1.2.0/package.yaml": CONFIGURATION + CRD,
         "shop/bundle.json": '{"name": "shop", "reference": "r.io/shop", "version": "1.0.0"}',
         "values.yaml": "a: 1",
+        "chart/Chart.yaml": "name: chart",
+        "chart/templates/deployment.yaml": "{{ .Values.a }}",
     }.items():
         (given / path).parent.mkdir(parents=True, exist_ok=True)
         (given / path).write_text(text)
@@ -243,6 +245,15 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
         in invoke(copy, "import", str(given), "--source", "x.io/*").output
     )
     assert "what the package is called" in invoke(copy, "import", str(given / "platform")).output
+
+
+def test_bundle_without_a_name_is_not_called_as_its_registry_is(copy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "porter.yaml"
+    file.write_text("version: 0.1.0\nregistry: r.io\n")
+
+    said = invoke(copy, "import", str(file), "--source", "r.io/*")
+
+    assert f"{file}:1: MissingField: The file does not say what the package is called" in said.output
 
 
 def test_what_an_imported_file_has_wrong_is_told_at_its_field(copy: Path, tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_binding_of_an_alias_that_the_bundle_does_not_have_installs_nothing_in_i
     (problem,) = cluster.problems
     assert found == {}
     assert cluster.pins() == {"bundle:r.io/server@install/prod/mine": "1.0.0"}
-    assert "r.io/app has no dependency sqlsrver, which its manifest names" in problem.message
+    assert "r.io/app has no dependency sqlsrver, which its manifest names, only sqlserver" in problem.message
     assert problem.hint.startswith("Write `sqlserver` instead of `sqlsrver` in Installation prod/shop")
 
 

@@ -1,15 +1,20 @@
 """The index: filters, one default per interface and layer, and what a fan-out still lacks."""
 
+import pytest
+
 from reconciler.dependencies.catalog.index import (
     IndexLayer,
     InterfaceDefaults,
     add_package,
     list_packages,
+    read_index,
     remove_package,
 )
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
 from reconciler.dependencies.versions import parse_loose
+from reconciler.policy import Limits
+from reconciler.read.dependencies import parse_index
 from tests.support.values import replace
 
 HELM = PackageId(Ecosystem.BUNDLE, "r.io/helm-mysql")
@@ -68,3 +73,19 @@ def test_the_nearest_layer_has_the_last_word() -> None:
 
     assert layers.effective() == ((MYSQL, AZURE), (other, HELM))
     assert dict(layers._replace(cluster={MYSQL: HELM}).effective())[MYSQL] == HELM
+
+
+PACKAGE = """apiVersion: data.packaging.carvel.dev/v1alpha1
+kind: Package
+metadata: {name: db.io.1.0.0}
+spec: {refName: db.io, version: 1.0.0, templte: {}}
+"""
+
+
+@pytest.mark.parametrize("text", [PACKAGE, "a: ["], ids=["misspelt", "broken"])
+def test_refused_version_without_header_is_called_as_its_folder_is(text: str) -> None:
+    contents = read_index(parse_index({"index/db.io/1.0.0/package.yaml": text.encode()}, Limits()).documents)
+
+    assert {name: {each.version for each in own} for name, own in contents.refused.items()} == {
+        "db.io": {"1.0.0"}
+    }

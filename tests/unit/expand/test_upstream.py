@@ -7,9 +7,9 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.expand.upstream import assume_upstreams, describe_missing, find_upstream
-from reconciler.inventory.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView
+from reconciler.inventory.inventory import Commit, Draft, PackageRevision, RepositoryView
 from reconciler.names.ids import Lifecycle, Oid
-from tests.support.sets import COMMIT, TREE, blueprints, package_set, repository, variant, world
+from tests.support.sets import COMMIT, TREE, a_package, blueprints, package_set, repository, variant, world
 from tests.support.values import replace
 
 WIP = Draft(
@@ -28,7 +28,7 @@ WIP = Draft(
 def view() -> RepositoryView:
     blueprint_view = blueprints("app", "deep/app", "very/deep/app")
     app = replace(blueprint_view.packages["app"], drafts=(WIP,))
-    packages = {**blueprint_view.packages, "app": app, "bare": PackageState("bare")}
+    packages = {**blueprint_view.packages, "app": app, "bare": a_package("bare")}
     branches = {"main": COMMIT, "next": COMMIT}
     return replace(blueprint_view, packages=packages, tags={"stable": COMMIT}, branches=branches)
 
@@ -127,7 +127,7 @@ def test_upstream_that_is_assumed_can_be_found(
 
     ref = f"refs/tags/team/new/{workspace}"
     revision = PackageRevision("team/new", workspace, number, Lifecycle.PUBLISHED, ref, NULL, NULL.oid)
-    assert view.packages == {"team/new": PackageState("team/new", published=(revision,))}
+    assert view.packages == {"team/new": a_package("team/new", published=(revision,))}
     assert (dict(view.tags), dict(view.branches)) == (dict.fromkeys(refs, NULL), dict.fromkeys(refs, NULL))
     if selectors:
         assert find_upstream(Upstream.model_validate(upstream), view)

@@ -12,10 +12,10 @@ from reconciler.expand.own_checks import check_downstream, check_set, check_vari
 from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.inventory.inventory import PackageState, RepositoryRole
+from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
-from tests.support.sets import TREE, blueprints
+from tests.support.sets import TREE, a_package, blueprints
 from tests.support.values import replace
 
 SET = set_key(ObjectName("default", "fleet"))
@@ -347,7 +347,7 @@ def test_new_package_needs_a_name_of_porch_and_any_package_a_path_of_git(
     package: str, exists: bool, role: RepositoryRole, valid: bool, directory: str
 ) -> None:
     path = f"{directory}/{package}".lstrip("/")
-    packages = {path: PackageState(path, main_tree=TREE)} if exists else {}
+    packages = {path: a_package(path, main_tree=TREE)} if exists else {}
     view = replace(blueprints(), packages=packages, role=role, directory=directory)
 
     findings = list(check_downstream(view, package, "fleet"))

@@ -8,8 +8,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
-from reconciler.inventory.inventory import Inventory, PackageState, Source
+from reconciler.inventory.inventory import Inventory, Source
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.plan.adoption import claim_package
@@ -19,8 +18,8 @@ from reconciler.plan.context import PlanTarget
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
-from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, oid
-from tests.support.sets import repository
+from tests.support.plan_values import PACKAGE, WEB, a_context, a_desired_variant, a_draft, oid
+from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
 
@@ -199,12 +198,12 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
         "other people's, merged": (replace(theirs, base=theirs.tip.oid),),
     }.get(case["draft"], ())
     view = repository("edge", directories={"web": oid("b3")} if case["main"] == "a directory" else {})
-    package = PackageState("web", oid("b1") if header else None, header, drafts=drafts)
+    package = a_package(main_tree=oid("b1") if header else None, main_header=header, drafts=drafts)
     mine = a_draft() if case["draft"] == "ours" else None
     target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, draft=mine)
     stalled = {ObjectKey(GROUP, "PackageVariant", *OTHER)} if "not understood" in case["owner"] else set()
     spec = PackageVariantSpec(adoption_policy=case["policy"])
-    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
+    variant = a_desired_variant(spec=spec, source=Source(Location("web.yaml")))
     outcome = claim_package(
         target, variant, a_context(plain_world(views=(view,)), stalled=frozenset(stalled))
     )

@@ -8,13 +8,13 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import CheckState, Inventory, PullState
 from reconciler.plan.approvals import approve_changes, wanted_checks
-from reconciler.plan.changes import Approval, Change, ClosePull, ConflictNote, Op
+from reconciler.plan.changes import Approval, ClosePull, ConflictNote, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid, staged
+from tests.support.plan_values import PACKAGE, URL, WEB, a_change, a_context, a_draft, a_pull, oid, staged
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -51,7 +51,7 @@ RULES = {
         ApprovalRule(edited=True),
     ),
 }
-KEPT = Change(PACKAGE, repository("edge").key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
+KEPT = a_change(repository=repository("edge").key, variant=WEB)
 CHANGES = {
     "up to date": KEPT,
     "up to date with edits": replace(KEPT, reason=Reason.DRAFT_EDITED),

@@ -16,6 +16,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_change,
     a_desired,
     a_draft,
     a_pull,
@@ -26,7 +27,7 @@ from tests.support.plan_values import (
 )
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
+KEPT = a_change(variant=WEB)
 AT_ONCE = Approval(1, BRANCH, oid("d2"))
 LATER = Approval(1, BRANCH, oid("d2"), by_forge=True)
 HANDS = ApprovalRule(auto_merge=True)

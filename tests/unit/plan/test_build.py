@@ -12,7 +12,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.names.objects import File, Files
 from reconciler.names.problems import Problem
 from reconciler.plan.build import _described, _exits, _installed_versions
-from reconciler.plan.changes import Change, LockProposal, Op, Refusal, WriteDraft
+from reconciler.plan.changes import Change, LockProposal, Refusal
 from reconciler.plan.compose import Changes
 from reconciler.policy import OnUnavailable
 from reconciler.render.rendered import (
@@ -24,23 +24,24 @@ from reconciler.render.rendered import (
     RenderedVariant,
 )
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
-    EDGE,
+    KEPT,
     PACKAGE,
     WEB,
     a_decision,
     a_desired,
     a_pin,
     a_pull,
+    a_resolved,
     a_target,
+    a_write,
     oid,
     web_context,
 )
 from tests.support.sets import repository
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 PENDING = replace(KEPT, pull=a_pull())
 WAITING = replace(KEPT, waits=True)
 WRONG = Problem(Location("a.yaml", 1), Reason.INVALID_MANIFEST, "It is wrong")
@@ -115,7 +116,7 @@ WRITTEN = replace(
     KEPT,
     variant=DELIVERY_KEY,
     after=oid("e1"),
-    writes=(WriteDraft("refs/heads/x", None, oid("b2"), "web", files("v2.0.0"), oid("e1"), "", 1),),
+    writes=(a_write(ref="refs/heads/x", files=files("v2.0.0"), time=1),),
 )
 
 
@@ -129,7 +130,7 @@ def described(change: Change, contents: Any, **fields: Any) -> Change:
 
 
 def pins(change: Change, fresh: Package | Blocked) -> list[tuple[str, str]]:
-    resolved = ResolvedVariant(replace(a_desired(), key=DELIVERY_KEY), EDGE.key, PACKAGE, a_pin(1))
+    resolved = a_resolved(variant=replace(a_desired(), key=DELIVERY_KEY), pin=a_pin(1))
     delivery = RenderedDelivery(
         "prod", resolved, RenderedVariant(DELIVERY_KEY, fresh), LockResolution(), local=files("v1.0.0")
     )
@@ -178,7 +179,7 @@ def impact_of(change: Change, contents: Any, **target: Any) -> Any:
 
 
 def test_draft_that_is_written_has_its_difference_from_main() -> None:
-    write = WriteDraft("refs/heads/x", None, oid("b2"), "web", config_map("2"), oid("e1"), "", 1)
+    write = a_write(ref="refs/heads/x", files=config_map("2"), time=1)
     writing = replace(KEPT, writes=(write,))
     unborn = replace(a_target().package, main_tree=None)
 

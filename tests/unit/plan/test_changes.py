@@ -17,22 +17,20 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     Plan,
-    WriteDraft,
     WriteGroup,
 )
-from tests.support.plan_values import PACKAGE, a_pull, oid
+from tests.support.plan_values import a_change, a_pull, a_write, oid
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, ObjectName("default", "edge"), Op.KEEP, Reason.UP_TO_DATE, before=oid("b1"))
+KEPT = a_change(repository=ObjectName("default", "edge"), before=oid("b1"))
 MOVE = MoveRef("refs/heads/x", oid("a1"), None)
 
 
 def a_full_change(pull: PullRequest) -> Change:
-    return Change(
-        PACKAGE,
-        KEPT.repository,
-        Op.UPDATE,
-        Reason.UPSTREAM_CHANGED,
+    return a_change(
+        repository=KEPT.repository,
+        op=Op.UPDATE,
+        reason=Reason.UPSTREAM_CHANGED,
         before=oid("b1"),
         after=oid("c1"),
         writes=(MOVE,),
@@ -60,7 +58,7 @@ def test_answer_drops_the_side_that_the_draft_has_not(chosen: str | None, droppe
     assert note.dropped == dropped
 
 
-DRAFT = WriteDraft("refs/heads/drafts/web/w1", None, oid("b2"), "web", {}, oid("e1"), "", 1)
+DRAFT = a_write(ref="refs/heads/drafts/web/w1", time=1)
 OLDER = replace(DRAFT, tree=oid("e0"))
 OTHER = WriteGroup("refs/heads/other", None, oid("b2"), (GroupPart("web", oid("e8")),), "", 1)
 MINE = WriteGroup(

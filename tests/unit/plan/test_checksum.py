@@ -31,20 +31,20 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     Plan,
-    WriteDraft,
     WriteGroup,
     WriteRemoval,
 )
 from reconciler.plan.checksum import plan_checksum, plan_effects
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from tests.support.plan_values import a_change, a_write
 from tests.support.values import replace
 
 EDGE = ObjectName("default", "edge")
 WEB = PackageKey("/home/somebody/edge", "web")
 A, B, C = (Oid(digit * 40) for digit in "abc")
 
-DRAFT = WriteDraft("refs/heads/drafts/web/w", A, B, "web", {}, C, "Create web\n", 1)
+DRAFT = a_write(ref="refs/heads/drafts/web/w", expect=A, onto=B, tree=C, message="Create web\n", time=1)
 REMOVAL = WriteRemoval("refs/heads/reconciler/fleet/delete/web", None, B, "web", "Delete web\n", 1)
 MOVE = MoveRef("refs/heads/drafts/web/w", A, None)
 GROUP = WriteGroup("refs/heads/drafts/set/1", A, B, (GroupPart("web", C),), "Draft of 1 package\n", 1)
@@ -54,7 +54,7 @@ APPROVAL = Approval(4, "drafts/web/w", A)
 
 
 def change(package: PackageKey = WEB, **more: Any) -> Change:
-    return Change(package, EDGE, Op.UPDATE, Reason.UPSTREAM_CHANGED, **more)
+    return a_change(package=package, repository=EDGE, op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, **more)
 
 
 def inventory(directory: str = "/home/somebody", address: str = "../edge.git", **more: Any) -> Inventory:
@@ -201,8 +201,8 @@ def test_the_proposal_of_another_lock_counts() -> None:
 
 oids = st.sampled_from([A, B, C])
 drafts = st.builds(
-    lambda path, onto, tree, time: WriteDraft(
-        f"refs/heads/drafts/{path}/w", None, onto, path, {}, tree, path, time
+    lambda path, onto, tree, time: a_write(
+        ref=f"refs/heads/drafts/{path}/w", onto=onto, path=path, tree=tree, message=path, time=time
     ),
     st.sampled_from(["web", "db"]),
     oids,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reconciler.api.porch import PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import Desired, DesiredVariant
+from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, Control, Inventory, ReviewedLock, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
@@ -38,6 +38,7 @@ from reconciler.policy import (
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.plan_values import a_change, a_desired_variant
 from tests.support.values import replace
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
@@ -46,7 +47,14 @@ WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 def change(op: Op, path: str = "a", after: str = "2", url: str = "host/r") -> Change:
     writes = () if op in {Op.KEEP, Op.BLOCK} else (WRITE,)
     repository = ObjectName("default", url)
-    return Change(PackageKey(url, path), repository, op, Reason.NEW, after=Oid(after * 40), writes=writes)
+    return a_change(
+        package=PackageKey(url, path),
+        repository=repository,
+        op=op,
+        reason=Reason.NEW,
+        after=Oid(after * 40),
+        writes=writes,
+    )
 
 
 def side(*changes: Change, problems: tuple[Problem, ...] = (), refusals: tuple[Refusal, ...] = ()) -> Side:
@@ -259,7 +267,9 @@ A = ObjectName("default", "a")
 def a_diff(state: str) -> SetDiff:
     revision = 2 if "otherwise" in state else 1
     spec = PackageVariantSpec(upstream=Upstream(revision=revision))
-    declared = DesiredVariant(A, "", spec, Source(Location("a.yaml"))) if state in DECLARED else None
+    declared = (
+        a_desired_variant(key=A, spec=spec, source=Source(Location("a.yaml"))) if state in DECLARED else None
+    )
     changes = (VariantChange(A, Reason.UP_TO_DATE, variant=declared),)
     fields = {
         "changed": "update",

@@ -10,7 +10,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -20,32 +19,33 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     Unfinished,
-    WriteDraft,
     WriteGroup,
 )
 from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.records.state import FUNCTIONS
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
     BRANCH,
-    EDGE,
+    KEPT,
     PACKAGE,
     WEB,
     a_desired,
     a_draft,
     a_pin,
+    a_resolved,
     a_target,
+    a_write,
     oid,
     web_context,
 )
+from tests.support.sets import a_package
 from tests.support.values import replace
 
 GROUP_KIND = "config.porch.kpt.dev"
 KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 REF = f"refs/heads/{BRANCH}"
-WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write(ref=REF, expect=oid("d2"))
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
 QUESTION = "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there"
 VALID = ("all validation checks passed",)
@@ -72,7 +72,7 @@ def conditions(
     **fields: Any,
 ) -> dict[str, tuple[str, str, str]]:
     web = a_desired(**(spec or {}))
-    resolved = ResolvedVariant(web, EDGE.key, PACKAGE, a_pin(1), draft=draft)
+    resolved = a_resolved(variant=web, pin=a_pin(1), draft=draft)
     given: dict[str, Any] = {
         "desired": Desired(variants=(web,)),
         "variants": {WEB: web},
@@ -415,7 +415,7 @@ def test_variants_that_contest_a_package_share_its_change() -> None:
 def test_new_package_that_is_blocked_has_no_draft() -> None:
     change = replace(KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message="Why", before=None)
     web = a_desired()
-    context = web_context(a_target(package=PackageState("web")), desired=Desired(variants=(web,)))
+    context = web_context(a_target(package=a_package()), desired=Desired(variants=(web,)))
 
     (found,) = plan_conditions(context, [change]).values()
 

@@ -11,7 +11,7 @@ from reconciler.render.rendered import Rendered
 from reconciler.resolve import Resolution, ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
 from tests.support.plan_values import URL, a_draft, oid
-from tests.support.sets import blueprints, repository, variant, world
+from tests.support.sets import a_package, blueprints, repository, variant, world
 from tests.support.values import replace
 
 
@@ -26,7 +26,7 @@ def seen_under(*views: RepositoryView, wanted: str = "edge") -> dict[str, str]:
 
 def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, PackageState]:
     header = KptfileHeader(owner=owner, location=location)
-    return {path: PackageState(path, main_tree=oid("b1"), main_header=header) for path in paths}
+    return {path: a_package(path, main_tree=oid("b1"), main_header=header) for path in paths}
 
 
 @pytest.mark.parametrize("wanted", ["alias", "edge"])
@@ -42,8 +42,8 @@ def test_repository_that_no_variant_names_has_only_packages_with_our_annotation_
     ours = packages("ours", owner="default/default/gone", location="unused/ours")
     copy = packages("copy", owner="default/default/gone", location="unused/ours")
     foreign = packages("foreign", owner="other/default/web", location="unused/foreign")
-    drafted = {"drafted": PackageState("drafted", drafts=(a_draft(path="drafted"),))}
-    tags_only = {"tagged": PackageState("tagged")}
+    drafted = {"drafted": a_package("drafted", drafts=(a_draft(path="drafted"),))}
+    tags_only = {"tagged": a_package("tagged")}
     unused = repository(
         "unused", url=URL, packages={**theirs, **ours, **copy, **foreign, **drafted, **tags_only}
     )

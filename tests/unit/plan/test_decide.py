@@ -9,7 +9,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
+from reconciler.inventory.inventory import Commit, PackageRevision
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
@@ -19,11 +19,13 @@ from reconciler.plan.decide import decide
 from reconciler.policy import Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from tests.support import plan_values
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
     PACKAGE,
     WEB,
+    a_change,
     a_desired,
     a_draft,
     a_pin,
@@ -33,6 +35,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.sets import a_package
 from tests.support.values import replace
 
 LOCATION = Location("web.yaml", 1)
@@ -40,16 +43,7 @@ DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")
 UPSTREAM = field_at("web.yaml", "spec", "upstream")
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
-KEPT = Change(
-    PACKAGE,
-    EDGE.key,
-    Op.KEEP,
-    Reason.UP_TO_DATE,
-    variant=WEB,
-    location=LOCATION,
-    before=oid("b1"),
-    after=oid("b1"),
-)
+KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), after=oid("b1"))
 CURRENT = replace(KEPT, upstream_from="web/v1", upstream_to="web/v1")
 DELETION_REF = "refs/heads/reconciler/default/delete/web"
 PROPOSED = {PACKAGE: ((DELETION_REF, oid("a9")),)}
@@ -61,7 +55,7 @@ TAG = MoveRef("refs/tags/web/v2", None, oid("f2"))
 def a_resolved(**fields: Any) -> ResolvedVariant:
     """Return the variant `web` at revision 1, which main has."""
     given: dict[str, Any] = {"variant": a_desired(), "pin": a_pin(1), "base": a_pin(1), **fields}
-    return ResolvedVariant(view=EDGE.key, downstream=PACKAGE, local=oid("b1"), **given)
+    return plan_values.a_resolved(local=oid("b1"), **given)
 
 
 def context_of(
@@ -149,7 +143,7 @@ def test_two_variants_are_enough_to_contest_a_package() -> None:
 # Variants without upstream or pin
 
 MISSING = Problem(LOCATION, Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(variant_key(WEB))
-NOWHERE = a_target(package=PackageState("web"))
+NOWHERE = a_target(package=a_package())
 
 
 @pytest.mark.parametrize(
@@ -215,7 +209,7 @@ def test_package_of_a_variant_that_is_not_resolved(
 
 
 def test_package_of_others_is_left_alone_with_a_problem() -> None:
-    theirs = a_target(package=PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader()))
+    theirs = a_target(package=a_package(main_tree=oid("b1"), main_header=KptfileHeader()))
     message = "Package web in repository edge exists and is not ours"
     hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
     problem = Problem(DOWNSTREAM, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
@@ -229,7 +223,7 @@ def test_new_package_with_an_obstacle_is_blocked() -> None:
     files = replace(EDGE, files=frozenset({"web"}))
     message = 'package path "web" cannot be a directory: "web" is a file on branch main of repository edge'
 
-    found = decision(a_target(package=PackageState("web"), view=files))
+    found = decision(a_target(package=a_package(), view=files))
 
     assert found.change == replace(
         KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, after=None
@@ -238,7 +232,7 @@ def test_new_package_with_an_obstacle_is_blocked() -> None:
 
 
 def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
-    package = PackageState("web", main_tree=oid("b1"), drafts=(a_draft(written=None),))
+    package = a_package(main_tree=oid("b1"), drafts=(a_draft(written=None),))
     adopting = a_desired(adoptionPolicy="adoptExisting")
 
     found = decision(a_target(package=package), downstreams={PACKAGE: (adopting,)})

@@ -16,6 +16,7 @@ from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageK
 from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.records.state import PackageVariantRecord
+from tests.support import plan_values
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
 from tests.support.values import replace
@@ -179,17 +180,14 @@ def an_inventory(case: Case) -> Inventory:
 
 
 def a_record(made_by: str) -> PackageVariantRecord:
-    return PackageVariantRecord(
+    return plan_values.a_record(
         namespace=GONE_KEY.namespace,
         name=GONE_KEY.name,
-        uid="",
         manifest="sets.yaml",
         set_name="fleet" if "set" in made_by else "",
         requested_by=("default/web",) if made_by in BY_DEPENDENTS else (),
         url="host/edge",
         path="c0",
-        repository="edge",
-        spec={},
     )
 
 

@@ -15,6 +15,7 @@ from reconciler.plan.deletion_guard import exceeded_limit, guard_deletions, refu
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
 from tests.support.decision_table import DecisionTable, Row
+from tests.support.plan_values import a_record
 from tests.support.sets import cluster, package_set, record_all, select, snapshot, world
 from tests.support.values import replace
 
@@ -98,17 +99,14 @@ def keys(count: int) -> tuple[ObjectName, ...]:
 
 
 def record(key: ObjectName, policy: str, set_name: str = "fleet") -> PackageVariantRecord:
-    return PackageVariantRecord(
+    return a_record(
         namespace=key.namespace,
         name=key.name,
-        uid="",
         manifest="set.yaml",
         set_name=set_name,
         url="git.example/edge",
         path=key.name,
-        repository="edge",
         deletion_policy=policy,
-        spec={},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Commit, DeletionBranch, Inventory, PackageState
+from reconciler.inventory.inventory import Commit, DeletionBranch, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Parts, compose
@@ -19,8 +19,8 @@ from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
-from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid, staged
-from tests.support.sets import repository, world
+from tests.support.plan_values import PACKAGE, URL, a_change, a_context, a_pull, a_record, oid, staged
+from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
 
 GUARD = DeletionGuard(share=0.3, minimum=10, count=5)
@@ -74,14 +74,17 @@ def left_behind(case: Mapping[str, str]) -> tuple[PlanContext, list[Change]]:
     keys = packages(owned)
     owner = ObjectName("default", "web")
     targets = {
-        key: PlanTarget(key, view, PackageState(key.path, oid("b1")), owner=owner, main_owner=owner)
+        key: PlanTarget(key, view, a_package(key.path, main_tree=oid("b1")), owner=owner, main_owner=owner)
         for key in keys
     }
     writes = () if case["deletion"] == "was proposed before" else (MoveRef("refs/heads/x", oid("a1"), None),)
     name = owner if variant == "moved" else owner._replace(name="gone")
     reason = Reason.NOT_DESIRED
-    changes = [Change(key, view.key, op, reason, variant=name, writes=writes) for key in keys[:deletes]]
-    changes += [Change(key, view.key, Op.KEEP, Reason.UP_TO_DATE) for key in keys[deletes:]]
+    changes = [
+        a_change(package=key, repository=view.key, op=op, reason=reason, variant=name, writes=writes)
+        for key in keys[:deletes]
+    ]
+    changes += [a_change(package=key, repository=view.key) for key in keys[deletes:]]
     before = tuple(RefusedPackage(**key._asdict(), of=OF_BEFORE) for key in keys[:deletes])
     refused = RefusedDeletionsRecord(packages=before) if case["refused before"] == "yes" else NOTHING_REFUSED
     consents = {
@@ -233,7 +236,7 @@ def removal(*, main_changed: bool, head_time: int) -> WriteRemoval | None:
         "edge", head=Commit(oid("e1"), head_time), branches={ref: standing} if main_changed else {}
     )
     deletion = DeletionBranch(standing, base_tree=oid("b0")) if main_changed else None
-    package = PackageState("web", oid("b1"), deletion=deletion)
+    package = a_package(main_tree=oid("b1"), deletion=deletion)
     pull = a_pull(head=ref)
     target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, pulls=(pull,))
     inventory = replace(empty(), records={owner: a_record()})

@@ -16,8 +16,8 @@ from reconciler.api.porch import (
 )
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant, expand
-from reconciler.inventory.inventory import Commit, Draft, Inventory, PackageState, PullState, Source
+from reconciler.expand import expand
+from reconciler.inventory.inventory import Commit, Draft, Inventory, PullState, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Op, WriteDraft
@@ -29,12 +29,22 @@ from reconciler.plan.rejection import RETRY
 from reconciler.policy import FunctionPolicy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
-from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
-from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, a_pin, a_pull, a_record, oid
+from tests.support.plan_values import (
+    PACKAGE,
+    WEB,
+    a_context,
+    a_desired_variant,
+    a_draft,
+    a_pin,
+    a_pull,
+    a_record,
+    a_resolved,
+    oid,
+)
 from tests.support.points import team_point
-from tests.support.sets import repository
+from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
 
@@ -413,18 +423,17 @@ def decided(case: Case) -> Decided:
     content = rendered(case, draft)
     states = {"open": (a_pull(),), "closed": (a_pull(PullState.CLOSED),)}
     view = repository("edge", head=Commit(oid("e1"), 1))
-    state = PackageState("web", ON_MAIN, drafts=(draft,) if draft else ())
+    state = a_package(main_tree=ON_MAIN, drafts=(draft,) if draft else ())
     pulls = states.get(case["pull request"], ())
     target = PlanTarget(PACKAGE, view, state, owner=WEB, main_owner=WEB, draft=draft, pulls=pulls)
     annotations = {RETRY: "1"} if case["requested again"] == "yes" else {}
     source = Source(Location("web.yaml"))
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), source, annotations=annotations)
+    variant = a_desired_variant(source=source, annotations=annotations)
     moved = "web/v1 moved" if case["tag"] == "moved" else ""
-    resolved = ResolvedVariant(
-        variant,
-        view.key,
-        PACKAGE,
-        a_pin(2),
+    resolved = a_resolved(
+        variant=variant,
+        view=view.key,
+        pin=a_pin(2),
         base=a_pin(1),
         local=ON_MAIN,
         draft=draft,

@@ -5,13 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
-from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import (
     Commit,
     PackageRevision,
-    PackageState,
     PullRequest,
     PullState,
     Source,
@@ -30,17 +27,25 @@ from reconciler.plan.drafts import (
     wanted_pull,
 )
 from reconciler.policy import OpenOn
-from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import BRANCH, PACKAGE, WEB, a_draft, a_pin, a_pull, oid
-from tests.support.sets import repository
+from tests.support.plan_values import (
+    BRANCH,
+    PACKAGE,
+    a_desired_variant,
+    a_draft,
+    a_pin,
+    a_pull,
+    a_resolved,
+    oid,
+)
+from tests.support.sets import a_package, repository
 from tests.support.values import replace
 
 EDGE = repository("edge", head=Commit(oid("e1"), 1))
 
 
 def a_target(*pulls: PullRequest, **state: Any) -> PlanTarget:
-    return PlanTarget(PACKAGE, EDGE, PackageState(PACKAGE.path, **state), pulls=pulls)
+    return PlanTarget(PACKAGE, EDGE, a_package(PACKAGE.path, **state), pulls=pulls)
 
 
 def a_revision(workspace: str, number: int) -> PackageRevision:
@@ -218,8 +223,8 @@ def test_obsolete_drafts_go_at_the_commit_that_was_read_and_group_branches_stay(
 
 def task(target: PlanTarget, **fields: Any) -> dict[str, Any]:
     """Return the task that the commit of a draft records."""
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("web.yaml")))
-    resolved = ResolvedVariant(variant, EDGE.key, PACKAGE, a_pin(2), **fields)
+    variant = a_desired_variant(source=Source(Location("web.yaml")))
+    resolved = a_resolved(variant=variant, view=EDGE.key, pin=a_pin(2), **fields)
     message = draft_message(target, resolved, "packagevariant-1")
     recorded: dict[str, Any] = orjson.loads(message.partition("kpt:")[2])
     assert (recorded["package"], recorded["workspaceName"]) == ("web", "packagevariant-1")

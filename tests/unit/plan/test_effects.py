@@ -16,23 +16,21 @@ from reconciler.plan.changes import (
     GroupPart,
     LockProposal,
     MoveRef,
-    Op,
     Plan,
     StartBranch,
-    WriteDraft,
     WriteGroup,
     WriteRemoval,
 )
 from reconciler.plan.checksum import plan_checksum, plan_effects, registered_addresses
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
-from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_pull, oid
+from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_pull, a_write, oid
 from tests.support.sets import registered, repository, world
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
+KEPT = a_change(variant=WEB)
 MOVE = MoveRef("refs/heads/x", oid("a1"), oid("a2"))
-DRAFT = WriteDraft("refs/heads/d", oid("a3"), oid("b2"), "web", {}, oid("e1"), "Title", 7)
+DRAFT = a_write(ref="refs/heads/d", expect=oid("a3"), message="Title", time=7)
 DRAFTED = ["commit", "refs/heads/d", oid("a3"), oid("b2"), [["web", oid("e1")]], "Title", 7]
 PARTS = (GroupPart("a", oid("e1")), GroupPart("b", None))
 COMMITS = CommitPolicy()

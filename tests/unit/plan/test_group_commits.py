@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PackageState, PullRequest, PullState
+from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import group_ref
 from reconciler.names.trailers import Answers
@@ -24,8 +24,20 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
-from reconciler.resolve.resolution import ResolvedVariant
-from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, staged, web_context
+from tests.support import plan_values
+from tests.support.plan_values import (
+    EDGE,
+    URL,
+    a_desired,
+    a_draft,
+    a_pin,
+    a_pull,
+    a_resolved,
+    oid,
+    staged,
+    web_context,
+)
+from tests.support.sets import a_package
 from tests.support.values import replace
 
 SCOPE = ("repository", "default", "edge")
@@ -58,7 +70,7 @@ def a_write(path: str, **fields: Any) -> WriteDraft:
         "time": 40,
         **fields,
     }
-    return WriteDraft(path=path, **given)
+    return plan_values.a_write(path=path, **given)
 
 
 def a_change(key: PackageKey, **fields: Any) -> Change:
@@ -72,7 +84,7 @@ def a_change(key: PackageKey, **fields: Any) -> Change:
         "pull": PullRequest(f"drafts/{key.path}/packagevariant-1", "main", "", ""),
         **fields,
     }
-    return Change(key, EDGE.key, **given)
+    return plan_values.a_change(package=key, **given)
 
 
 def kept(key: PackageKey, **fields: Any) -> Change:
@@ -98,10 +110,10 @@ def context_of(
     targets, variants, resolved, rendered = {}, {}, {}, {}
     for path, draft in drafts.items():
         key, name = PackageKey(URL, path), ObjectName("default", path)
-        targets[key] = PlanTarget(key, view, PackageState(path, **state), draft=draft, pulls=pulls)
+        targets[key] = PlanTarget(key, view, a_package(path, **state), draft=draft, pulls=pulls)
         if path in wanted:
             variants[name] = a_desired(path)
-            resolved[name] = ResolvedVariant(variants[name], EDGE.key, key, a_pin(1), base=a_pin(1))
+            resolved[name] = a_resolved(variant=variants[name], downstream=key, pin=a_pin(1), base=a_pin(1))
             rendered[name] = RenderedVariant(name, Package(oid("e1")), time=35)
     return web_context(
         inventory={"views": (view,), "policy": policy, "pulls": {URL: pulls}},
@@ -415,17 +427,14 @@ def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branc
 
     ref = "refs/heads/drafts/api/packagevariant-1"
     assert api.writes[1:] == (MoveRef(REF, oid("a1"), None),)
-    assert api.writes[0] == WriteDraft(
-        ref,
-        None,
-        oid("b2"),
-        "api",
-        {},
-        oid("d4"),
-        "Creating new revision by copying previous revision\n\n\n"
+    assert api.writes[0] == plan_values.a_write(
+        ref=ref,
+        path="api",
+        tree=oid("d4"),
+        message="Creating new revision by copying previous revision\n\n\n"
         'kpt:{"package":"api","workspaceName":"packagevariant-1","revision":"0",'
         '"task":{"type":"edit","edit":{"sourceRef":{"name":"edge.api.main"}}}}\n',
-        35,
+        time=35,
     )
     assert api.pull == PullRequest("drafts/api/packagevariant-1", "main", "", "")
 

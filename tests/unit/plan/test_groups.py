@@ -4,16 +4,13 @@ from functools import cache
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
     GroupBranch,
     Inventory,
-    PackageState,
     PullState,
     RepositoryView,
     Source,
@@ -25,9 +22,21 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, group_changes, place_change
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
+from tests.support import plan_values
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid, staged
-from tests.support.sets import repository, world
+from tests.support.plan_values import (
+    BRANCH,
+    PACKAGE,
+    URL,
+    WEB,
+    a_context,
+    a_desired_variant,
+    a_draft,
+    a_pull,
+    oid,
+    staged,
+)
+from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
 
 REF = group_ref("default", ("repository", "default", "edge"), 1)
@@ -107,7 +116,7 @@ def a_write(**fields: object) -> WriteDraft:
         "time": 40,
         **fields,
     }
-    return WriteDraft(**given)  # type: ignore[arg-type]
+    return plan_values.a_write(**given)  # type: ignore[arg-type]
 
 
 CHANGES = {
@@ -123,11 +132,10 @@ CHANGES = {
 def a_change(case: Case) -> Change:
     op, reason = CHANGES[case["change"]]
     has_write = case["change"] in (*WRITTEN, "orphaned")
-    return Change(
-        PACKAGE,
-        ObjectName("default", "edge"),
-        op,
-        reason,
+    return plan_values.a_change(
+        repository=ObjectName("default", "edge"),
+        op=op,
+        reason=reason,
         variant=WEB,
         after=oid("b1") if case["change"] == "obsolete" else oid("d5"),
         writes=(a_write(),) if has_write else (),
@@ -151,7 +159,7 @@ def a_target(case: Case) -> PlanTarget:
         edited = {"written": oid("d9"), "has_foreign_commits": True} if "edited" in case["draft"] else {}
         draft = a_draft(ref=REF, **edited)
     view = edge(deployment=case["package"] != "with an unmet gate where gates do not hold")
-    return PlanTarget(PACKAGE, view, PackageState("web", oid("b1")), owner=WEB, main_owner=WEB, draft=draft)
+    return PlanTarget(PACKAGE, view, a_package(main_tree=oid("b1")), owner=WEB, main_owner=WEB, draft=draft)
 
 
 def groups_of(case: Case) -> RepositoryGroups:
@@ -169,7 +177,7 @@ def grouped_by(group_by: str) -> Inventory:
 def context_of(case: Case) -> PlanContext:
     of_set = ObjectName("default", "fleet") if case["variant"] == "of a set" else None
     source = Source(Location("web.yaml"))
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), source, set_key=of_set)
+    variant = a_desired_variant(source=source, set_key=of_set)
     missing = "needs a Team" if case["package"] == "without its injected object" else None
     fresh = Package(oid("d5"), injection=missing)
     declared = case["variant"] != "gone"
@@ -224,13 +232,13 @@ def grouped(branch: GroupBranch, changes: dict[str, str], *pulls: PullState) -> 
     for path, kind in changes.items():
         case = {**READY, "change": kind, "draft": "in an open group"}
         key, owner = PACKAGE._replace(path=path), WEB._replace(name=path)
-        target = replace(a_target(case), key=key, view=view, package=PackageState(path, oid("b1")))
+        target = replace(a_target(case), key=key, view=view, package=a_package(path, main_tree=oid("b1")))
         targets[key] = replace(target, draft=a_draft(ref=REF, path=path))
         writes = tuple(replace(a_write(), path=path) for _ in a_change(case).writes)
         made.append(replace(a_change(case), package=key, variant=owner, writes=writes))
         if kind != "not wanted":
             source = Source(Location("web.yaml"))
-            variants[owner] = DesiredVariant(owner, "", PackageVariantSpec(), source)
+            variants[owner] = a_desired_variant(key=owner, source=source)
             rendered[owner] = RenderedVariant(owner, Package(oid("d5")), time=30)
     downstreams = {PACKAGE._replace(path=owner.name): (variant,) for owner, variant in variants.items()}
     context = a_context(

@@ -44,8 +44,17 @@ from reconciler.records.state import WantedLockRecord, record_bytes
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from reconciler.resolve import Resolution as FleetResolution
 from reconciler.resolve import ResolvedFleet
-from reconciler.resolve.resolution import ResolvedVariant, WaitingVariant
-from tests.support.plan_values import EDGE, PACKAGE, WEB, a_desired, a_pin, a_record, oid
+from reconciler.resolve.resolution import WaitingVariant
+from tests.support.plan_values import (
+    WEB,
+    a_change,
+    a_desired,
+    a_pin,
+    a_record,
+    a_resolved,
+    a_write,
+    oid,
+)
 from tests.support.sets import world
 from tests.support.values import replace
 
@@ -61,7 +70,9 @@ MESSAGE = (
     "Lock PackageVariant default/web at stable@22222222\n\n"
     "PackageVariant default/web: stable@11111111 -> stable@22222222 (tag stable moved)\n"
 )
-WRITE = WriteDraft(REF, None, CONTROL.commit.oid, "locks", B, tree_id(B), MESSAGE, 40)
+WRITE = a_write(
+    ref=REF, onto=CONTROL.commit.oid, path="locks", files=B, tree=tree_id(B), message=MESSAGE, time=40
+)
 
 
 def pull_of(pins: tuple[PinChange, ...] = (PIN,), edited: tuple[str, ...] = (), **fields: Any) -> PullRequest:
@@ -72,11 +83,11 @@ def pull_of(pins: tuple[PinChange, ...] = (PIN,), edited: tuple[str, ...] = (), 
 
 PULL = pull_of()
 OPEN = pull_of(number=3)
-CHANGE = Change(
-    PackageKey(CONTROL.url, "locks"),
-    ObjectName("", "control"),
-    Op.CREATE,
-    Reason.LOCK_PENDING,
+CHANGE = a_change(
+    package=PackageKey(CONTROL.url, "locks"),
+    repository=ObjectName("", "control"),
+    op=Op.CREATE,
+    reason=Reason.LOCK_PENDING,
     before=tree_id(A),
     after=tree_id(B),
     writes=(WRITE,),
@@ -354,10 +365,9 @@ def test_suspended_lock_is_kept() -> None:
     assert running is not None
     assert suspended is not None
     assert running.change.op is Op.CLOSE
-    assert suspended.change == Change(
+    assert suspended.change == a_change(
         package=running.change.package,
         repository=running.change.repository,
-        op=Op.KEEP,
         reason=Reason.PAUSED,
         message="The configuration suspends every change",
         before=running.change.before,
@@ -403,7 +413,7 @@ def moved(
     if more.get("waits"):
         resolution = FleetResolution(waiting=(WaitingVariant(variant, offers),))
     else:
-        resolved = ResolvedVariant(variant, EDGE.key, PACKAGE, a_pin(1), offers=offers)
+        resolved = a_resolved(variant=variant, pin=a_pin(1), offers=offers)
         resolution = FleetResolution(variants=(resolved,))
     return list(moved_pins({WEB: pins} if pins else {}, more.get("broken", frozenset()), resolution))
 
@@ -566,7 +576,7 @@ def test_cluster_that_needs_nothing_any_more_has_no_lock() -> None:
     assert found.files == {"README.md": File.of(b"Ours")}
     assert [pin.why for pin in found.pins] == ["nothing requires it any more"]
     empty = computed(locked(), None)
-    assert empty.pins == (PinChange("cluster dev", "", "", "it is without packages"),)
+    assert empty.pins == (PinChange("cluster dev", "", "", "without packages"),)
     assert computed(None, None) == ComputedLock({}, (), CONTROL.commit.time)
 
 
@@ -592,9 +602,7 @@ def test_lock_is_as_new_as_the_commits_that_it_names() -> None:
 
     def time(committed: int) -> int:
         offers = a_pin(0, ref="web/stable", commit=Commit(oid("2"), committed))
-        resolution = FleetResolution(
-            variants=(ResolvedVariant(variant, EDGE.key, PACKAGE, a_pin(1), offers=offers),)
-        )
+        resolution = FleetResolution(variants=(a_resolved(variant=variant, pin=a_pin(1), offers=offers),))
         desired = Desired(variants=(variant,))
         return compute_lock(ReviewedLock(), world(), desired, resolution, LockUpdate()).time
 

@@ -6,14 +6,14 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant, expand
+from reconciler.expand import expand
 from reconciler.inventory.inventory import Source
 from reconciler.plan.changes import Change, Op
 from reconciler.report.provenance import find_origins
 from reconciler.resolve.pins import FOLLOW, find_moved_tag
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.plan_values import a_desired_variant, a_pin, oid
 from tests.support.values import replace
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
@@ -191,7 +191,7 @@ def has_moved(case: Case) -> bool:
     }
     consent = texts[case["consent"]]
     source = Source(Location("web.yaml"))
-    variant = DesiredVariant(WEB, "", spec(), source, annotations={FOLLOW: consent} if consent else {})
+    variant = a_desired_variant(spec=spec(), source=source, annotations={FOLLOW: consent} if consent else {})
     pin = PINNED if case["upstream"] == "numbered" else replace(PINNED, revision=-1)
     moved = find_moved_tag([None, KptfileHeader(upstream_lock=lock)], pin, variant)
     assert not moved or all(word in moved for word in ("web/v1", oid("a9"), f"{FOLLOW}: {commit}"))
@@ -212,7 +212,7 @@ def test_draft_decides_before_main_whether_its_tag_moved() -> None:
     outdated, current = (
         KptfileHeader(upstream_lock=lock) for lock in (old, replace(old, commit=PINNED.commit.oid))
     )
-    variant = DesiredVariant(WEB, "", spec(), Source(Location("web.yaml")))
+    variant = a_desired_variant(spec=spec(), source=Source(Location("web.yaml")))
 
     assert find_moved_tag([current, outdated], PINNED, variant) == ""
     assert find_moved_tag([outdated, current], PINNED, variant) != ""

@@ -8,11 +8,11 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Commit, PackageRevision, PackageState, RepositoryView
+from reconciler.inventory.inventory import Commit, PackageRevision, RepositoryView
 from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import PathIndex, RefIndex
-from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import Neighbours
 from reconciler.plan.path_conflicts import (
@@ -25,20 +25,22 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_change,
     a_desired,
     a_record,
     a_target,
+    a_write,
     field_at,
     oid,
     staged,
     web_context,
 )
-from tests.support.sets import repository, source, world
+from tests.support.sets import a_package, repository, source, world
 from tests.support.values import replace
 
 LOCATION = field_at("web.yaml", "spec", "downstream", "package")
 SUBJECT = f"PackageVariant {WEB}"
-NEW = a_target(package=PackageState("web"))
+NEW = a_target(package=a_package())
 NOTHING = Neighbours(PathIndex(()), PathIndex(()), RefIndex(()))
 ELSEWHERE = "Choose another downstream package."
 
@@ -79,7 +81,7 @@ def test_path_in_the_directory_of_a_more_specific_repository_is_that_ones(
     named: str, other: str, path: str, is_refused: bool
 ) -> None:
     views = (replace(EDGE, directory=named), repository("other", url=URL, directory=other))
-    target = replace(a_target(package=PackageState(path)), key=PackageKey(URL, path))
+    target = replace(a_target(package=a_package(path)), key=PackageKey(URL, path))
     there = replace(target, package=replace(target.package, main_tree=oid("b1")))
 
     found = [obstacle(each, inventory={"views": views}) for each in (target, there)]
@@ -152,7 +154,7 @@ def test_generated_packages_are_moved_by_their_repository() -> None:
 )
 def test_file_is_no_directory(files: set[str], blocking: str) -> None:
     target = replace(
-        a_target(package=PackageState("a/web"), view=replace(EDGE, files=frozenset(files))),
+        a_target(package=a_package("a/web"), view=replace(EDGE, files=frozenset(files))),
         key=PackageKey(URL, "a/web"),
     )
 
@@ -182,7 +184,7 @@ def test_tag_blocks_the_tags_of_a_package(
     )
     near = replace(NOTHING, refs=RefIndex.of_branches_and_tags({}, dict.fromkeys(tags, commit)))
 
-    found = obstacle(a_target(package=PackageState("web", published=revisions)), near=near)
+    found = obstacle(a_target(package=a_package(published=revisions)), near=near)
 
     hint = "Delete or rename the tag, or choose another downstream package."
     full = f'package path "web" cannot have tags: {message}'
@@ -190,7 +192,7 @@ def test_tag_blocks_the_tags_of_a_package(
 
 
 def test_directory_without_a_kptfile_has_to_be_adopted() -> None:
-    target = a_target(package=PackageState("web"), view=replace(EDGE, directories=frozenset({"web"})))
+    target = a_target(package=a_package(), view=replace(EDGE, directories=frozenset({"web"})))
     hint = (
         "Set spec.adoptionPolicy to adoptExisting to keep its files in the package, "
         "or choose another downstream package."
@@ -266,10 +268,8 @@ def test_each_variant_of_a_nested_package_is_told() -> None:
 
 # Refs that Git cannot create
 
-DRAFT = WriteDraft("refs/heads/drafts/web/v1", None, oid("b2"), "web", {}, oid("e1"), "", 1)
-CHANGE = Change(
-    PACKAGE, EDGE.key, Op.CREATE, Reason.NEW, variant=WEB, before=oid("b1"), writes=(DRAFT,), waits=True
-)
+DRAFT = a_write(ref="refs/heads/drafts/web/v1", time=1)
+CHANGE = a_change(op=Op.CREATE, reason=Reason.NEW, variant=WEB, before=oid("b1"), writes=(DRAFT,), waits=True)
 
 
 def refused(

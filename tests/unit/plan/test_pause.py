@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.inventory.inventory import Commit, GroupBranch, Inventory, PackageState, ReviewedLock
+from reconciler.inventory.inventory import Commit, GroupBranch, Inventory, ReviewedLock
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import group_ref
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
@@ -22,8 +22,8 @@ from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import URL, WEB, a_context, oid, staged
-from tests.support.sets import repository, world
+from tests.support.plan_values import URL, WEB, a_change, a_context, oid, staged
+from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
 
 
@@ -207,8 +207,8 @@ def merged_group(*, suspend: bool) -> tuple[Change, ...]:
     inventory = replace(world(views=(view,)), policy=Policy(suspend=suspend))
     key = PackageKey(URL, "web")
     reason = Reason.PAUSED if suspend else Reason.UP_TO_DATE
-    change = Change(key, view.key, Op.KEEP, reason, variant=WEB)
-    target = PlanTarget(key, view, PackageState("web", oid("b1")), owner=WEB, main_owner=WEB)
+    change = a_change(package=key, repository=view.key, reason=reason, variant=WEB)
+    target = PlanTarget(key, view, a_package(main_tree=oid("b1")), owner=WEB, main_owner=WEB)
     return staged("group", group_changes, [change], a_context(inventory, targets={key: target}))
 
 

@@ -11,7 +11,6 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -20,7 +19,6 @@ from reconciler.plan.changes import (
     ConflictNote,
     GroupPart,
     Op,
-    WriteDraft,
     WriteGroup,
     WriteRemoval,
 )
@@ -42,9 +40,10 @@ from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVaria
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from tests.support import plan_values
 from tests.support.plan_values import (
-    BRANCH,
     EDGE,
+    KEPT,
     PACKAGE,
     URL,
     WEB,
@@ -53,10 +52,11 @@ from tests.support.plan_values import (
     a_pin,
     a_record,
     a_target,
+    a_write,
     oid,
     web_context,
 )
-from tests.support.sets import package_set, source
+from tests.support.sets import a_package, package_set, source
 from tests.support.values import replace
 
 FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
@@ -64,8 +64,7 @@ RECORD = "packagevariants/default/web.json"
 LOCK = "locks/upstreams/default/web.json"
 SET = "packagevariantsets/default/fleet.json"
 OLD = a_record(uid="old", inputs="then", output_tree="b1")
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
-WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write()
 CONFLICT = ConflictNote("a.yaml", "spec", "1", None, "Pod a", "a#spec")
 OPEN = OpenConflict(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
 ANSWER = AnswerNote("a.yaml", "spec", "1", "2", "Pod a", "a#spec", "2", "policy", "keep-local", "the set")
@@ -85,7 +84,7 @@ def a_resolved(**fields: Any) -> ResolvedVariant:
         "facts": {"engine": "1"},
         **fields,
     }
-    return ResolvedVariant(view=EDGE.key, **given)
+    return plan_values.a_resolved(**given)
 
 
 def context_of(
@@ -113,14 +112,11 @@ def files_of(change: Change = KEPT, *given: Any, **fields: Any) -> dict[str, Any
     return {path: json.loads(data) for path, data in records.items()}
 
 
-NEW = PackageVariantRecord(
+NEW = a_record(
     namespace="default",
     name="web",
-    uid="",
-    manifest="web.yaml",
     url=URL,
     path="web",
-    repository="edge",
     deletion_policy="orphan",
     spec={
         "upstream": FLOATING,
@@ -569,7 +565,7 @@ def test_files_are_sorted() -> None:
 
 
 def test_record_of_a_package_that_was_not_there_has_no_other_tree() -> None:
-    target = a_target(package=PackageState("web"))
+    target = a_target(package=a_package())
     resolved = a_resolved(local=None, base=None)
 
     assert record_of(KEPT, resolved, None, target).local_tree == ""

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import (
     Commit,
     PackageRevision,
-    PackageState,
     PullRequest,
     PullState,
     Source,
@@ -31,14 +29,23 @@ from reconciler.plan.rejection import (
     retry_text,
     tick_boxes,
 )
-from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import Pin
 from tests.support.decision_table import Case as DecisionCase
 from tests.support.decision_table import DecisionTable
 from tests.support.decision_table import Row as TableRow
 from tests.support.model import MAIN, ModelWorld, blueprint
-from tests.support.plan_values import PACKAGE, a_context, a_desired, a_draft, a_record, oid
+from tests.support.plan_values import (
+    PACKAGE,
+    a_context,
+    a_desired,
+    a_desired_variant,
+    a_draft,
+    a_record,
+    a_resolved,
+    oid,
+)
+from tests.support.sets import a_package
 from tests.support.values import replace
 from tests.unit.plan.test_conflicts import app, draft, spec
 
@@ -108,7 +115,7 @@ def target(row: Row) -> PlanTarget:
         if row.pull != "none"
         else None
     )
-    package = PackageState("web", main_tree=main, published=published)
+    package = a_package(main_tree=main, published=published)
     view = ModelWorld()
     view.add_repository("edge")
     (edge,) = view.inventory().repositories.values()
@@ -118,7 +125,7 @@ def target(row: Row) -> PlanTarget:
 def desired(made: str) -> DesiredVariant:
     name = "web" if made == "a variant" else "dependencies@dev"
     source = Source(Location("web.yaml", 1))
-    return DesiredVariant(ObjectName("default", name), "", PackageVariantSpec(), source)
+    return a_desired_variant(key=ObjectName("default", name), source=source)
 
 
 def find(row: Row, pulls: tuple[PullRequest, ...] | None = None, group: str = "") -> str:
@@ -126,7 +133,7 @@ def find(row: Row, pulls: tuple[PullRequest, ...] | None = None, group: str = ""
     goal = goal if pulls is None else replace(goal, pulls=pulls)
     pin = Pin(KEY, "", "web/v1", 1, Commit(Oid("d" * 40), 1), TREE)
     key = ObjectName("default", "web")
-    resolved = ResolvedVariant(
+    resolved = a_resolved(
         variant=desired(row.made),
         view=goal.view.key,
         downstream=KEY,
@@ -134,15 +141,11 @@ def find(row: Row, pulls: tuple[PullRequest, ...] | None = None, group: str = ""
         local=goal.package.main_tree,
         inputs="same",
     )
-    record = PackageVariantRecord(
+    record = a_record(
         namespace=key.namespace,
         name=key.name,
-        uid="",
-        manifest="web.yaml",
         url=KEY.url,
         path=KEY.path,
-        repository="edge",
-        spec={},
         inputs="same" if row.proposed == "exactly this" else "other",
         output_tree=TREE,
         group=group,
@@ -166,8 +169,11 @@ def test_rejection_follows_the_table(row: Row) -> None:
 
 def test_nothing_is_rejected_without_a_record() -> None:
     goal = target(ROWS[0])
-    resolved = ResolvedVariant(
-        desired("a variant"), goal.view.key, KEY, Pin(KEY, "", "", 1, Commit(OLD, 1), OLD)
+    resolved = a_resolved(
+        variant=desired("a variant"),
+        view=goal.view.key,
+        downstream=KEY,
+        pin=Pin(KEY, "", "", 1, Commit(OLD, 1), OLD),
     )
 
     assert find_rejection(goal, resolved, None, TREE) == ""
@@ -348,7 +354,7 @@ def is_requested(case: DecisionCase) -> bool:
     )
     pin = Pin(KEY, "", "web/v1", 1, Commit(OLD, 1), OLD)
     goal = replace(target(ROWS[0]), key=PACKAGE, draft=a_draft())
-    resolved = ResolvedVariant(variant, goal.view.key, PACKAGE, pin)
+    resolved = a_resolved(variant=variant, view=goal.view.key, pin=pin)
     rendered = RenderedVariant(variant.key, fresh)
     return Case(goal, resolved, rendered, a_context(inventory), Op.UPDATE).is_asked_again
 

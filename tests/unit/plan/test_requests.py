@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
-from reconciler.inventory.inventory import PackageState, PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
@@ -20,7 +19,6 @@ from reconciler.plan.changes import (
     PinChange,
     PullRequestContent,
     UpstreamCommits,
-    WriteDraft,
     WriteGroup,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -29,34 +27,37 @@ from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.records.state import RolloutRecord
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from tests.support import plan_values
 from tests.support.plan_values import (
     BRANCH,
     PACKAGE,
     URL,
     WEB,
     a_context,
+    a_desired_variant,
     a_draft,
     a_pin,
     a_pull,
+    a_write,
     oid,
     staged,
 )
-from tests.support.sets import repository, variant, world
+from tests.support.sets import a_package, repository, variant, world
 from tests.support.values import replace
 
 PLANNED = PullRequest("drafts/web/w", "main", "Update web", "Why.", labels=("fleet", "Edge"), digest="abc")
 EDGE = repository("edge", url=URL, directory="sites")
-ON_MAIN = PackageState("web", main_tree=oid("b1"))
+ON_MAIN = a_package(main_tree=oid("b1"))
 OTHER = ObjectName("default", "other")
 REF = f"refs/heads/{BRANCH}"
-WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 30)
+WRITE = a_write(ref=REF, expect=oid("d2"), time=30)
 DELETION = "reconciler/default/delete/web"
 
 
 def a_change(op: Op = Op.UPDATE, reason: Reason = Reason.UPSTREAM_CHANGED, **fields: Any) -> Change:
     """Return a change of `web` that writes its draft, unless it is given other effects."""
     given: dict[str, Any] = {"variant": WEB, "writes": (WRITE,), **fields}
-    return Change(PACKAGE, EDGE.key, op, reason, **given)
+    return plan_values.a_change(repository=EDGE.key, op=op, reason=reason, **given)
 
 
 def a_target(**fields: Any) -> PlanTarget:
@@ -74,9 +75,11 @@ def a_target(**fields: Any) -> PlanTarget:
 def a_resolved(**fields: Any) -> ResolvedVariant:
     """Return the variant `web`, resolved to revision 2 with revision 1 on main."""
     sourced = variant("web")
-    wanted = DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source, requested_by=("prod/gw",))
+    wanted = a_desired_variant(
+        key=sourced.key, spec=sourced.manifest.spec, source=sourced.source, requested_by=("prod/gw",)
+    )
     given: dict[str, Any] = {"downstream": PACKAGE, "pin": a_pin(2), "base": a_pin(1), **fields}
-    return ResolvedVariant(wanted, EDGE.key, local=oid("b1"), **given)
+    return plan_values.a_resolved(variant=wanted, view=EDGE.key, local=oid("b1"), **given)
 
 
 def context_of(
@@ -147,7 +150,7 @@ STAYS: Mapping[str, Any] = {"writes": (), "op": Op.KEEP, "reason": Reason.UP_TO_
     ("change", "target", "resolved", "want"),
     [
         pytest.param({}, {}, {}, UPDATE, id="update of a package on main"),
-        pytest.param({}, {"package": PackageState("web")}, {}, NEW, id="first draft: no base counts"),
+        pytest.param({}, {"package": a_package()}, {}, NEW, id="first draft: no base counts"),
         pytest.param({}, {"main_owner": None}, {}, replace(UPDATE, kind=Op.ADOPT), id="adopted"),
         pytest.param({}, {"main_owner": OTHER}, {}, replace(UPDATE, kind=Op.TRANSFER), id="another owner's"),
         pytest.param(
@@ -311,7 +314,7 @@ def test_variant_that_is_not_resolved_has_no_content() -> None:
         ({}, {}, {"base": a_pin(3)}, "Roll web back from web/v3 to web/v2"),
         ({}, {}, {"base": a_pin(2)}, "Change web, from web/v2"),
         ({}, {}, {"base": a_pin(2, commit=a_pin(1).commit)}, "Update web to web/v2"),
-        ({}, {"package": PackageState("web")}, {}, "Create web from web/v2"),
+        ({}, {"package": a_package()}, {}, "Create web from web/v2"),
         ({}, {"main_owner": None}, {}, "Adopt web, from web/v2"),
         ({}, {"main_owner": OTHER}, {}, "Hand over web, from web/v2"),
         ({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {}, {}, "Delete web"),
@@ -503,7 +506,7 @@ def test_group_shares_one_pull_request_that_its_first_package_repairs() -> None:
     head = "reconciler/default/group/g"
     paths = ("api", "web")
     targets = {
-        PackageKey(URL, path): a_target(package=PackageState(path, main_tree=oid("b1"))) for path in paths
+        PackageKey(URL, path): a_target(package=a_package(path, main_tree=oid("b1"))) for path in paths
     }
     targets = {key: replace(target, key=key) for key, target in targets.items()}
     there = a_pull(head=head, title="Group g", number=2)

@@ -6,14 +6,14 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.changes import Change, Op
+from reconciler.plan.changes import Op
 from reconciler.plan.impact import _qualified
 from reconciler.plan.reviewers import People, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_desired, a_target, web_context
+from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_desired, a_target, web_context
 from tests.support.values import replace
 
-CHANGE = Change(PACKAGE, EDGE.key, Op.UPDATE, Reason.NEW, variant=WEB)
+CHANGE = a_change(op=Op.UPDATE, reason=Reason.NEW, variant=WEB)
 ANN = People(("ann",), ("bob",))
 NOBODY = People((), ())
 

@@ -12,7 +12,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
+from reconciler.inventory.inventory import Commit, PackageRevision, PullState, RecordedStatus
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -24,7 +24,6 @@ from reconciler.plan.changes import (
     Plan,
     Postponed,
     Unfinished,
-    WriteDraft,
     WriteGroup,
     WriteRemoval,
 )
@@ -47,6 +46,8 @@ from tests.support.model import EPOCH
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
+    KEPT,
+    ON_MAIN,
     PACKAGE,
     URL,
     WEB,
@@ -55,20 +56,19 @@ from tests.support.plan_values import (
     a_pull,
     a_record,
     a_target,
+    a_write,
     oid,
     web_context,
 )
-from tests.support.sets import world
+from tests.support.sets import a_package, world
 from tests.support.values import replace
 
 REF = f"refs/heads/{BRANCH}"
 DELETION = "reconciler/default/delete/web"
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
-WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write(ref=REF, expect=oid("d2"))
 GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
 REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
-ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader())
 VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
     variant_key(WEB)
@@ -252,7 +252,7 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
 @pytest.mark.parametrize(
     ("change", "target", "fields", "want"),
     [
-        ({"reason": Reason.NEW}, {"package": PackageState("web")}, UNLISTED, None),
+        ({"reason": Reason.NEW}, {"package": a_package()}, UNLISTED, None),
         ({"reason": Reason.NEW, "variant": None}, {}, UNLISTED, None),
         ({"reason": Reason.ORPHANED, "message": "Why"}, {}, {"downstreams": {}}, ("published", "", "")),
         (
@@ -263,7 +263,7 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
         ),
         (
             {"reason": Reason.ORPHANED, "writes": (WRITE,)},
-            {"package": PackageState("web")},
+            {"package": a_package()},
             {"downstreams": {}, **UNLISTED},
             None,
         ),
@@ -276,13 +276,13 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
         ({"writes": (WRITE,), "message": "Why"}, {}, {}, ("in review", "", "")),
         (
             {"approve": Approval(1, BRANCH, "")},
-            {"package": PackageState("web"), "draft": a_draft()},
+            {"package": a_package(), "draft": a_draft()},
             {},
             ("published", "", ""),
         ),
         (
             {"approve": Approval(1, BRANCH, "", by_forge=True)},
-            {"package": PackageState("web"), "draft": a_draft()},
+            {"package": a_package(), "draft": a_draft()},
             {},
             ("in review", "", ""),
         ),

@@ -11,7 +11,7 @@ from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import PullRequest, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.unread import (
     find_unread,
     find_unreadable_pulls,
@@ -21,12 +21,12 @@ from reconciler.plan.unread import (
 from reconciler.policy import OnUnavailable
 from tests.support.plan_values import (
     BRANCH,
-    EDGE,
-    PACKAGE,
     URL,
     WEB,
+    a_change,
     a_draft,
     a_target,
+    a_write,
     field_at,
     oid,
     staged,
@@ -111,17 +111,10 @@ def test_unread_repositories_are_listed_with_what_their_policy_says() -> None:
     ]
 
 
-WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write()
 TAG = MoveRef("refs/tags/web/v1", None, oid("f1"))
-CHANGE = Change(
-    PACKAGE,
-    EDGE.key,
-    Op.UPDATE,
-    Reason.UPSTREAM_CHANGED,
-    variant=WEB,
-    before=oid("b1"),
-    writes=(WRITE,),
-    waits=True,
+CHANGE = a_change(
+    op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, variant=WEB, before=oid("b1"), writes=(WRITE,), waits=True
 )
 
 

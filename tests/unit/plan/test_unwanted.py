@@ -12,7 +12,6 @@ from reconciler.inventory.inventory import (
     Commit,
     DeletionBranch,
     PackageRevision,
-    PackageState,
     PullRequest,
     PullState,
 )
@@ -32,17 +31,20 @@ from tests.support.plan_values import (
     EDGE,
     PACKAGE,
     WEB,
+    a_change,
     a_desired,
     a_draft,
     a_pull,
     a_record,
+    a_write,
     oid,
     web_context,
 )
+from tests.support.sets import a_package
 from tests.support.values import replace
 
 OWNED = KptfileHeader(owner="default/default/web", location="edge/web")
-ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=OWNED)
+ON_MAIN = a_package(main_tree=oid("b1"), main_header=OWNED)
 DELETION = "reconciler/default/delete/web"
 DELETION_REF = f"refs/heads/{DELETION}"
 TIME = web_context().inventory.control.commit.time
@@ -89,7 +91,7 @@ def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Ch
     return compose(Parts(decide_unwanted(target, web_context(target, **given))))
 
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), after=oid("b1"))
+KEPT = a_change(reason=Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), after=oid("b1"))
 DELETED = replace(KEPT, op=Op.DELETE, message="web.yaml is gone", after=None, writes=(REMOVAL,), pull=PULL)
 STRANGER = replace(KEPT, reason=Reason.NOT_OURS, variant=None)
 
@@ -116,7 +118,7 @@ def test_draft_of_people_stays_beside_the_proposal() -> None:
 
 
 def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
-    package = PackageState("web", drafts=(a_draft(),))
+    package = a_package(drafts=(a_draft(),))
     target = a_target(package=package, main_owner=None, draft=a_draft(), pulls=(a_pull(number=4),))
     comment = "No PackageVariant wants this package any more. It was never published: only its draft goes."
     gone = replace(
@@ -334,7 +336,7 @@ def test_draft_names_the_owner_of_a_package_that_main_has_under_another_name() -
 
 def test_proposals_of_a_package_that_is_gone_are_cleared() -> None:
     refs = {PACKAGE: ((DELETION_REF, oid("a9")), ("refs/heads/deletionProposed/web/v1", oid("a8")))}
-    gone = a_target(package=PackageState("web"), owner=None, main_owner=None)
+    gone = a_target(package=a_package(), owner=None, main_owner=None)
     removals = tuple(MoveRef(ref, at, None) for ref, at in refs[PACKAGE])
     absent = replace(STRANGER, before=None, after=None)
 
@@ -354,17 +356,11 @@ def test_proposals_of_a_package_that_is_gone_are_cleared() -> None:
 # Packages that are let go
 
 
-RELEASE = WriteDraft(
-    f"refs/heads/{BRANCH}",
-    None,
-    oid("b2"),
-    "web",
-    {},
-    oid("e1"),
-    "Creating new revision by copying previous revision\n\n\n"
+RELEASE = a_write(
+    message="Creating new revision by copying previous revision\n\n\n"
     'kpt:{"package":"web","workspaceName":"packagevariant-1","revision":"0",'
     '"task":{"type":"edit","edit":{"sourceRef":{"name":"edge.web.main"}}}}\n',
-    TIME,
+    time=TIME,
 )
 RELEASE_PULL = PullRequest(BRANCH, "main", "Stop managing web", "", draft=False)
 RELEASED = replace(
@@ -460,7 +456,7 @@ def test_only_packages_that_name_us_are_let_go() -> None:
     theirs = a_target(main_owner=None, draft=a_draft())
 
     assert release(theirs).reason is Reason.NOT_DESIRED
-    unborn = PackageState("web", drafts=(a_draft(),))
+    unborn = a_package(drafts=(a_draft(),))
     assert release(replace(theirs, package=unborn)).reason is Reason.ORPHANED
 
 

@@ -14,6 +14,7 @@ from reconciler.inventory.inventory import Inventory, TreeAt
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.read.inventory import read_inventory
 from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from tests.support.plan_values import a_record
 
 TIME = 1_700_000_000
 CONFIG = """\
@@ -138,15 +139,8 @@ def test_control_repository_may_contain_packages(tmp_path: Path) -> None:
     assert inventory.repositories[ObjectName("default", "own")].url == inventory.control.url
 
 
-RECORD = PackageVariantRecord(
-    namespace="default",
-    name="web",
-    uid="u",
-    manifest="m/v.yaml",
-    url="x",
-    path="web",
-    repository="up",
-    spec={},
+RECORD = a_record(
+    namespace="default", name="web", uid="u", manifest="m/v.yaml", url="x", path="web", repository="up"
 )
 SET_RECORD = SetRecord(namespace="default", name="web", uid="u", manifest="m/set.yaml", targets=1)
 

@@ -111,7 +111,7 @@ def test_time_of_a_manifest_is_its_last_change(world: Make) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [".github/workflows/a.yaml", ".hidden.yaml", "snapshot/objects.yaml", "reconciler.yaml", "x/.y/a.yaml"],
+    [".github/a.yaml", ".hidden.yaml", "snapshot/a.yaml", "index/a/a.yaml", "reconciler.yaml", "x/.y/a.yaml"],
 )
 def test_files_without_manifests_are_ignored(world: Make, path: str) -> None:
     assert read(world({path: "not: [yaml", "a.yaml": GOOD})).problems == ()
@@ -469,6 +469,7 @@ def test_foreign_objects_are_noted(world: Make, text: str) -> None:
         "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
         "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
         "schemaType: Installation\nname: a\n",
+        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
     ],
 )
 def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, text: str) -> None:

@@ -30,16 +30,15 @@ from reconciler.records.state import (
 )
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.control import World
+from tests.support.plan_values import a_record
 from tests.support.values import replace
 
-VARIANT = PackageVariantRecord(
+VARIANT = a_record(
     namespace="default",
     name="web",
     uid="u",
-    manifest="web.yaml",
     url="/srv/edge",
     path="web",
-    repository="edge",
     spec={"upstream": {"repo": "blueprints"}},
 )
 SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="fleet.yaml", targets=3)

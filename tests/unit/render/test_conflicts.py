@@ -3,9 +3,7 @@
 import msgspec
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import ObjectName
 from reconciler.policy import OnConflict, Policy
@@ -26,7 +24,7 @@ from reconciler.render.conflicts import (
 )
 from reconciler.render.update import Conflict, ConflictPolicy
 from tests.support.model import kptfile, package
-from tests.support.plan_values import WEB, a_record
+from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.values import replace
 
 ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
@@ -34,7 +32,7 @@ SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")
 
 
 def test_policies_are_shown_with_the_manifest_of_the_variant_or_of_its_set() -> None:
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("web.yaml", 3)))
+    variant = a_desired_variant(source=Source(Location("web.yaml", 3)))
     policy = Policy(config_path="fleet.yaml")
 
     assert policy_sources(variant, policy) == SOURCES

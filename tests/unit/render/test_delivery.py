@@ -34,7 +34,7 @@ from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import resolve_deliveries
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.plan_values import a_draft, a_record, oid
-from tests.support.sets import registered, world
+from tests.support.sets import a_package, registered, world
 from tests.support.values import replace
 
 PATH = "providers/net.yaml"
@@ -276,7 +276,7 @@ MAIN = oid("b1")
 
 def on_main(**fields: Any) -> PackageState:
     header = KptfileHeader(owner="fleet/default/dependencies@dev", location="edge/dependencies")
-    return PackageState("clusters/dependencies", MAIN, header, **fields)
+    return a_package("clusters/dependencies", main_tree=MAIN, main_header=header, **fields)
 
 
 def test_package_on_main_is_merged_and_kept_for_comparison() -> None:

@@ -14,9 +14,8 @@ from reconciler.render.answers import AnsweredBy, DraftConflicts
 from reconciler.render.draft import update_draft
 from reconciler.render.merging import PackageInProgress, VariantInputs
 from reconciler.render.rendered import Blocked
-from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import kptfile, package
-from tests.support.plan_values import EDGE, PACKAGE, a_desired, a_draft, a_pin, oid
+from tests.support.plan_values import a_draft, a_pin, a_resolved, oid
 from tests.support.sets import world
 from tests.support.values import replace
 
@@ -53,7 +52,7 @@ def updated(
         "draft_base": a_pin(2),
         **fields,
     }
-    resolved = ResolvedVariant(a_desired(), EDGE.key, PACKAGE, **given)
+    resolved = a_resolved(**given)
     inputs = VariantInputs(resolved, {**SIDES, **(contents or {})}, {}, Policy(on_conflict=policy))
     return update_draft(draft, inputs, world())
 
@@ -114,16 +113,7 @@ def test_draft_gets_what_changed_on_main_since_it_left(
 ) -> None:
     contents = {LOCAL: local, **({LEFT: left} if left else {})}
     draft = a_draft(has_foreign_commits=True, base_tree=LEFT if left else None)
-    resolved = ResolvedVariant(
-        a_desired(),
-        EDGE.key,
-        PACKAGE,
-        pin=a_pin(2),
-        base=a_pin(1),
-        local=LOCAL,
-        draft=draft,
-        draft_base=a_pin(2),
-    )
+    resolved = a_resolved(pin=a_pin(2), base=a_pin(1), local=LOCAL, draft=draft, draft_base=a_pin(2))
     inputs = VariantInputs(resolved, {**SIDES, **contents}, {}, Policy())
 
     assert data_of(update_draft(draft, inputs, world())) == want

@@ -18,8 +18,9 @@ from reconciler.render.merge_sides import (
 )
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import ResolvedVariant
+from tests.support import plan_values
 from tests.support.model import package
-from tests.support.plan_values import EDGE, PACKAGE, a_desired, a_draft, a_pin, oid
+from tests.support.plan_values import a_draft, a_pin, oid
 
 OLD, NEW, LOCAL = oid("c1"), oid("c2"), oid("b1")
 TREES = UpdateTrees(OLD, NEW, LOCAL)
@@ -34,7 +35,7 @@ def config_map(name: str, value: str, **data: str) -> str:
 
 def a_resolved(**fields: Any) -> ResolvedVariant:
     given: dict[str, Any] = {"pin": a_pin(2), "base": a_pin(1), "local": LOCAL, **fields}
-    return ResolvedVariant(a_desired(), EDGE.key, PACKAGE, **given)
+    return plan_values.a_resolved(**given)
 
 
 TOUCHED = a_draft(has_foreign_commits=True)

@@ -7,7 +7,6 @@ import pytest
 from reconciler.api.porch import PackageContext, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
@@ -27,9 +26,9 @@ from reconciler.render.merging import (
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
 from reconciler.render.update.three_way import Sides
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import Pin
 from tests.support.model import kptfile, package
-from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.values import replace
 
 OWNED = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
@@ -51,8 +50,8 @@ PIN, BASE = a_pin(2, repo="https://host/blueprints"), a_pin(1)
 
 def inputs(contents: dict[Oid, Files], sides: RenderedSides | None = None, **fields: Any) -> VariantInputs:
     spec = PackageVariantSpec(package_context=fields.pop("context", None))
-    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
-    resolved = ResolvedVariant(variant, WEB, PACKAGE, PIN, **fields)
+    variant = a_desired_variant(spec=spec, source=Source(Location("web.yaml")))
+    resolved = a_resolved(variant=variant, view=WEB, pin=PIN, **fields)
     return VariantInputs(resolved, contents, sides or {}, Policy())
 
 

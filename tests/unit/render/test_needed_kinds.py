@@ -7,13 +7,12 @@ import pytest
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import package
-from tests.support.plan_values import PACKAGE, WEB, a_pin
+from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved
 from tests.support.sets import package_set, select, world
 from tests.support.values import replace
 
@@ -57,7 +56,7 @@ def test_kinds_that_injectors_name_with_their_group_are_needed(
 
 def injected(**selector: str) -> ResolvedVariant:
     spec = PackageVariantSpec(injectors=[InjectionSelector(name="a", **selector)])  # type: ignore[arg-type] # its fields
-    return ResolvedVariant(DesiredVariant(WEB, "", spec, Source(Location("web.yaml"))), WEB, PACKAGE, a_pin())
+    return a_resolved(variant=a_desired_variant(spec=spec, source=Source(Location("web.yaml"))), view=WEB)
 
 
 def test_kinds_of_injection_points_are_needed() -> None:

@@ -8,7 +8,6 @@ import pytest
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
 from reconciler.expand.expansion import expand
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionResult
@@ -31,10 +30,10 @@ from reconciler.render.package import (
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
-from reconciler.resolve.resolution import Release, ResolvedVariant
+from reconciler.resolve.resolution import Release
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
-from tests.support.plan_values import PACKAGE, WEB, a_pin, a_record, oid
+from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_record, a_resolved, oid
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -141,7 +140,7 @@ def newest_time(case: Case) -> int:
     injectors = [InjectionSelector(name="blue")] if case["injectors"] == "one" else None
     source = Source(Location("web.yaml"), age("manifest"))
     times = (3, age("selected object"))
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(injectors=injectors), source, times=times)
+    variant = a_desired_variant(spec=PackageVariantSpec(injectors=injectors), source=source, times=times)
     pin = a_pin(commit=Commit(oid("a1"), age("upstream commit")))
     clusters = {
         "prod": Snapshot(present=True, time=age("snapshot of its cluster")),
@@ -151,7 +150,7 @@ def newest_time(case: Case) -> int:
         world(views=(repository("edge", cluster="prod"),)),
         snapshot=Snapshot(present=True, time=age("other snapshot"), clusters=clusters),
     )
-    return input_time(ResolvedVariant(variant, ObjectName("default", "edge"), PACKAGE, pin), inventory)
+    return input_time(a_resolved(variant=variant, view=ObjectName("default", "edge"), pin=pin), inventory)
 
 
 def test_table_of_input_times_is_complete() -> None:

@@ -15,9 +15,9 @@ from reconciler.plan.changes import (
     Outcome,
     Plan,
     Refusal,
-    WriteDraft,
 )
 from reconciler.report.summary import Names
+from tests.support.plan_values import a_change, a_write
 
 OID = Oid("a" * 40)
 EAST = ObjectName("default", "edge-east")
@@ -30,28 +30,29 @@ def change(
     op: Op, path: str = "nginx", reason: Reason = Reason.UP_TO_DATE, *, repo: ObjectName = WEST
 ) -> Change:
     """Return a change without writes."""
-    return Change(PackageKey(f"file:///{repo.name}.git", path), repo, op, reason)
+    return a_change(
+        package=PackageKey(f"file:///{repo.name}.git", path), repository=repo, op=op, reason=reason
+    )
 
 
-CREATED = Change(
-    PackageKey("file:///edge-east.git", "clusters/east/nginx"),
-    EAST,
-    Op.CREATE,
-    Reason.NEW,
+CREATED = a_change(
+    package=PackageKey("file:///edge-east.git", "clusters/east/nginx"),
+    repository=EAST,
+    op=Op.CREATE,
+    reason=Reason.NEW,
     variant=ObjectName("default", "set-edge-east-nginx"),
     location=Location("config/set.yaml", 3),
     after=OID,
     upstream_to="nginx/v1",
     writes=(
-        WriteDraft(
-            "refs/heads/drafts/clusters/east/nginx/packagevariant-1",
-            None,
-            OID,
-            "clusters/east/nginx",
-            {"secret.yaml": SECRET_FILE},
-            OID,
-            "Create",
-            1,
+        a_write(
+            ref="refs/heads/drafts/clusters/east/nginx/packagevariant-1",
+            onto=OID,
+            path="clusters/east/nginx",
+            files={"secret.yaml": SECRET_FILE},
+            tree=OID,
+            message="Create",
+            time=1,
         ),
         MoveRef("refs/tags/clusters/east/nginx/v1", None, OID),
     ),
@@ -62,11 +63,11 @@ CREATED = Change(
     ),
     waits=True,
 )
-UPDATED = Change(
-    PackageKey("file:///edge-west.git", "nginx"),
-    WEST,
-    Op.UPDATE,
-    Reason.UPSTREAM_CHANGED,
+UPDATED = a_change(
+    package=PackageKey("file:///edge-west.git", "nginx"),
+    repository=WEST,
+    op=Op.UPDATE,
+    reason=Reason.UPSTREAM_CHANGED,
     message="1 of 4 files differs",
     upstream_from="nginx/v1",
     upstream_to="nginx/v2",

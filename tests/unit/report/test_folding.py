@@ -16,6 +16,7 @@ from reconciler.report.folding import (
 )
 from reconciler.report.summary import Names, risk_summary, sorted_changes
 from reconciler.report.text import plan_lines
+from tests.support.plan_values import a_change
 from tests.support.values import replace
 
 NAMES = Names("demo")
@@ -25,11 +26,11 @@ STORAGE = Risk("storage", "adds", "PersistentVolumeClaim web", 5)
 
 def update(number: int, digest: str = "x", *risks: Risk, message: str = "") -> Change:
     repository = f"edge-{number:05}"
-    return Change(
-        PackageKey(f"file:///{repository}.git", "web"),
-        ObjectName("default", repository),
-        Op.UPDATE,
-        Reason.UPSTREAM_CHANGED,
+    return a_change(
+        package=PackageKey(f"file:///{repository}.git", "web"),
+        repository=ObjectName("default", repository),
+        op=Op.UPDATE,
+        reason=Reason.UPSTREAM_CHANGED,
         message=message,
         variant=ObjectName("default", f"web-{repository}"),
         upstream_from="web/v1",

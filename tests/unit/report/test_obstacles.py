@@ -9,35 +9,35 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
+from reconciler.inventory.inventory import PackageRevision, PullState
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
+from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed
 from reconciler.policy import Policy
 from reconciler.report.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import ResolvedVariant
+from tests.support import plan_values
 from tests.support.plan_values import (
-    BRANCH,
     EDGE,
-    PACKAGE,
+    KEPT,
     WEB,
     a_desired,
     a_draft,
     a_pin,
     a_pull,
     a_target,
+    a_write,
     field_at,
     oid,
     web_context,
 )
-from tests.support.sets import COMMIT, TREE, repository
+from tests.support.sets import COMMIT, TREE, a_package, repository
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
-WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write()
 V1 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v1", oid("a1")))
 V3 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v3", oid("a3")))
-ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=V1)
+ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
 
 
 def blueprints(*numbers: int) -> Any:
@@ -46,12 +46,12 @@ def blueprints(*numbers: int) -> Any:
         PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", COMMIT, TREE)
         for n in numbers
     )
-    return repository("blueprints", packages={"web": PackageState("web", published=published)})
+    return repository("blueprints", packages={"web": a_package(published=published)})
 
 
 def a_resolved(**fields: Any) -> ResolvedVariant:
     given: dict[str, Any] = {"variant": a_desired(), "pin": a_pin(1), **fields}
-    return ResolvedVariant(view=EDGE.key, downstream=PACKAGE, **given)
+    return plan_values.a_resolved(**given)
 
 
 def standstill(
@@ -301,7 +301,7 @@ def test_package_that_is_nowhere_says_why() -> None:
     why = replace(KEPT, reason=Reason.AWAITING_WAVE, message="Rolled back")
     branch = a_resolved(pin=a_pin(0, ref="main"))
 
-    found = standstill("", why, resolved=branch, numbers=(), target={"package": PackageState("web")})
+    found = standstill("", why, resolved=branch, numbers=(), target={"package": a_package()})
 
     assert [obstacle.message for obstacle in found.obstacles][-1] == "It is held back: Rolled back"
 

@@ -7,16 +7,13 @@ import pytest
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import (
     Approval,
     Change,
     ConflictNote,
-    Op,
     Plan,
     Postponed,
-    WriteDraft,
     WriteRemoval,
 )
 from reconciler.plan.context import PlanTarget
@@ -25,23 +22,25 @@ from reconciler.report.overview import PackageOverview, package_overviews, varia
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
+    KEPT,
     PACKAGE,
     WEB,
     a_desired,
     a_draft,
     a_record,
     a_target,
+    a_write,
     oid,
     web_context,
 )
+from tests.support.sets import a_package
 from tests.support.values import replace
 
-KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
-WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+WRITE = a_write()
 REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2"), "web", "", 90)
 V1 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v1", commit="a" * 40))
 V2 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v2", commit="b" * 40))
-ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=V1)
+ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
 
 
 def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> PackageOverview:

@@ -7,14 +7,12 @@ import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
-from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.report.provenance import Origin, find_origins
-from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import blueprint
-from tests.support.plan_values import PACKAGE, WEB, a_pin
+from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved
 from tests.support.points import team_point
 from tests.support.sets import repository, snapshot, world
 from tests.support.values import replace
@@ -30,8 +28,8 @@ def origins(key: ObjectName, *injectors: str) -> list[Origin]:
         upstream=Upstream(repo="blueprints", package="web", revision=1),
         injectors=[InjectionSelector(name=name) for name in injectors],
     )
-    variant = DesiredVariant(key, "", spec, Source(Location("web.yaml", 1)))
-    resolved = ResolvedVariant(variant, EDGE.key, PACKAGE, a_pin(1))
+    variant = a_desired_variant(key=key, spec=spec)
+    resolved = a_resolved(variant=variant, view=EDGE.key, pin=a_pin(1))
     inventory = replace(world(views=(EDGE,)), snapshot=snapshot(BLUE))
     return list(find_origins(resolved, blueprint("web", team_yaml=team_point("required")), inventory, {}))
 
@@ -104,9 +102,11 @@ def fields_of(
     wanted = PackageVariantSpec.model_validate(
         {"upstream": {"repo": "blueprints", "package": "web", "revision": 1}, **(spec or {})}
     )
-    desired = replace(DesiredVariant(WEB, "", wanted, Source(WEB_AT)), **variant)
+    desired = replace(a_desired_variant(spec=wanted, source=Source(WEB_AT)), **variant)
     package = PackageKey(PACKAGE.url, path)
-    item = ResolvedVariant(desired, view.key, package, **{"pin": a_pin(1), **(resolved or {})})
+    item = a_resolved(
+        variant=desired, view=view.key, downstream=package, **{"pin": a_pin(1), **(resolved or {})}
+    )
     return list(find_origins(item, files or blueprint("web"), world(views=(view,)), trace or {}))
 
 

@@ -33,7 +33,6 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.expand import DesiredVariant
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import variant_key
@@ -62,8 +61,8 @@ from reconciler.resolve.deliveries import (
     resolve_deliveries,
 )
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
-from tests.support.sets import world
+from tests.support.plan_values import WEB, a_desired_variant, a_draft, a_record, a_resolved, oid
+from tests.support.sets import a_package, world
 from tests.support.values import replace
 
 
@@ -134,8 +133,8 @@ def test_places(case: Case) -> None:
 def test_delivery_reads_main_and_a_persons_draft_unless_it_is_up_to_date(
     settled: Oid | None, local: Oid | None, draft: Draft | None, *, is_read: bool
 ) -> None:
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("edge.yaml")))
-    resolved = ResolvedVariant(variant, WEB, PACKAGE, a_pin(), local=local, draft=draft, settled=settled)
+    variant = a_desired_variant(source=Source(Location("edge.yaml")))
+    resolved = a_resolved(variant=variant, view=WEB, local=local, draft=draft, settled=settled)
 
     expected = [tree for tree in (local, oid("d1") if is_read else None) if tree]
     assert list(delivery_trees(resolved)) == ([] if settled else expected)
@@ -220,17 +219,19 @@ def test_delivery_is_a_variant_whose_upstream_is_the_lock() -> None:
         locked(),
         is_complete=True,
         digest=digest_of(),
-        resolved=ResolvedVariant(
-            DesiredVariant(
-                OWNER,
-                stable_uid("fleet", *OWNER),
-                with_defaults(PackageVariantSpec(downstream=Downstream(repo="edge", package="dependencies"))),
-                EDGE.source,
+        resolved=a_resolved(
+            variant=a_desired_variant(
+                key=OWNER,
+                uid=stable_uid("fleet", *OWNER),
+                spec=with_defaults(
+                    PackageVariantSpec(downstream=Downstream(repo="edge", package="dependencies"))
+                ),
+                source=EDGE.source,
                 times=(0,),
             ),
-            EDGE.key,
-            PackageKey("edge", "dependencies"),
-            pin,
+            view=EDGE.key,
+            downstream=PackageKey("edge", "dependencies"),
+            pin=pin,
             inputs=digest_of(),
         ),
     )
@@ -242,7 +243,7 @@ def test_delivery_is_a_variant_whose_upstream_is_the_lock() -> None:
 def test_delivery_of_a_package_on_main_has_the_recorded_tree_as_its_base() -> None:
     header = KptfileHeader(owner="fleet/ns/dependencies@prod", location="edge/dependencies")
     draft = a_draft(path="dependencies", header=header, tree=oid("d1"))
-    state = PackageState("dependencies", oid("b1"), header, drafts=(draft,))
+    state = a_package("dependencies", main_tree=oid("b1"), main_header=header, drafts=(draft,))
     record = a_record(
         namespace="ns",
         name=OWNER.name,
@@ -396,7 +397,7 @@ def test_delivery_is_complete_if_everything_about_its_cluster_is_understood(
 def test_lock_without_a_digest_of_its_inputs_settles_nothing() -> None:
     old = ClusterUpdate("prod", None, locked(input_digest=""))
     record = a_record(namespace="ns", name=OWNER.name, output_tree=oid("b1"), local_tree=oid("b1"))
-    here = replace(EDGE, packages={"dependencies": PackageState("dependencies", oid("b1"))})
+    here = replace(EDGE, packages={"dependencies": a_package("dependencies", main_tree=oid("b1"))})
 
     delivery = delivered(old, views=[here], records={OWNER: record})
 

@@ -51,7 +51,7 @@ from reconciler.resolve.dependency_roots import (
     requirement_changes,
 )
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from tests.support.plan_values import a_pin, a_record, oid
+from tests.support.plan_values import a_desired_variant, a_pin, a_record, a_resolved, oid
 from tests.support.sets import registered, world
 from tests.support.values import replace
 
@@ -91,14 +91,16 @@ def variant(name: str = "web", **fields: Any) -> DesiredVariant:
         downstream=Downstream(repo="edge", package="web"),
     )
     source = Source(Location(f"{name}.yaml", 3), 7, Marks())
-    return DesiredVariant(ObjectName("default", name), "", spec, source, **fields)
+    return a_desired_variant(key=ObjectName("default", name), spec=spec, source=source, **fields)
 
 
 def resolved(
     view: RepositoryView = EDGE, path: str = "web", *, name: str = "web", pinned: int = 1, **fields: Any
 ) -> ResolvedVariant:
     pin = a_pin(pinned, package=PackageKey(SOURCE, "bp/web"))
-    return ResolvedVariant(variant(name), view.key, PackageKey(view.url, path), pin, **fields)
+    return a_resolved(
+        variant=variant(name), view=view.key, downstream=PackageKey(view.url, path), pin=pin, **fields
+    )
 
 
 def record(name: str = "web", repository: str = "edge", **fields: Any) -> PackageVariantRecord:

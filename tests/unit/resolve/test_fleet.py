@@ -37,7 +37,6 @@ from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
 from reconciler.expand import expand
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
@@ -45,17 +44,16 @@ from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
-from reconciler.records.state import PackageVariantRecord
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve import fleet as fleet_module
 from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.fleet import find_dependent_clusters, with_deliveries
-from reconciler.resolve.resolution import Release, ResolvedVariant
+from reconciler.resolve.resolution import Release
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
-from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.plan_values import WEB, a_desired_variant, a_record, a_resolved, oid
 from tests.support.sets import registered
 from tests.support.values import replace
 
@@ -147,11 +145,9 @@ def add_delivery_records(world: DependencyWorld) -> None:
     for view in world.inventory().repositories.values():
         if view.cluster != "blueprints":
             key = delivery_owner(view.cluster, DeliveryTarget(view, "dependencies"))
-            world.records[key] = PackageVariantRecord(
+            world.records[key] = a_record(
                 namespace=key.namespace,
                 name=key.name,
-                uid="",
-                spec={},
                 manifest=view.source.location.path,
                 url=view.url,
                 repository=view.key.name,
@@ -299,7 +295,7 @@ def root(name: str, *needs: str, version: str = "1.0.0", is_recorded: bool = Fal
     )
     key = ObjectName(NAMESPACE, name)
     source = Source(Location(f"{name}.yaml"))
-    own = DesiredVariant(key, "", PackageVariantSpec(), source)
+    own = a_desired_variant(key=key, source=source)
     candidate = Candidate(package_id("s", name), parse_strict(version), requires=requires)
     view = registered("edge", cluster="prod")
     named = Root(key, view, name, candidate, source, None if is_recorded else own)
@@ -401,13 +397,12 @@ def test_fleet_needs_the_trees_of_its_variants_and_of_its_deliveries(world: Depe
     target = DeliveryTarget(registered("edge"), "dependencies")
 
     def delivery(url: str, tree: str, **fields: Oid) -> Delivery:
-        resolved = ResolvedVariant(
-            DesiredVariant(ObjectName(NAMESPACE, tree), "", PackageVariantSpec(), Source(Location("a"))),
-            ObjectName(NAMESPACE, "edge"),
-            PackageKey(url, "dependencies"),
-            a_pin(),
+        resolved = a_resolved(
+            variant=a_desired_variant(key=ObjectName(NAMESPACE, tree), source=Source(Location("a"))),
+            view=ObjectName(NAMESPACE, "edge"),
+            downstream=PackageKey(url, "dependencies"),
             local=oid(tree),
-            **fields,  # type: ignore[arg-type] # of the trees
+            **fields,
         )
         inputs = ClusterInputs((), Catalogue())
         lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
@@ -478,9 +473,9 @@ def test_deliveries_join_the_variants_of_a_fleet(world: DependencyWorld) -> None
     fleet = world.fleet()
     owner = ObjectName(NAMESPACE, "a-delivery@prod")
     spec = PackageVariantSpec(downstream=Downstream(repo="edge-03", package="dependencies"))
-    delivered = DesiredVariant(owner, "", spec, Source(Location("a")))
+    delivered = a_desired_variant(key=owner, spec=spec, source=Source(Location("a")))
     where = PackageKey(world.repositories["edge-03"].url, "dependencies")
-    resolved = ResolvedVariant(delivered, ObjectName(NAMESPACE, "edge-03"), where, a_pin())
+    resolved = a_resolved(variant=delivered, view=ObjectName(NAMESPACE, "edge-03"), downstream=where)
     first, second = (Problem(Location(path), Reason.VALIDATION_ERROR, "") for path in "ab")
     before, after = (ObjectKey("", "PackageVariant", NAMESPACE, name) for name in "ab")
     fleet = replace(fleet, desired=replace(fleet.desired, stalled=frozenset({before}), problems=(second,)))

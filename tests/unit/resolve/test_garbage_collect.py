@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
@@ -32,15 +31,14 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.garbage_collect import Leaving, find_leaving
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import a_pin, a_record, oid
-from tests.support.sets import registered, repository, world
+from tests.support.plan_values import a_desired_variant, a_pin, a_record, a_resolved, oid
+from tests.support.sets import a_package, registered, repository, world
 from tests.support.values import replace
 
 BASE = ObjectName("default", "base")
@@ -146,15 +144,13 @@ def replace_record(record: PackageVariantRecord, **fields: Any) -> PackageVarian
 
 def resolved(base: str = "web", pin: str = "web at 2", *, local: bool = True) -> ResolvedVariant:
     """Return a variant whose package on main is of `base`, and that is pinned to another revision now."""
-    variant = DesiredVariant(
-        ObjectName("default", "web"), "", PackageVariantSpec(), Source(Location("web.yaml"))
-    )
+    variant = a_desired_variant(key=ObjectName("default", "web"), source=Source(Location("web.yaml")))
     package = PackageKey(SOURCE, "web")
-    return ResolvedVariant(
-        variant,
-        ObjectName("default", "edge"),
-        PackageKey("host/edge", "web"),
-        a_pin(package=package, tree=Oid(f"tree of {pin}")),
+    return a_resolved(
+        variant=variant,
+        view=ObjectName("default", "edge"),
+        downstream=PackageKey("host/edge", "web"),
+        pin=a_pin(package=package, tree=Oid(f"tree of {pin}")),
         base=a_pin(package=package, tree=Oid(f"tree of {base}")),
         local=oid("b1") if local else None,
     )
@@ -269,12 +265,20 @@ def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
 @pytest.mark.parametrize(
     ("state", "record", "is_held"),
     [
-        (PackageState("web", oid("b1"), ON_MAIN), authored(), True),
-        (PackageState("web", None, ON_MAIN), authored(), False),
-        (PackageState("web", oid("b1"), replace(ON_MAIN, owner="default/default/other")), authored(), False),
-        (PackageState("web", oid("b1"), ON_MAIN), authored(upstream_tree="tree of something"), False),
-        (PackageState("web", oid("b1"), ON_MAIN), authored(repository="gone"), False),
-        (PackageState("other", oid("b1"), ON_MAIN), authored(), False),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(), True),
+        (a_package(main_tree=None, main_header=ON_MAIN), authored(), False),
+        (
+            a_package(main_tree=oid("b1"), main_header=replace(ON_MAIN, owner="default/default/other")),
+            authored(),
+            False,
+        ),
+        (
+            a_package(main_tree=oid("b1"), main_header=ON_MAIN),
+            authored(upstream_tree="tree of something"),
+            False,
+        ),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(repository="gone"), False),
+        (a_package("other", main_tree=oid("b1"), main_header=ON_MAIN), authored(), False),
     ],
     ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path"],
 )
@@ -290,7 +294,7 @@ def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
 
 
 def test_variant_that_is_pinned_needs_what_its_pin_needs_and_the_lock_knows_that() -> None:
-    edge = replace(VIEWS[1], packages={"web": PackageState("web", oid("b1"), ON_MAIN)})
+    edge = replace(VIEWS[1], packages={"web": a_package(main_tree=oid("b1"), main_header=ON_MAIN)})
     revisions = (revision("web", need("base")), revision("base"))
     variant = replace(resolved(), base=resolved(pin="web").pin, pin=resolved(pin="web").pin)
 

@@ -30,7 +30,7 @@ from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.generated import Generated, generate
-from tests.support.plan_values import a_record
+from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.sets import registered, world
 from tests.support.values import replace
 
@@ -46,8 +46,8 @@ def variant(
         downstream=Downstream(repo="edge", package=package or name),
     )
     source = Source(Location(f"{name}.yaml", 3), 7)
-    return DesiredVariant(
-        ObjectName(namespace, name), "", with_defaults(spec), source, times=(7, 8), **fields
+    return a_desired_variant(
+        key=ObjectName(namespace, name), spec=with_defaults(spec), source=source, times=(7, 8), **fields
     )  # type: ignore[arg-type] # any of them
 
 
@@ -109,7 +109,7 @@ def test_generated_variant_is_made_of_the_locked_revision_and_of_who_needs_it() 
     (made,) = generated(WEB, locked("base", WEB)).variants
 
     key = ObjectName("default", "requires-edge-base")
-    assert made == DesiredVariant(
+    assert made == a_desired_variant(
         key=key,
         uid=stable_uid("fleet", *key),
         spec=with_defaults(

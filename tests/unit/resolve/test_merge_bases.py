@@ -9,7 +9,6 @@ from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
-    PackageState,
     RepositoryView,
     TreeAt,
     UnpublishedRevision,
@@ -20,7 +19,7 @@ from reconciler.policy import Limits, Policy
 from reconciler.resolve.merge_bases import find_base, find_candidates, find_commit, index_sources
 from reconciler.resolve.resolution import Pin
 from tests.support.plan_values import a_draft, a_record, oid
-from tests.support.sets import repository, world
+from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
 
 URL = "host/blueprints"
@@ -32,8 +31,7 @@ def revision(name: str, number: int, commit: str, tree: str) -> PackageRevision:
     return PackageRevision("web", name, number, Lifecycle.PUBLISHED, f"refs/tags/web/{name}", at, oid(tree))
 
 
-PACKAGE = PackageState(
-    "web",
+PACKAGE = a_package(
     main_tree=oid("f2"),
     drafts=(a_draft(),),
     published=(
@@ -89,7 +87,7 @@ def test_commit_goes_by_its_name_and_has_a_number_only_under_its_own(
 
 
 def test_package_that_main_does_not_have_is_not_looked_up_there() -> None:
-    package = PackageState("web")
+    package = a_package()
     views = [replace(VIEW, packages={"web": package}), replace(VIEW, packages={})]
 
     assert [find_commit(view, "web", oid("f1"), "", inventory_of(view)) for view in views] == [None, None]
@@ -218,6 +216,6 @@ def test_candidates_are_the_newest_revisions_and_the_pin_each_content_once(
 
 
 def test_pin_is_the_only_candidate_of_a_package_that_nobody_lists() -> None:
-    other = repository("blueprints", packages={"db": PackageState("db")})
+    other = repository("blueprints", packages={"db": a_package("db")})
 
     assert find_candidates(V2, inventory_of(other)) == (V2,)

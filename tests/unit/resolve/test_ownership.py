@@ -8,12 +8,10 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
     Inventory,
-    PackageState,
     PullRequest,
     PullState,
     Source,
@@ -34,7 +32,8 @@ from reconciler.resolve.ownership import (
 )
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint
-from tests.support.sets import repository
+from tests.support.plan_values import a_desired_variant, a_record
+from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
 
@@ -153,16 +152,7 @@ def edges() -> Inventory:
 
 
 def record_at(url: str, path: str, manifest: str = "web.yaml") -> PackageVariantRecord:
-    return PackageVariantRecord(
-        namespace=WEB.namespace,
-        name=WEB.name,
-        uid="",
-        manifest=manifest,
-        url=url,
-        path=path,
-        repository="edge",
-        spec={},
-    )
+    return a_record(namespace=WEB.namespace, name=WEB.name, manifest=manifest, url=url, path=path)
 
 
 def owner_of(case: Case) -> ObjectName | None:
@@ -260,7 +250,7 @@ def merged(case: Case) -> bool:
     history = tuple(
         UnpublishedRevision(Commit(Oid(f"{n}" * 40), n), tree, draft.header) for n, tree in enumerate(states)
     )
-    return is_merged(draft, PackageState(HERE.path, main_tree=main, unpublished=history), pulls)
+    return is_merged(draft, a_package(HERE.path, main_tree=main, unpublished=history), pulls)
 
 
 UNCERTAIN: DecisionTable[bool] = DecisionTable(
@@ -309,8 +299,8 @@ PAUSED: DecisionTable[str] = DecisionTable(
 
 
 def pause(case: Case) -> str:
-    variant = DesiredVariant(
-        WEB, "", PackageVariantSpec(), Source(Location("web.yaml")), paused=case["variant"] == "paused"
+    variant = a_desired_variant(
+        key=WEB, source=Source(Location("web.yaml")), paused=case["variant"] == "paused"
     )
     inventory = replace(edges(), policy=Policy(suspend=case["suspend"] == "yes"))
     view = repository("edge", annotations={"reconciler.dev/paused": case["Repository"]})
@@ -383,7 +373,7 @@ def ours(case: Case) -> bool:
         "merged at an older commit": (a_pull(PullState.MERGED, head, "f" * 40),),
     }[case["pull request"]]
     inventory = replace(edges(), pulls={HERE.url: pulls})
-    package = PackageState(HERE.path, drafts=(draft,))
+    package = a_package(HERE.path, drafts=(draft,))
     return our_drafts(package, inventory.repositories[ObjectName("default", "edge")], inventory) == (draft,)
 
 
@@ -414,7 +404,7 @@ def test_newest_workspace_is_the_first_of_our_drafts() -> None:
     drafts = [a_draft(f"packagevariant-{n}", written=DRAFTED) for n in (9, 10, 2)]
     view = edges().repositories[ObjectName("default", "edge")]
 
-    ordered = our_drafts(PackageState(HERE.path, drafts=tuple(drafts)), view, edges())
+    ordered = our_drafts(a_package(HERE.path, drafts=tuple(drafts)), view, edges())
 
     assert [draft.workspace for draft in ordered] == [
         "packagevariant-10",

@@ -13,7 +13,6 @@ from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
-    PackageState,
     ReviewedLock,
     Source,
 )
@@ -35,6 +34,8 @@ from reconciler.resolve.pins import (
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.plan_values import a_desired_variant
+from tests.support.sets import a_package
 from tests.support.values import replace
 
 WEB = ObjectName(NAMESPACE, "web")
@@ -388,9 +389,7 @@ def a_release(name: str, commit: str, number: int = -1) -> PackageRevision:
 def test_locked_commit_goes_by_the_name_in_the_lock_unless_that_names_another_commit(
     world: ModelWorld, selector: dict[str, str], ref: str, expected: str
 ) -> None:
-    state = PackageState(
-        "web", published=(a_release("beta", "1"), a_release("v1", "1", 1), a_release("v2", "2", 2))
-    )
+    state = a_package(published=(a_release("beta", "1"), a_release("v1", "1", 1), a_release("v2", "2", 2)))
     inventory = world.inventory()
     key = ObjectName(NAMESPACE, "blueprints")
     view = replace(inventory.repositories[key], packages={"web": state})
@@ -507,7 +506,7 @@ def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other
 
 def test_upstream_is_locked_as_it_is_on_disk() -> None:
     spec = PackageVariantSpec(upstream=Upstream(repo="r", package="p", workspace_name="w", revision=1))
-    exact = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
+    exact = a_desired_variant(key=WEB, spec=spec, source=Source(Location("web.yaml")))
 
     assert upstream_data(exact) == {"repo": "r", "package": "p", "workspaceName": "w", "revision": 1}
     assert upstream_data(replace(exact, spec=PackageVariantSpec())) == {}

@@ -11,7 +11,6 @@ from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
-    PackageState,
     RepositoryView,
     UnpublishedRevision,
 )
@@ -21,7 +20,7 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import oid
-from tests.support.sets import blueprints, repository, variant, world
+from tests.support.sets import a_package, blueprints, repository, variant, world
 from tests.support.values import replace
 
 KEY = PackageKey("host/edge", "mine")
@@ -43,7 +42,7 @@ def an_edge(
     *states: UnpublishedRevision, tags: tuple[PackageRevision, ...] = (), **fields: object
 ) -> RepositoryView:
     header = states[-1].header if states else OURS
-    package = PackageState("mine", oid("b9"), header, published=tags, unpublished=states)
+    package = a_package("mine", main_tree=oid("b9"), main_header=header, published=tags, unpublished=states)
     given = {"tags": {tag.ref.removeprefix("refs/tags/"): tag.commit for tag in tags}, **fields}
     return repository("edge", packages={"mine": package}, **given)
 

@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Draft, Source
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.trailers import Answers, ConflictName
 from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
-from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
+from tests.support.plan_values import WEB, a_desired_variant, a_draft, a_pin, a_resolved, oid
 from tests.support.values import replace
 
 PIN, BASE, DRAFT_BASE = a_pin(3), a_pin(1), a_pin(2, package=PackageKey("host/old", "web"))
@@ -26,8 +24,8 @@ ASKED = ("host/blueprints", oid("c9"))
 
 
 def resolved(**fields: Any) -> ResolvedVariant:
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("edge.yaml")))
-    return ResolvedVariant(variant, WEB, PACKAGE, **{"pin": PIN, **fields})
+    variant = a_desired_variant(source=Source(Location("edge.yaml")))
+    return a_resolved(variant=variant, view=WEB, **{"pin": PIN, **fields})
 
 
 def persons(**fields: Any) -> Draft:

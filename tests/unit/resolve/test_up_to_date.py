@@ -12,7 +12,7 @@ from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.records.state import AnsweredConflict, OpenConflict
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import Pin
 from reconciler.resolve.up_to_date import (
     find_settled,
     index_objects,
@@ -22,7 +22,16 @@ from reconciler.resolve.up_to_date import (
     told_facts,
 )
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
+from tests.support.plan_values import (
+    PACKAGE,
+    WEB,
+    a_desired_variant,
+    a_draft,
+    a_pin,
+    a_record,
+    a_resolved,
+    oid,
+)
 from tests.support.sets import repository, snapshot, world
 from tests.support.values import replace
 
@@ -36,7 +45,7 @@ def a_team(name: str, code: str) -> SnapshotObject:
 
 def inputs() -> Inputs:
     spec = PackageVariantSpec(injectors=[InjectionSelector(name="blue")])
-    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml"), 5), times=(5,))
+    variant = a_desired_variant(spec=spec, source=Source(Location("web.yaml"), 5), times=(5,))
     view = repository("edge")
     objects = snapshot(a_team("blue", "1"), a_team("red", "1"))
     return variant, view, a_pin(1), replace(world(views=(view,)), snapshot=objects)
@@ -240,11 +249,10 @@ def settled(case: Case) -> str:
         answers=(AnsweredConflict(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
     )
     variant, view, pin, _ = inputs()
-    resolved = ResolvedVariant(
-        variant,
-        view.key,
-        PACKAGE,
-        pin,
+    resolved = a_resolved(
+        variant=variant,
+        view=view.key,
+        pin=pin,
         local=mains[case["main"]],
         draft=drafts[case["draft"]],
         inputs="digest",

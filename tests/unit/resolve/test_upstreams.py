@@ -14,6 +14,7 @@ from reconciler.names.problems import Problem
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.plan_values import a_desired_variant
 from tests.support.values import replace
 
 
@@ -58,7 +59,7 @@ def variant(**upstream: object) -> DesiredVariant:
     of = Upstream.model_validate(given)
     spec = PackageVariantSpec(upstream=of, downstream=Downstream(repo="edge", package="web"))
     source = Source(Location("pv.yaml", 1), 0, Marks())
-    return DesiredVariant(ObjectName(NAMESPACE, "pv"), "u", spec, source)
+    return a_desired_variant(key=ObjectName(NAMESPACE, "pv"), uid="u", spec=spec, source=source)
 
 
 def find(world: ModelWorld, **upstream: object) -> Pin | Problem:

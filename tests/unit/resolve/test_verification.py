@@ -2,15 +2,13 @@
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source, Trust
 from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, check_pin, find_fault
-from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.plan_values import a_desired_variant, a_pin, oid
 from tests.support.sets import world
 from tests.support.values import replace
 
@@ -39,7 +37,7 @@ def test_revision_is_verified_by_its_signed_name_if_a_rule_is_about_its_reposito
             return 9 if path == ("spec", "upstream") else 1, 1
 
     inventory = replace(world(), trust={} if trust is None else {URL: trust})
-    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("web.yaml"), 0, Marks()))
+    variant = a_desired_variant(source=Source(Location("web.yaml"), 0, Marks()))
 
     assert find_fault(URL, "web/v1", Oid(COMMIT), inventory) == fault
     assert find_fault("host/other", "web/v1", Oid(COMMIT), inventory) == ""
