@@ -60,7 +60,7 @@ def trace_conflicts(
     Args:
         notes: The conflicts of a package.
         resolved: Its variant, with the upstreams between which values changed.
-        contents: The upstreams and main; nothing is told of one that is not there.
+        contents: The upstreams and main; a missing one changed no values.
         files: The package as its draft has it.
     """
     base = resolved.base.tree if resolved.base else Oid("")
@@ -111,7 +111,7 @@ def _causes(
     """Return changed values that a conflict shows before and after; of several those the template names."""
     if not template or note.upstream is None:
         return []
-    found = {
+    shown = {
         name: f"{name}: {old} -> {new}"
         for name, (old, new) in changed.items()
         if _holds(note.upstream, new) and (note.base is None or _holds(note.base, old))
@@ -119,12 +119,12 @@ def _causes(
     source = next(
         (f.data.decode(errors="replace") for p, f in upstream.items() if p.endswith(f"/{template}")), ""
     )
-    named = [text for name, text in found.items() if re.search(re.escape(name) + r"(?![\w.])", source)]
-    return named or list(found.values())
+    named = [text for name, text in shown.items() if re.search(re.escape(name) + r"(?![\w.])", source)]
+    return named or list(shown.values())
 
 
 def _holds(text: str, part: str) -> bool:
-    """Tell whether a value is a text or a part of it that stands alone."""
+    """Tell whether a value is a text or a part of it between other characters than those of a number."""
     return bool(re.search(rf"(?<![0-9.]){re.escape(part)}(?![0-9A-Za-z.])", text))
 
 

@@ -100,7 +100,7 @@ class _Side(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """What the pipeline of a side did, and the package that it gave; None where it failed."""
+    """The result of the pipeline of a side, and the package from it; None where it failed."""
 
     side: _Side
     result: PipelineResult

@@ -195,10 +195,10 @@ def test_values_that_people_edit_downstream_are_rendered(world: World) -> None:
 
 
 def test_resource_that_a_person_disables_in_the_values_goes(world: World) -> None:
-    guarded = CONFIG_MAP.replace("name: web", "name: extra")
+    extra = CONFIG_MAP.replace("name: web", "name: extra")
+    guarded = f"{{{{ if .Values.extra }}}}\n{extra}{{{{ end }}}}\n"
     with world.edit("blueprints", "Ask for more") as folder:
         for path, text in release("1.2.0", deployment=DEPLOYMENT, extra=guarded).items():
-            text = f"{{{{ if .Values.extra }}}}\n{text}{{{{ end }}}}\n" if text == guarded else text
             (folder / path).write_text(f"{text}extra: true\n" if path.endswith("values.yaml") else text)
     world.tag("blueprints", "web/v4", "main")
     set_variants(world, revision=4)

@@ -403,7 +403,8 @@ def test_packages_of_a_chart_are_those_rendered_alone(
     for update in updates:
         runs.clear()
         assert render([update]) == {update.variant.key: together[update.variant.key]}
-        assert sum(runs) == 2 or change != "nothing"
+        if change == "nothing":
+            assert sum(runs) == 2
 
 
 def _run_chart(files: Files, path: str) -> PipelineResult | None:
