@@ -70,7 +70,7 @@ def explain(
     inventory = planned.inputs.inventory
     change = _find_change(planned, package)
     variant = trace_variant(planned, change)
-    origins = read_origins(planned, change, variant)
+    origins, change = read_origins(planned, change, variant)
     standstill = history = None
     if goal is not None:
         standstill = explain_standstill(planned, change, variant, "" if goal == _NEWEST else goal)

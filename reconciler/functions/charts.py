@@ -239,6 +239,29 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
     return chart
 
 
+def values_of(call: ChartCall) -> dict[str, Any]:
+    """Return what templates see as `Values`, with defaults of the chart and its subcharts, and as `Chart`.
+
+    Raises:
+        ChartError: The chart cannot be read.
+        YamlError: Its defaults cannot be read.
+    """
+    seen: dict[str, Any] = {}
+    about: dict[str, str] = {}
+    for path, data in sorted(_members(call.chart.archive, call.chart.name), key=_depth, reverse=True):
+        *folders, name = path.split("/")[1:]
+        if name not in ("Chart.yaml", "values.yaml") or any(each != "charts" for each in folders[::2]):
+            continue
+        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None) or {}
+        if name == "Chart.yaml":
+            about = {"Version": str(value.get("version")), "AppVersion": str(value.get("appVersion"))}
+            continue
+        for chart in reversed(folders[1::2]):
+            value = {chart: value}
+        seen = _merged(seen, value)
+    return {"Values": _merged(seen, call.values), "Chart": about}
+
+
 def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
     """Return the paths of the charts and values files that a configuration reads. Total."""
     spec = _of_config_map(mapping_at(config, "data")) if config.get("kind") == "ConfigMap" else config

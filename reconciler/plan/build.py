@@ -21,7 +21,8 @@ from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
-from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
+from reconciler.plan.changes import Change, ConflictNote, LockProposal, Plan, Refusal
+from reconciler.plan.chart_values import trace_conflicts
 from reconciler.plan.checksum import changed_pins, plan_checksum
 from reconciler.plan.compare import compare_upstreams
 from reconciler.plan.compose import Changes
@@ -216,7 +217,7 @@ def _described(
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items
-    specs = {each.variant.key: each.variant.spec for each in context.resolution.variants}
+    variants = {each.variant.key: each for each in context.resolution.variants}
     for change in own:
         key, written = change.variant, change.written
         requirements = fleet.requirement_changes.get(key, ()) if key else ()
@@ -226,9 +227,13 @@ def _described(
         before = {} if tree is None else contents.get(tree)
         impact = None
         if written is not None and written.files and before is not None:
-            values = set_values(specs[key]) if key in specs else ()
+            values = set_values(variants[key].variant.spec) if key in variants else ()
             impact = reader.impact(before, written.files, change.own_names, values)
-        yield changes.described(change.package, pins=pins, requirements=requirements, impact=impact)
+        traced: tuple[ConflictNote, ...] = ()
+        if change.conflicts and written is not None and key in variants:
+            traced = trace_conflicts(change.conflicts, variants[key], contents, written.files)
+        meaning = {"pins": pins, "requirements": requirements, "impact": impact, "conflicts": traced}
+        yield changes.described(change.package, **meaning)
 
 
 def _moved_pins(change: Change, delivery: RenderedDelivery) -> tuple[lock_changes.VersionChange, ...]:

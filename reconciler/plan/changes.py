@@ -186,7 +186,8 @@ class ConflictNote(NamedTuple):
     """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
 
     A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
-    `base` is the value before both, None where it was absent or is not known any more.
+    `base` is the value before both, None where it was absent or is not known any more. `template` is the one
+    of a chart that gave the file, `values` what changed there that the value of upstream has.
     """
 
     path: str
@@ -196,6 +197,8 @@ class ConflictNote(NamedTuple):
     resource: str = ""
     name: str = ""
     base: str | None = None
+    template: str = ""
+    values: str = ""
 
 
 class AnswerNote(NamedTuple):

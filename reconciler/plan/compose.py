@@ -22,6 +22,7 @@ from reconciler.plan.changes import (
     ApprovalState,
     Change,
     ClosePull,
+    ConflictNote,
     DraftFacts,
     MoveRef,
     Op,
@@ -217,6 +218,8 @@ class Parts(Struct, frozen=True):
     pins: "tuple[VersionChange, ...]" = ()
     requirements: tuple[RequirementChange, ...] = ()
     impact: Impact | None = None
+    conflicts: tuple[ConflictNote, ...] = ()
+    """The conflicts of the decision with the values of charts behind them; none where nothing is known."""
 
     @property
     def vetoes(self) -> Sequence[Held]:
@@ -270,6 +273,7 @@ def compose(parts: Parts) -> Change:
         own = decided.obsolete if join is Join.OBSOLETE else None
         op, reason = join.op, join.reason_of(reason, own)
     writes, stays = (*branches, *tags, *drafts, *removals), held is not None and held.by.stays
+    traced = {"conflicts": parts.conflicts} if parts.conflicts else {}
     if postponed is not None:
         pull = None
         if not (writes or close or approve):
@@ -296,7 +300,7 @@ def compose(parts: Parts) -> Change:
         request=request.content,
         repair=postponed.when if postponed is not None else decided.repair or request.repair,
         postponed=postponed,
-        **(asdict(decided.facts) | ({"ready": False} if stays else {})),
+        **(asdict(decided.facts) | traced | ({"ready": False} if stays else {})),
     )
 
 

@@ -230,7 +230,7 @@ def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext)
 
 
 def _open(note: ConflictNote) -> OpenConflict:
-    return OpenConflict(**{name: value for name, value in note._asdict().items() if name != "base"})
+    return OpenConflict(**{name: getattr(note, name) for name in OpenConflict.__struct_fields__})
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:

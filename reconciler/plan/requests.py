@@ -334,8 +334,8 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
         request.edited,
         str(change.variant or ""),
         change.location.path if change.location else "",
-        # Without the base: a later run may not know it any more.
-        sorted((list(note[:-1]) for note in change.conflicts), key=str),
+        # Without the base and the values of a chart: a later run may not know them any more.
+        sorted((list(note[:6]) for note in change.conflicts), key=str),
         sorted(map(list, change.answers), key=str),
         change.unready,
         *([request.rollout] if request.rollout else []),

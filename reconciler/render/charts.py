@@ -5,9 +5,11 @@ variant has now, the old one with those that its package downstream records in i
 follows, the merge with people's edits above all, is that of any package (ADR 12).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -37,6 +39,9 @@ KEEP_VALUES: Final = "reconciler.dev/chart-values"
 """The annotation of a RenderHelmChart that keeps its values files downstream: `keep`."""
 _PLATFORM: Final = "kubernetes"
 _SOURCE: Final = b"# Source: "
+_IDENTIFIERS: Final = re.compile(
+    rb"[ ]*# kpt-merge: [^\n]*|\n[ ]+internal\.kpt\.dev/upstream-identifier:[^\n]*|\n  annotations:(?=\n)"
+)
 _CAPABILITIES: Final = ("kubeVersion", "apiVersions")
 
 T = TypeVar("T")
@@ -82,12 +87,24 @@ class _Role(StrEnum):
 
 
 class _Side(NamedTuple):
-    """One upstream of a variant: the package to run, the package without its charts, and what it led to."""
+    """One upstream of a variant: the package to run, the package without its charts, and what it led to.
+
+    `otherwise` makes another package to run, where the first one may not be what it was made from.
+    """
 
     role: _Role
     run: Files
     plain: Files
     local: Files
+    otherwise: Callable[[], Files] | None = None
+
+
+class _Made(NamedTuple):
+    """The result of the pipeline of a side, and the package from it; None where it failed."""
+
+    side: _Side
+    result: PipelineResult
+    files: Files | None
 
 
 def render_charts(
@@ -111,14 +128,17 @@ def render_charts(
                 blocked[resolved.variant.key] = error.why
     if not sides and not blocked:
         return RenderedCharts(tuple(variants), contents, {})
-    results = iter(run([side.run for each in sides.values() for side in each]))
     rendered = ChartContents(contents)
     rendered.refused = getattr(contents, "refused", {})
+    tried = _make([(key, side) for key, each in sides.items() for side in each], run)
+    made: dict[ObjectName, list[_Made]] = {}
+    for key, each in (*tried, *_make(_otherwise(tried, blocked), run)):
+        made.setdefault(key, []).append(each)
     done: list[ResolvedVariant] = []
     for resolved in variants:
         try:
-            own = [(side, next(results)) for side in sides.get(resolved.variant.key, ())]
-            packages = {role: _rendered([each for each in own if each[0].role is role]) for role in _Role}
+            own = made.get(resolved.variant.key, ())
+            packages = {role: _rendered([each for each in own if each.side.role is role]) for role in _Role}
         except _BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
@@ -128,17 +148,42 @@ def render_charts(
     return RenderedCharts(tuple(done), rendered, blocked)
 
 
-def _rendered(own: Sequence[tuple[_Side, PipelineResult]]) -> Files | None:
-    """Return the package of a side, of several possible ones that which differs least from what it led to."""
-    fitting = [(side, result) for side, result in own if not result.error]
-    if own and not fitting:
-        raise _BlockedError(_failure(own[0][1]))
-    made = [
-        (side, {**side.plain, **_known(side, _generated(side.run, result.files))}) for side, result in fitting
+def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[tuple[ObjectName, _Made]]:
+    """Return what sides render to, in one batch."""
+    results = run([side.run for _, side in sides])
+    return [
+        (key, _Made(side, result, None if result.error else _package(side, result)))
+        for (key, side), result in zip(sides, results, strict=True)
     ]
+
+
+def _package(side: _Side, result: PipelineResult) -> Files:
+    return {**side.plain, **_known(side, _generated(side.run, result.files))}
+
+
+def _otherwise(
+    tried: Sequence[tuple[ObjectName, _Made]], blocked: dict[ObjectName, Blocked]
+) -> list[tuple[ObjectName, _Side]]:
+    """Return what else to run: for sides that are not just what they led to."""
+    sides: list[tuple[ObjectName, _Side]] = []
+    for key, (side, _, files) in tried:
+        try:
+            if side.otherwise and (files is None or _distance(files, side)):
+                sides.append((key, side._replace(run=side.otherwise())))
+        except _BlockedError as error:
+            blocked[key] = error.why
+    return sides
+
+
+def _rendered(own: Sequence[_Made]) -> Files | None:
+    """Return the package of a side, of several possible ones that which differs least from what it led to."""
+    made = [(each.files, each.side) for each in own if each.files is not None]
+    if own and not made:
+        raise _BlockedError(_failure(own[-1].result))
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
-        return made[0][1] if made else None
-    return min(made, key=lambda each: _distance(each[1], each[0].local))[1]
+        return made[0][0] if made else None
+    # Of two that differ as much it is what is recorded.
+    return min(reversed(made), key=lambda each: _distance(*each))[0]
 
 
 def _known(side: _Side, manifests: Files) -> Files:
@@ -150,14 +195,17 @@ def _known(side: _Side, manifests: Files) -> Files:
     return manifests
 
 
-def _distance(files: Files, local: Files) -> int:
-    """Return the number of lines of a package that another one does not have in the same file."""
-    return sum(
-        (
-            Counter(file.data.splitlines()) - Counter(local[path].data.splitlines() if path in local else ())
-        ).total()
-        for path, file in files.items()
-    )
+def _distance(files: Files, side: _Side) -> int:
+    """Return the number of lines that a package does not share with what it led to, of what charts gave."""
+    given = {path for path, file in files.items() if side.plain.get(path) != file}
+    given |= {path for path, file in side.local.items() if file.data.startswith(_SOURCE)}
+    lines = ([Counter(_lines(each.get(path))) for each in (files, side.local)] for path in given)
+    return sum((ours - theirs).total() + (theirs - ours).total() for ours, theirs in lines if ours != theirs)
+
+
+def _lines(file: File | None) -> list[bytes]:
+    """Return the lines of a file without the identifiers that an update adds."""
+    return _IDENTIFIERS.sub(b"", file.data).splitlines() if file is not None else []
 
 
 def _sides(
@@ -191,9 +239,9 @@ def _sides(
     for role, files, led_to in old:
         recorded = {path: led_to[path] for path in _configuration(files) if path in led_to}
         plain = _without_charts(files)
-        yield _Side(role, _edit_pipeline({**files, **recorded}, _but_charts), plain, led_to)
-        # People may have changed what is recorded since: then the package was made without that.
-        yield _Side(role, with_values(files), plain, led_to)
+        # The variant's values rendered it last time, unless they changed since: what is recorded tells them.
+        otherwise = partial(_edit_pipeline, {**files, **recorded}, _but_charts)
+        yield _Side(role, with_values(files), plain, led_to, otherwise)
 
 
 def _with_trees(resolved: ResolvedVariant, trees: Mapping[_Role, Oid]) -> ResolvedVariant:

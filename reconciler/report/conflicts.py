@@ -15,7 +15,6 @@ from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 Note = ConflictNote | AnswerNote
 N = TypeVar("N", ConflictNote, AnswerNote)
 _VALUES = ("base", "upstream", "local", "chosen")
-_SOURCE = "# Source: "
 DELETED = "(deleted)"
 EMPTY = "(empty)"
 LEFT_OUT = "(left out)"
@@ -46,6 +45,7 @@ def _shown(change: Change, note: N) -> N:
         return note
     there = (name for name in _VALUES if getattr(note, name, None) is not None)
     masked: dict[str, Any] = dict.fromkeys(there, MASK)
+    masked |= {"values": ""} if "values" in note._fields else {}
     return note._replace(**masked)
 
 
@@ -59,19 +59,15 @@ def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
     """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
 
-    `template` is that of the chart which rendered the file.
+    `template` is that of the chart which rendered the file, `values` what changed there.
     """
-    value = _shown(change, note)._asdict()
-    name, template = value.pop("name"), _template(change, note.path)
-    of_chart = {"template": template} if template else {}
-    return {**value, **of_chart, "keep": keep_line(name) if name else None}
+    shown = _shown(change, note)._asdict().items()
+    value = {field: text for field, text in shown if text or field not in _OF_CHARTS}
+    name = value.pop("name")
+    return {**value, "keep": keep_line(name) if name else None}
 
 
-def _template(change: Change, path: str) -> str:
-    """Return the chart's template that rendered a file, as its first line tells; "" of any other file."""
-    file = change.written.files.get(path) if change.written else None
-    first = file.data.partition(b"\n")[0].decode(errors="replace") if file else ""
-    return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
+_OF_CHARTS = ("template", "values")
 
 
 def keep_line(name: str) -> str:
@@ -88,8 +84,8 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
     boxes = boxes and not (change.request is not None and change.request.edited)
     rows = []
     for note in (_shown(change, each) for each in change.conflicts[:MOST_CONFLICTS]):
-        template = _template(change, note.path)
-        place = f"{note.path}, of template {template}" if template else note.path
+        place = f"{note.path}, of template {note.template}" if note.template else note.path
+        place = f"{place}, by {note.values}" if note.values else place
         base = "" if note.base is None else _cell(note.base, note)
         values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
         heading, block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
@@ -102,8 +98,9 @@ def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
     for note in (_shown(change, each) for each in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
-        if template := _template(change, note.path):
-            yield f"    template: {terminal(template)}"
+        for name in _OF_CHARTS:
+            if text := getattr(note, name):
+                yield f"    {name}: {terminal(text)}"
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
         if note.name:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
@@ -10,6 +12,7 @@ from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
+from reconciler.plan.chart_values import trace_conflicts
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
@@ -51,22 +54,30 @@ def explain_standstill(
     return find_obstacles(planned.plan, change, planned.names.of(change), revision, trace)
 
 
-def read_origins(planned: PlannedRun, change: Change, variant: DesiredVariant | None) -> tuple[Origin, ...]:
-    """Return where each field of a package came from; none where no variant makes it."""
+def read_origins(
+    planned: PlannedRun, change: Change, variant: DesiredVariant | None
+) -> tuple[tuple[Origin, ...], Change]:
+    """Return where each field of a package came from, and its change with that of its conflicts.
+
+    There are none where no variant makes the package.
+    """
     resolved = next((r for r in planned.resolution.variants if r.variant.key == change.variant), None)
     if variant is None or resolved is None or resolved.downstream != change.package:
-        return ()
+        return (), change
     inventory = planned.inputs.inventory
     trees: dict[str, set[Oid]] = {resolved.pin.package.url: {resolved.pin.tree}}
-    if change.after is not None:
-        trees.setdefault(change.package.url, set()).add(change.after)
+    if resolved.base is not None:
+        trees[resolved.pin.package.url].add(resolved.base.tree)
+    trees.setdefault(change.package.url, set()).update(filter(None, (resolved.local, change.after)))
     needs = Needs({url: frozenset(of) for url, of in trees.items()})
     contents = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits)
     files = change.written.files if change.written else None
     if not files and change.after is not None:
         files = contents.get(change.after)
     upstream = contents.get(resolved.pin.tree) or {}
-    return find_origins(resolved, files or {}, inventory, variant.trace, upstream)
+    conflicts = trace_conflicts(change.conflicts, resolved, contents.files, files or {})
+    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream)
+    return origins, replace(change, conflicts=conflicts)
 
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:

@@ -258,6 +258,7 @@ def edited_and_bumped(world: World) -> None:
     planned = json.loads(world.run("plan", "-o", "json").out)["changes"]
     (conflict,) = [each for change in planned for each in change["conflicts"]]
     assert conflict["template"] == "web/templates/workload.yaml"
+    assert conflict["values"] == ".Values.grace: 30 -> 60"
     settle(world)
 
     others = set(EDGES) - {"edge-05"}
@@ -272,8 +273,11 @@ def edited_and_bumped(world: World) -> None:
 def conflict_answered(world: World) -> None:
     (conflict,) = explained(world, "edge-05")["conflicts"]
     assert (conflict["upstream"], conflict["local"]) == ("60", "45")
+    assert conflict["template"] == "web/templates/workload.yaml"
+    assert conflict["values"] == ".Values.grace: 30 -> 60"
     body = world.run("pr", "show", "edge-05/web").out
-    row = "| `deployment_web.yaml, of template web/templates/workload.yaml` | `Deployment web` | "
+    place = "deployment_web.yaml, of template web/templates/workload.yaml, by .Values.grace: 30 -> 60"
+    row = f"| `{place}` | `Deployment web` | "
     assert f"{row}`spec.template.spec.terminationGracePeriodSeconds` | `30` | `60` | `45` | " in body
     keep_local(world, conflict)
     settle(world)

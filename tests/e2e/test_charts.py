@@ -194,6 +194,26 @@ def test_values_that_people_edit_downstream_are_rendered(world: World) -> None:
     assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
 
 
+def test_resource_that_a_person_disables_in_the_values_goes(world: World) -> None:
+    extra = CONFIG_MAP.replace("name: web", "name: extra")
+    guarded = f"{{{{ if .Values.extra }}}}\n{extra}{{{{ end }}}}\n"
+    with world.edit("blueprints", "Ask for more") as folder:
+        for path, text in release("1.2.0", deployment=DEPLOYMENT, extra=guarded).items():
+            (folder / path).write_text(f"{text}extra: true\n" if path.endswith("values.yaml") else text)
+    world.tag("blueprints", "web/v4", "main")
+    set_variants(world, revision=4)
+    apply_and_merge(world)
+    assert "configmap_extra.yaml" in files(world, "edge-1")
+
+    edit(
+        world, "edge-1", "chart.yaml", "      valuesInline:\n", "      valuesInline:\n        extra: false\n"
+    )
+    apply_and_merge(world)
+
+    assert "configmap_extra.yaml" not in files(world, "edge-1")
+    assert "configmap_extra.yaml" in files(world, "edge-2")
+
+
 def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) -> None:
     apply_and_merge(world)
     edit(world, "edge-2", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")

@@ -368,13 +368,16 @@ TEMPLATES = [
 def test_packages_of_a_chart_are_those_rendered_alone(
     clusters: list[str], value: str, templates: tuple[str, str], path: str, change: str
 ) -> None:
-    """Their upstreams have own values too; the engine is a template that is filled in here."""
+    """Their upstreams have own values too; the engine is a template that is filled in here.
+
+    Where nobody edited main, an update renders two charts: the old one gives what main has.
+    """
     old, new = (package({**CHART, "charts/web/Chart.yaml": text}) for text in templates)
     trees: dict[Oid, Files] = {tree_id(old): old, tree_id(new): new}
     runs: list[int] = []
 
     def run(packages: Any) -> Any:
-        runs.append(0)
+        runs.append(sum(b"render-helm-chart" in files[KPTFILE].data for files in packages))
         return [_run_chart(files, path) or run_pipeline(files) for files in packages]
 
     def render(variants: Iterable[ResolvedVariant]) -> dict[ObjectName, RenderedVariant]:
@@ -398,7 +401,10 @@ def test_packages_of_a_chart_are_those_rendered_alone(
             updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
     together = render(updates)
     for update in updates:
+        runs.clear()
         assert render([update]) == {update.variant.key: together[update.variant.key]}
+        if change == "nothing":
+            assert sum(runs) == 2
 
 
 def _run_chart(files: Files, path: str) -> PipelineResult | None:
