@@ -157,10 +157,17 @@ def _serve(path: str) -> None:
 
 
 def _answer_all(listener: socket.socket) -> NoReturn:
-    """Answer each request in a fork of this process."""
+    """Answer each request in a fork of this process, which ends soon after the one that started it."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks that answer
+    starter = os.getppid()
+    listener.settimeout(5)
     while True:
-        client, _ = listener.accept()
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            if os.getppid() != starter:
+                os._exit(0)
+            continue
         with client:
             if not os.fork():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
