@@ -131,15 +131,19 @@ class ImpactReader(Struct):
         return tuple(sorted(weighted, key=lambda risk: (risk.weight, risk)))
 
     def _resource_risks(self, old: Resources, new: Resources, own: OwnValues) -> Iterator[Risk]:
-        for masked in old.keys() | new.keys():
+        moves = _moves(old.keys() - new.keys(), new.keys() - old.keys())
+        for masked in (old.keys() | new.keys()) - set(moves.values()):
             if masked in old and masked in new and old[masked] == new[masked]:
                 continue
             action = "adds" if masked not in old else "changes" if masked in new else "removes"
             resource = _Resource(*map(own.fill_text, masked))
-            if action == "removes":
-                yield Risk(REMOVAL, action, str(resource))
+            subject, to = str(resource), moves.get(masked)
+            if to is not None:
+                action, subject = "moves", f"{subject} to namespace {own.fill_text(to.namespace)}"
+            if action in ("removes", "moves"):
+                yield Risk(REMOVAL, action, subject)
             for category in self.policy.of_kind(resource.group_kind):
-                yield Risk(category, action, str(resource))
+                yield Risk(category, action, subject)
 
     def _registry_risks(self, images: Collection[str], before: "_Side") -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
@@ -164,6 +168,12 @@ class ImpactReader(Struct):
             resources.update(self._contents[digest].resources)
             images.update(_qualified(side.own.fill_text(each)) for each in self._contents[digest].images)
         return _Contents(resources, frozenset(images))
+
+
+def _moves(gone: Iterable[_Resource], new: Collection[_Resource]) -> Mapping[_Resource, _Resource]:
+    """Return where resources without a namespace got one: who applies them may have put them there before."""
+    there = {each._replace(namespace=""): each for each in sorted(new)}
+    return {each: there[each] for each in gone if each in there and not each.namespace}
 
 
 # Differences
