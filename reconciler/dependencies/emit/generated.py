@@ -262,9 +262,7 @@ class PackageGraph(Struct, frozen=True):
         return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
 
     def _differs(self, package: LockedPackage, name: str, install: Install) -> Problem:
-        message = (
-            f"Those who need {self.ref_of(package)} give it another {name} each: that of {install} counts"
-        )
+        message = f"{self.ref_of(package)} gets a different {name} from each parent: that of {install} counts"
         hint = "Write a manifest for the package yourself to decide."
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
 

@@ -196,5 +196,8 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
 
 def _fixed(chart: Chart) -> str:
     if not chart.random:
-        return "A package must be the same in every run: set the value that it makes anew"
+        return (
+            "A package must be the same in every run: set the value that replaces it, leave tests out "
+            "(`skipTests: true`), or change the template in your copy of the chart"
+        )
     return f"A package must be the same in every run: set {' or '.join(chart.random)} in the values"

@@ -148,7 +148,7 @@ def test_owner_is_the_parent_that_it_was_made_for_while_that_is_there() -> None:
 
 
 def differs(name: str, of: Install, what: str = "PackageInstall shop/db.io") -> Problem:
-    message = f"Those who need {what} give it another {name} each: that of {of} counts"
+    message = f"{what} gets a different {name} from each parent: that of {of} counts"
     hint = "Write a manifest for the package yourself to decide."
     return Problem(of.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(of))
 
@@ -179,7 +179,7 @@ def test_settings_are_those_of_the_nearest_and_then_the_lowest_install() -> None
 def only_db(from_graph: PackageGraph) -> tuple[GeneratedPackage, list[Problem]]:
     made, problems = from_graph.generated()
     (db,) = (package for package in made if package.ref.name == "db.io")
-    return db, [problem for problem in problems if "db.io give" in problem.message]
+    return db, [problem for problem in problems if "db.io gets" in problem.message]
 
 
 def test_package_is_incomplete_if_an_install_above_it_was_not_read() -> None:
