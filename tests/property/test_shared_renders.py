@@ -403,7 +403,7 @@ def test_packages_of_a_chart_are_those_rendered_alone(
     for update in updates:
         runs.clear()
         assert render([update]) == {update.variant.key: together[update.variant.key]}
-        if change == "nothing":
+        if change == "nothing" and isinstance(together[update.variant.key].fresh, Package):
             assert sum(runs) == 2
 
 
