@@ -64,7 +64,7 @@ def test_item_without_most_fields_keeps_number_head_and_reason(api: ScriptedApi,
 
     # The head of a fork is left out: it may have the name of a branch of ours.
     assert [(pull.number, pull.head) for pull in pulls] == [(5, "drafts/web/w"), (6, "")]
-    assert pulls[0].unreadable.startswith("the forge's answer is not as its API describes it (")
+    assert pulls[0].unreadable.startswith("the forge's answer is not as its API describes it (no '")
 
 
 @pytest.mark.parametrize("kind", APIS)

@@ -29,6 +29,7 @@ def test_comparison_is_empty_without_variant_package_and_pin(
 ) -> None:
     value = comparison_value(Comparison(variants, packages, pins=pins, new=(PROBLEM,), deep=True), NAMES)
 
+    assert (value["apiVersion"], value["kind"]) == ("reconciler.dev/v1alpha1", "Comparison")
     assert value["empty"] is not bool(variants or packages or pins)
     assert len(value["variants"]) + len(value["packages"]) + len(value["pins"]) == len(
         variants + packages + pins
