@@ -225,7 +225,10 @@ def test_of_two_parents_who_disagree_the_lowest_counts_and_the_other_hears_of_it
     assert "serviceAccountName: first" in body(found, "packageinstalls/prod/db.io.yaml")
     (warning,) = found.warnings
     assert warning.reason is Reason.INHERITED_DIFFERENTLY
-    assert "another serviceAccountName each: that of PackageInstall prod/a counts" in warning.message
+    assert (
+        "a different serviceAccountName from each parent: that of PackageInstall prod/a counts"
+        in warning.message
+    )
 
 
 def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() -> None:
@@ -394,7 +397,9 @@ def test_of_two_parameters_of_a_shared_bundle_the_lowest_parents_counts() -> Non
 
     assert documents(found)["installations/prod/blue-mysql.yaml"]["parameters"] == {"size": "1"}
     (warning,) = found.warnings
-    assert "another parameter size each: that of Installation prod/a counts" in warning.message
+    assert (
+        "a different parameter size from each parent: that of Installation prod/a counts" in warning.message
+    )
 
 
 def test_a_shared_bundle_is_called_by_its_group_and_says_so() -> None:
