@@ -130,7 +130,7 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 
 
 def read_emptied(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupBranch]:
-    """Yield each branch of one package that has it no more, since a person deleted it: a group of one.
+    """Yield each draft branch from which a person deleted its package, as a group of that one package.
 
     Args:
         mirror: The repository.
