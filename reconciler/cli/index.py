@@ -277,14 +277,12 @@ def import_(
 
 
 def _files(path: Path) -> Iterable[Path]:
-    """Return a file, or every file below a directory that may hold a manifest: none of a Helm chart."""
+    """Return a file, or every file below a directory that may hold a manifest."""
     from reconciler.read.dependencies import INDEX_SUFFIXES
 
     if not path.is_dir():
         return [path]
-    charts = {chart.parent for chart in path.rglob("Chart.yaml")}
-    manifests = (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and charts.isdisjoint(p.parents))
-    return (p for p in manifests if p.is_file())
+    return (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and p.is_file())
 
 
 @index.command()
