@@ -236,7 +236,7 @@ def import_(
     """
     from reconciler.base.reasons import Reason
     from reconciler.names.problems import Problem
-    from reconciler.read.index_import import find_tagged_versions, find_versions
+    from reconciler.read.index_import import FoundVersion, find_tagged_versions, find_versions
     from reconciler.report.text import problem_lines
     from reconciler.run.options import RunOptions, open_mirrors
 
@@ -252,7 +252,14 @@ def import_(
         collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
         what = plural(len(files), "file")
     problems, written, kept = list(collected.problems), list[str](), 0
+    first: dict[tuple[str, str], FoundVersion] = {}
     for each in collected.versions:
+        twin = first.setdefault((each.source, each.version), each)
+        if twin.files != each.files:
+            message = f"{twin.location} is {each.source} {each.version}, too, with other content"
+            hint = "Import the right one of the two alone."
+            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, hint))
+            continue
         try:
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)

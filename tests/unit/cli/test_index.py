@@ -270,6 +270,18 @@ def test_a_broken_file_that_may_be_of_a_package_is_a_problem(copy: Path, path: s
     assert f"problem: {given}/{path}:" in imported.output
 
 
+def test_two_files_of_one_version_name_each_other(copy: Path, tmp_path: Path) -> None:
+    stream = PACKAGE.replace("VERSION", "1.0.0")
+    (tmp_path / "a.yaml").write_text(stream)
+    (tmp_path / "b.yaml").write_text(stream.replace("spec: {", "spec: {licenses: [free], "))
+
+    imported = invoke(copy, "import", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")).output
+
+    assert (
+        f"b.yaml:1: InvalidManifest: {tmp_path}/a.yaml:1 is db.io 1.0.0, too, with other content" in imported
+    )
+
+
 def test_a_package_with_two_manifests_is_not_guessed(copy: Path, tmp_path: Path) -> None:
     for name in ("crossplane.yaml", "upbound.yaml"):
         (tmp_path / "new" / "v1.0.0").mkdir(parents=True, exist_ok=True)
