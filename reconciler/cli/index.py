@@ -252,11 +252,13 @@ def import_(
         collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
         what = plural(len(files), "file")
     problems, written, kept = list(collected.problems), list[str](), 0
-    first: dict[tuple[str, str], FoundVersion] = {}
+    by_version: dict[tuple[str, str], list[FoundVersion]] = {}
     for each in collected.versions:
-        twin = first.setdefault((each.source, each.version), each)
-        if twin.files != each.files:
-            message = f"{twin.location} is {each.source} {each.version}, too, with other content"
+        by_version.setdefault((each.source, each.version), []).append(each)
+    for each in collected.versions:
+        alike = by_version[each.source, each.version]
+        if other := next((twin for twin in alike if twin.files != each.files), None):
+            message = f"{other.location} is {each.source} {each.version}, too, with other content"
             hint = "Import the right one of the two alone."
             problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, hint))
             continue

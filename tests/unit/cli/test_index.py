@@ -270,7 +270,7 @@ def test_a_broken_file_that_may_be_of_a_package_is_a_problem(copy: Path, path: s
     assert f"problem: {given}/{path}:" in imported.output
 
 
-def test_two_files_of_one_version_name_each_other(copy: Path, tmp_path: Path) -> None:
+def test_two_files_of_one_version_name_each_other_and_none_is_taken(copy: Path, tmp_path: Path) -> None:
     stream = PACKAGE.replace("VERSION", "1.0.0")
     (tmp_path / "a.yaml").write_text(stream)
     (tmp_path / "b.yaml").write_text(stream.replace("spec: {", "spec: {licenses: [free], "))
