@@ -137,10 +137,3 @@ def test_the_fleet_of_the_tutorial_is_installed_by_what_is_printed(tmp_path: Pat
         ("west/web", "web/v1"),
     ]
     assert status.endswith("web/v1\nweb/v2\n"), "no file of a working copy differs from its commit"
-
-
-def test_the_tutorial_has_its_own_number_of_clusters(tmp_path: Path) -> None:
-    command = "reconciler demo world --layout tutorial --clusters 5"
-
-    assert code(command, tmp_path, tmp_path / "cache") == 2
-    assert not (tmp_path / "world").exists()
