@@ -109,6 +109,7 @@ def test_files_are_edited_by_the_sed_of_the_platform(
             {
                 "control.git": "cc07792e2189b73fb9a80987e302104905382f5f",
                 "blueprints.git": "4b46778b47f89f80d26d4e81edcb03e6e70ce6e8",
+                "cluster-europe-01.git": "5d7223cec4471eeb7f491e829036704151246645",
             },
         ),
         ("monorepo", {"platform.git": "1463e1aaf8afe16942b83e45c5e4898992373daa"}),
