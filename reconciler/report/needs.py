@@ -221,7 +221,10 @@ def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None
     rows = [(need.action, terminal(need.what), terminal(need.where)) for need in needs]
     if not rows:
         return
-    heads, *lines = table_rows(("NEEDS YOU", "WHAT", "WHERE"), rows, width)
+    table: list[tuple[str, ...]] = [("NEEDS YOU", "WHAT", "WHERE"), *rows]
+    if width and sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width:
+        table = [(first, ": ".join(filter(None, others))) for first, *others in table]
+    heads, *lines = table_rows(table[0], table[1:], width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for need, (first, *others) in zip(needs, lines, strict=True):
         color = Color.YELLOW if need.action is Action.REVIEW else Color.RED

@@ -164,12 +164,10 @@ def _folded(
         if len(places) <= most:
             shown |= {place: rows[place] for place in places}
             continue
-        name = rows[places[0]][0].rpartition("/")[2]
-        first = rows[places[0]][0].removesuffix(f"/{name}")
-        where = f"{first} and {len(places) - 1} more"
         cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
         pulls = plural(len(numbers), "pull request") if numbers else ""
-        shown[places[0]] = (f"{len(places)} x {name}", where, *cells[2:6], pulls, cells[7])
+        name = f"{cells[0]} and {len(places) - 1} more"
+        shown[places[0]] = (name, *cells[1:6], pulls, cells[7])
     return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
