@@ -28,7 +28,6 @@ _COLORS = {
     Phase.CONFLICT: Color.RED,
     Phase.STALLED: Color.RED,
 }
-_STALLS = {True: Phase.STALLED, False: ""}
 URGENCY = (
     *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
     *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
@@ -105,7 +104,10 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
 
 def status_summary(owners: Iterable[Owner]) -> str:
     """Return how many packages are in each state, the most urgent first; "" without any."""
-    phases = Counter((owner.get("package") or {}).get("phase") or _STALLS[_stalls(owner)] for owner in owners)
+    phases = Counter(
+        (owner.get("package") or {}).get("phase") or (Phase.STALLED if _stalls(owner) else "")
+        for owner in owners
+    )
     return ", ".join(f"{phases[phase]} {phase}" for phase in URGENCY if phases[phase])
 
 
