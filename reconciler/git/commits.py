@@ -107,6 +107,12 @@ def _annotation(fields: Mapping[str, Any]) -> PackageAnnotation:
     package, workspace, revision = (
         str(fields.get(k) or "") for k in ("package", "workspaceName", "revision")
     )
-    task, labels = (found if isinstance(found := fields.get(k), dict) else None for k in ("task", "labels"))
-    named = {key: value for key, value in (labels or {}).items() if isinstance(value, str)}
-    return PackageAnnotation(package, workspace, revision, task, named)
+    task, labels = fields.get("task"), fields.get("labels")
+    named = labels.items() if isinstance(labels, dict) else ()
+    return PackageAnnotation(
+        package,
+        workspace,
+        revision,
+        task if isinstance(task, dict) else None,
+        {key: value for key, value in named if isinstance(value, str)},
+    )

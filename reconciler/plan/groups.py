@@ -380,7 +380,7 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     labels = {
         m.target.package.path: context.resolved[m.change.variant].variant.spec.labels
         for m in named
-        if m.change.variant in context.resolved
+        if m.change.variant is not None and m.change.variant in context.resolved
     }
     return WriteGroup(
         ref=group.ref,

@@ -120,27 +120,29 @@ def _render_variants(
 def _untouched(
     variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
 ) -> frozenset[ObjectName]:
-    """Return the variants whose package on main is what their old upstream makes of it today, byte by byte.
+    """Return the variants whose package on main equals a new one of the old upstream, byte by byte.
 
-    Nobody edited it: its update is what a new package would be (D32), and there is nothing to merge.
+    It has no edits: its update is a new package (D32), and there is nothing to merge.
     """
     made: dict[ObjectName, ResolvedVariant] = {}
     for resolved in variants:
-        base, has_draft = resolved.base, resolved.draft is not None and resolved.draft.append_only
-        if base is None or resolved.settled is not None or has_draft or resolved.has_charts:
+        base, local, draft = resolved.base, resolved.local, resolved.draft
+        if base is None or local is None or resolved.settled is not None or resolved.has_charts:
             continue
-        if base.tree == resolved.pin.tree or not contents.keys() >= {base.tree, resolved.pin.tree, resolved.local}:
+        trees = {base.tree, resolved.pin.tree, local}
+        if base.tree == resolved.pin.tree or not contents.keys() >= trees:
             continue
-        if not any(list_subpackages(contents[tree], {}) for tree in (resolved.local, resolved.pin.tree)):
+        is_edited = draft is not None and draft.append_only
+        if not is_edited and not any(list_subpackages(contents[tree], {}) for tree in trees):
             made[resolved.variant.key] = replace(resolved, pin=base, local=None, base=None)
     begun = {
         key: _render_fresh(VariantInputs(resolved, contents, {}, inventory.policy), inventory)
         for key, resolved in made.items()
     }
     done = run_functions(begun, run, lambda key, files: _write_own_fields(files, made[key], inventory))
-    local = {resolved.variant.key: resolved.local for resolved in variants}
+    on_main = {resolved.variant.key: resolved.local for resolved in variants}
     return frozenset(
-        key for key, package in done.items() if isinstance(package, Package) and package.tree == local[key]
+        key for key, package in done.items() if isinstance(package, Package) and package.tree == on_main[key]
     )
 
 

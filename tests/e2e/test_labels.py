@@ -43,7 +43,10 @@ def test_labels_are_seen_wherever_people_look(tmp_path: Path, capsys: pytest.Cap
 
     said("approve", "--all")
     said("apply")
-    assert re.search(r"v1 .*\n +drafted with labels acme.*=z, critical, team=a\n", said("explain", "edge-1/web", "--history"))
+    assert re.search(
+        r"v1 .*\n +drafted with labels acme.*=z, critical, team=a\n",
+        said("explain", "edge-1/web", "--history"),
+    )
     label(control, "{tier: c}")
     for command in ("plan", "apply"):
         assert "PackageVariant default/web-edge-1 gets other labels: tier=c, team removed" in said(command)

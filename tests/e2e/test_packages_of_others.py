@@ -25,7 +25,9 @@ def test_untouched_package_takes_the_layout_of_the_next_revision(tmp_path: Path)
     write_world(root, ("edge-1", "edge-2"))
     spaced = kptfile("web").replace("metadata:", "\nmetadata:")
     publish(root, 3, {"web/Kptfile": spaced, "web/package-context.yaml": CONTEXT})
-    publish(root, 4, {"web/Kptfile": kptfile("web"), "web/package-context.yaml": CONTEXT.replace("\n\n", "\n")})
+    publish(
+        root, 4, {"web/Kptfile": kptfile("web"), "web/package-context.yaml": CONTEXT.replace("\n\n", "\n")}
+    )
     control = Repo(root / "control.git")
     for revisions in ((3, 4), (4, 4)):
         changes = {
@@ -38,7 +40,8 @@ def test_untouched_package_takes_the_layout_of_the_next_revision(tmp_path: Path)
 
     for path in ("web/Kptfile", "web/package-context.yaml"):
         climbed, fresh = (
-            OWN.sub("", Repo(root / f"{edge}.git").read("main", path).decode()) for edge in ("edge-1", "edge-2")
+            OWN.sub("", Repo(root / f"{edge}.git").read("main", path).decode())
+            for edge in ("edge-1", "edge-2")
         )
         assert climbed == fresh
 

@@ -25,9 +25,7 @@ MODES = {
     "decided": ("--on-conflict", "upstream"),
     "compatible": ("--mode", "compatible"),
 }
-_ATTRIBUTED = re.compile(
-    rb"(?m),kpt-pkg\b|^ *cnrm\.cloud\.google\.com/blueprint: ['\"]?kpt-pkg['\"]?\n"
-)
+_ATTRIBUTED = re.compile(rb"(?m),kpt-pkg\b|^ *cnrm\.cloud\.google\.com/blueprint: ['\"]?kpt-pkg['\"]?\n")
 MADE = 0, 7
 REFUSED = 3, 4
 
@@ -66,7 +64,9 @@ def _given(package: Path, old: Path, new: Path, root: Path) -> Iterator[Given]:
         (root / name).mkdir(parents=True)
         subprocess.run(get, env=environment, capture_output=True, check=True)
         fetched = read_files(root / name / "fetched")
-        kpts = difference(*(_published(files_of_bytes(each)) for each in (fetched, read_files(old))), loose=True)
+        kpts = difference(
+            *(_published(files_of_bytes(each)) for each in (fetched, read_files(old))), loose=True
+        )
         by_kpt = ["kpt's own changes of values"] if kpts else []
         for suffix, (local, made) in {"": (fetched, by_kpt), "-edited": draw_edits(fetched, name)}.items():
             kpt.local = write_files(root / f"{name}{suffix}" / "given", local)

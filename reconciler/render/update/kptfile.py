@@ -294,7 +294,7 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
             if old is None:
                 yield SetValue((block, "git", name), value)
             elif old.typed != value:
-                # A commit id like a number was quoted: in place of it the next one is not, as in a fresh clone.
+                # Quotes of a commit id like a number go with it: a fresh clone has none.
                 yield SetValue((block, "git", name), Raw(emit(value, flow=old.in_flow)))
 
 

@@ -603,7 +603,9 @@ def test_block_scalar_keeps_its_value_before_what_is_added(mode: MergeMode, head
     assert joined["a.yaml"].startswith(cm("c", more=end.replace(header, f"{header.strip('+')}-") + "\n---\n"))
 
 
-FORMATTED = cm("c", more="  long: one two\n    three\n  quoted: 'y'\n  run: |\n    a \n    b\nlist: [a,   b]\n")
+FORMATTED = cm(
+    "c", more="  long: one two\n    three\n  quoted: 'y'\n  run: |\n    a \n    b\nlist: [a,   b]\n"
+)
 FORMATS = {
     "unfolded": (("one two\n    three", "one two three"), True),
     "a blank line": (("\ndata:", "\n\ndata:"), True),
