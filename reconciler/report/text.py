@@ -26,7 +26,7 @@ from reconciler.report.rollouts import rollout_lines
 from reconciler.report.summary import (
     Names,
     arrow,
-    is_unchanged,
+    listed_changes,
     move_text,
     risk_summary,
     row_reason,
@@ -250,11 +250,7 @@ def _table(
     now: float,
 ) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
-    changes = [
-        change
-        for change in sorted_changes(plan)
-        if unchanged or not is_unchanged(change, statuses.get(change.package))
-    ]
+    changes = sorted_changes(plan) if unchanged else listed_changes(plan, statuses)
     causes = fold_changes(changes, names, statuses, unfolded=unchanged, now=now)
     if not causes:
         return

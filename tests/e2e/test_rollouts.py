@@ -97,7 +97,10 @@ def test_a_shard_of_a_failed_rollout_says_why_it_ends_with_7(failed: World, shar
     ran = failed.run("plan", "--shard", shard)
 
     assert ran.code == Exit.WAITING
-    assert f"  {LINES[2]}\n  hint: Mend it, or annotate the set with reconciler.dev/rollout-skip" in ran.out
+    assert (
+        f"  {LINES[2]}\n  hint: Correct what failed, or annotate the set with reconciler.dev/rollout-skip"
+        in ran.out
+    )
 
 
 def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:
