@@ -1,7 +1,8 @@
 """History of a package: its revisions with time, upstream, author and difference. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from reconciler.base.escape import terminal
@@ -16,6 +17,8 @@ _SHORT = 8
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
 
+    `labels` are those that the variant had when the draft was written.
+
     `time` is that of the commit in seconds, 0 if unknown. `impact` is the difference from the revision before
     it; that of a draft is from main.
     """
@@ -27,6 +30,7 @@ class HistoryEntry(NamedTuple):
     author: str = ""
     subject: str = ""
     impact: Impact | None = None
+    labels: Mapping[str, str] = MappingProxyType({})
 
     @property
     def date(self) -> str:
@@ -55,6 +59,9 @@ def history_lines(
     yield from (paint(line, Color.BOLD) for line in first)
     for entry, own in zip(entries, lines, strict=True):
         yield from own
+        if entry.labels:
+            named = (f"{key}={value}" if value else key for key, value in sorted(entry.labels.items()))
+            yield from indented(terminal(f"drafted with labels {', '.join(named)}"), width)
         for text in risk_texts(entry.impact.risks if entry.impact else ()):
             yield from (paint(line, Color.RED) for line in indented(terminal(text), width))
 
@@ -67,6 +74,7 @@ def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
                 name: getattr(entry, name) for name in ("revision", "commit", "upstream", "author", "subject")
             },
             "date": entry.date or None,
+            "labels": dict(entry.labels),
             "diff": impact_value(entry.impact) if entry.impact else None,
             "risks": [risk_value(risk) for risk in entry.impact.risks] if entry.impact else [],
         }

@@ -1,11 +1,14 @@
 """A package outside of a fleet: updated between its revisions, unedited and edited, beside the real kpt."""
 
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.names.objects import Files
 from tests.ecosystem.edits import draw_edits
@@ -22,6 +25,7 @@ MODES = {
     "decided": ("--on-conflict", "upstream"),
     "compatible": ("--mode", "compatible"),
 }
+_ATTRIBUTED = re.compile(rb"(?m),kpt-pkg\b|^ *cnrm\.cloud\.google\.com/blueprint: ['\"]?kpt-pkg['\"]?\n")
 MADE = 0, 7
 REFUSED = 3, 4
 
@@ -60,7 +64,11 @@ def _given(package: Path, old: Path, new: Path, root: Path) -> Iterator[Given]:
         (root / name).mkdir(parents=True)
         subprocess.run(get, env=environment, capture_output=True, check=True)
         fetched = read_files(root / name / "fetched")
-        for suffix, (local, made) in {"": (fetched, []), "-edited": draw_edits(fetched, name)}.items():
+        kpts = difference(
+            *(_published(files_of_bytes(each)) for each in (fetched, read_files(old))), loose=True
+        )
+        by_kpt = ["kpt's own changes of values"] if kpts else []
+        for suffix, (local, made) in {"": (fetched, by_kpt), "-edited": draw_edits(fetched, name)}.items():
             kpt.local = write_files(root / f"{name}{suffix}" / "given", local)
             kpt.prepare()
             ran = kpt.update()
@@ -104,6 +112,9 @@ def _update(session: Session, given: Given) -> None:
 
 
 def _published(files: Files) -> Files:
+    """Return the files that a package update takes from upstream, without the name that kpt adds to them."""
     return {
-        path: file for path, file in files.items() if not path.endswith(("Kptfile", "package-context.yaml"))
+        path: replace(file, data=_ATTRIBUTED.sub(b"", file.data))
+        for path, file in files.items()
+        if not path.endswith(("Kptfile", "package-context.yaml"))
     }
