@@ -120,9 +120,9 @@ def _render_variants(
 def _untouched(
     variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
 ) -> frozenset[ObjectName]:
-    """Return the variants whose package on main equals a new one of the old upstream, byte by byte.
+    """Return the variants that have on main, byte by byte, what a new package of the old upstream is.
 
-    It has no edits: its update is a new package (D32), and there is nothing to merge.
+    Such a package has no edits: its update is a new package (D32), and there is nothing to merge.
     """
     made: dict[ObjectName, ResolvedVariant] = {}
     for resolved in variants:
