@@ -176,8 +176,8 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
         elif change.reason is Reason.AWAITING_WAVE or change.variant in plan.context.stopped:
             rollouts = [rollout for rollout in plan.rollouts if change.variant in rollout.waves_of]
             waves = [wave for rollout in rollouts for wave in rollout.waves if wave.phase not in _OVER]
-            first = f"Wave {waves[0].name} comes first: {waves[0].message}." if waves else ""
-            step = first or "Run `reconciler plan`: it has every wave."
+            step = "Run `reconciler plan`: it has every wave."
+            step = f"Wave {waves[0].name} comes first: {waves[0].message}." if waves else step
         if rollout is not None and rollout.phase is RolloutPhase.PAUSED and not explained:
             step = f"To go on, remove {PAUSE} from PackageVariantSet {rollout.key}."
         elif rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
