@@ -17,10 +17,8 @@ _SHORT = 8
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
 
-    `labels` are those that the variant had when the draft was written.
-
-    `time` is that of the commit in seconds, 0 if unknown. `impact` is the difference from the revision before
-    it; that of a draft is from main.
+    `labels` are those of the variant when the draft was written. `time` is that of the commit in seconds,
+    0 if unknown. `impact` is the difference from the revision before it; that of a draft is from main.
     """
 
     revision: str
@@ -50,8 +48,7 @@ def history_lines(
         (
             *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:_SHORT]),
             impact_text(entry.impact) if entry.impact else "",
-            terminal(entry.author),
-            terminal(entry.subject),
+            *(terminal(entry.author), terminal(entry.subject)),
         )
         for entry in entries
     ]
@@ -68,11 +65,10 @@ def history_lines(
 
 def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
     """Return the revisions of a package as JSON values."""
+    names = ("revision", "commit", "upstream", "author", "subject")
     return [
         {
-            **{
-                name: getattr(entry, name) for name in ("revision", "commit", "upstream", "author", "subject")
-            },
+            **{name: getattr(entry, name) for name in names},
             "date": entry.date or None,
             "labels": dict(entry.labels),
             "diff": impact_value(entry.impact) if entry.impact else None,

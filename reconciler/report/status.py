@@ -236,12 +236,11 @@ def status_csv(owners: Iterable[Owner]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([head.lower() for head in WIDE_HEADS])
-    writer.writerows([_inert(cell) for cell in row(owner, wide=True)] for owner in owners)
+    for owner in owners:
+        writer.writerow(
+            f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in row(owner, wide=True)
+        )
     return text.getvalue()
-
-
-def _inert(cell: str) -> str:
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
 
 
 def status_json_lines(owners: Iterable[Any]) -> str:

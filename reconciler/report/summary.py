@@ -166,7 +166,7 @@ _AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})
 
 def listed_changes(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[Change]:
     """Return the sorted changes without packages that stay as they are, and those that a wave counts."""
-    waves = {member.key for rollout in plan.rollouts for wave in rollout.waves for member in wave.members}
+    waves = {key for rollout in plan.rollouts for key in rollout.waves_of}
     changed = [c for c in sorted_changes(plan) if not is_unchanged(c, statuses.get(c.package))]
     return [c for c in changed if c.pending or c.reason is not Reason.AWAITING_WAVE or c.variant not in waves]
 

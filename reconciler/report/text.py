@@ -180,12 +180,8 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
         what = "the lock and what this run observed were" if outcome.locked else "what this run observed was"
         yield f"No package changed; {what} recorded."
     else:
-        parts = (
-            f"{plural(len(done), 'effect')} done",
-            f"{sum(map(len, failed))} failed",
-            "the rest is left for the next run" if left else "",
-        )
-        yield f"{', '.join(part for part in parts if part)}."
+        rest = ", the rest is left for the next run" if left else ""
+        yield f"{plural(len(done), 'effect')} done, {sum(map(len, failed))} failed{rest}."
 
 
 def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:

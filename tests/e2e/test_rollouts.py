@@ -103,6 +103,17 @@ def test_a_shard_of_a_failed_rollout_says_why_it_ends_with_7(failed: World, shar
     )
 
 
+def test_a_held_package_says_what_holds_its_first_wave_and_has_no_row_of_its_own(failed: World) -> None:
+    obstacles = failed.run("explain", "edge-07/web", "--why-not", "newest").out
+    plan, everything = failed.run("plan").out, failed.run("plan", "--all").out
+
+    assert (
+        "next: Wave early comes first: 1 failed (edge-04/web: Application argocd/edge-04-web is" in obstacles
+    )
+    assert "edge-07/web" not in plan
+    assert "edge-07/web" in everything
+
+
 def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:
     assert failed.run("plan").code == 7
 
