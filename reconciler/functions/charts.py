@@ -239,27 +239,73 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
     return chart
 
 
-def values_of(call: ChartCall) -> dict[str, Any]:
-    """Return what templates see as `Values`, with defaults of the chart and its subcharts, and as `Chart`.
+def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what templates see: `Values` with defaults of all charts, `Chart`, `Release`, `Capabilities`.
+
+    `members` are those of the chart. Total: a file that cannot be read gives no defaults.
+    """
+    about = {folder: _mapping(members[f"{folder}Chart.yaml"]) for folder in chart_folders(members)}
+    seen: dict[str, Any] = {}
+    for folder in sorted(about, key=lambda each: each.count("/"), reverse=True):
+        values = [_mapping(members.get(f"{folder}values.yaml", b""))]
+        for parent, name in _parents(folder):
+            listed = mappings_at(about.get(parent), "dependencies")
+            own = [each for each in listed if each.get("name") == name] or [{}]
+            values = [{str(each.get("alias") or name): value} for each in own for value in values]
+        for value in values:
+            seen = _merged(seen, value)
+    return {
+        "Values": _merged(seen, call.values),
+        "Chart": {
+            folder: {name: chart[name] for name in ("version", "appVersion") if name in chart}
+            for folder, chart in about.items()
+        },
+        "Release": {"Name": call.release, "Namespace": call.namespace},
+        "Capabilities": {"KubeVersion": call.kube_version, "APIVersions": call.api_versions},
+    }
+
+
+def chart_folders(members: Iterable[str]) -> list[str]:
+    """Return the folders of a chart and the charts in it: "", `charts/db/`."""
+    folders = [path.removesuffix("Chart.yaml") for path in members if path.endswith("Chart.yaml")]
+    return [each for each in folders if all(name == "charts" for name in each.split("/")[:-1:2])]
+
+
+def _parents(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield a chart's folder and name in it, from the innermost: `charts/db/` is `db` of ""."""
+    while folder:
+        parent, _, name = folder.removesuffix("/").rpartition("charts/")
+        yield parent, name
+        folder = parent
+
+
+def _mapping(data: bytes) -> dict[str, Any]:
+    try:
+        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None)
+    except YamlError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+@lru_cache(maxsize=8)
+def chart_members(chart: Chart) -> Mapping[str, bytes]:
+    """Return the files of a chart by their paths in it, those of archives in `charts/` as well.
 
     Raises:
         ChartError: The chart cannot be read.
-        YamlError: Its defaults cannot be read.
     """
-    seen: dict[str, Any] = {}
-    about: dict[str, str] = {}
-    for path, data in sorted(_members(call.chart.archive, call.chart.name), key=_depth, reverse=True):
-        *folders, name = path.split("/")[1:]
-        if name not in ("Chart.yaml", "values.yaml") or any(each != "charts" for each in folders[::2]):
-            continue
-        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None) or {}
-        if name == "Chart.yaml":
-            about = {"Version": str(value.get("version")), "AppVersion": str(value.get("appVersion"))}
-            continue
-        for chart in reversed(folders[1::2]):
-            value = {chart: value}
-        seen = _merged(seen, value)
-    return {"Values": _merged(seen, call.values), "Chart": about}
+    return dict(_unpacked(chart.archive, chart.name))
+
+
+def _unpacked(archive: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    for path, data in _members(archive, name):
+        own = path.partition("/")[2]
+        if own.startswith("charts/") and own.endswith(".tgz") and own.count("/") == 1:
+            inner = dict(_unpacked(data, name))
+            folder = value_at(_mapping(inner.get("Chart.yaml", b"")), "name")
+            yield from ((f"charts/{folder}/{each}", text) for each, text in inner.items())
+        else:
+            yield own, data
 
 
 def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
