@@ -223,7 +223,7 @@ def _described(
     context: PlanContext,
     contents: Contents,
     *,
-    run: RunPipelines | None,
+    run: RunPipelines | None = None,
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items

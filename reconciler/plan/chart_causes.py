@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.wording import plural
 from reconciler.functions.charts import (
     FILES,
     RENDER_HELM_CHART,
@@ -36,7 +37,7 @@ from reconciler.render.update.identifiers import with_identifiers, with_identiti
 from reconciler.resolve.resolution import ResolvedVariant
 
 _MOST_RENDERINGS: Final = 40
-"""Renderings to find the causes in one package; changes that are not told apart by then are counted."""
+"""Renderings to find the causes in one package; more changes than these find are counted."""
 _MOST_KEPT: Final = 64
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 60
@@ -108,9 +109,9 @@ class ChartCauses:
         new = dict(_charts(contents.get(resolved.pin.tree, {}), files))
         for name in sorted(names & old.keys() & new.keys()):
             own = {n: note for n, note in traced.items() if note.template.startswith(f"{name}/")}
-            known = self._causes.setdefault((base, resolved.pin.tree, name), set())
+            likely = self._causes.setdefault((base, resolved.pin.tree, name), set())
             search = _Search(self, old[name], new[name], _Conflicts(own, (main, draft)))
-            traced |= {n: own[n]._replace(values=text) for n, text in search.causes(known).items()}
+            traced |= {n: own[n]._replace(values=text) for n, text in search.causes(likely).items()}
         return tuple(traced.values())
 
     def render(self, package: Files) -> Files:
@@ -139,27 +140,27 @@ class _Search:
         if _other_files(old.members) != _other_files(new.members):
             self._changes[_CHART_FILES] = []
 
-    def causes(self, known: set[Path]) -> dict[int, str]:
-        """Return the causes of conflicts as text; `known` are those of other packages, and gets new ones."""
+    def causes(self, likely: set[Path]) -> dict[int, str]:
+        """Return the causes of conflicts as text; `likely` are those of other packages, and gets new ones."""
         if not self._changes:
             return {}
-        wanted = set(self._conflicts.notes)
-        likely = [(at,) for at in self._changes if at in known]
-        rest = tuple(at for at in self._changes if at not in known)
-        found: dict[int, list[Sequence[Path]]] = {}
-        for group in (*likely, rest):
-            for number, groups in self._search(group, wanted).items():
-                found.setdefault(number, []).extend(groups)
-        found |= self._search(tuple(self._changes), wanted - found.keys())
-        known.update(group[0] for groups in found.values() for group in groups if len(group) == 1)
-        return {
-            number: " and ".join(map(self._text, found[number])) if number in found else _UNDECIDED
-            for number in wanted
-        }
+        numbers = set(self._conflicts.notes)
+        first = [(at,) for at in self._changes if at in likely]
+        rest = tuple(at for at in self._changes if at not in likely)
+        groups_of: dict[int, list[Sequence[Path]]] = {}
+        for group in (*first, rest):
+            for number, groups in self._search(group, numbers).items():
+                groups_of.setdefault(number, []).extend(groups)
+        groups_of |= self._search(tuple(self._changes), numbers - groups_of.keys())
+        likely.update(group[0] for groups in groups_of.values() for group in groups if len(group) == 1)
+        order = list(self._changes)
+        for groups in groups_of.values():
+            groups.sort(key=lambda group: order.index(group[0]))
+        return {n: " and ".join(map(self._text, groups_of.get(n, ()))) or _UNDECIDED for n in numbers}
 
-    def _search(self, group: Sequence[Path], wanted: Collection[int]) -> dict[int, list[Sequence[Path]]]:
+    def _search(self, group: Sequence[Path], numbers: Collection[int]) -> dict[int, list[Sequence[Path]]]:
         """Return the smallest groups of changes that change conflicting fields, by the conflicts' numbers."""
-        changed = self._changed_by(group) & set(wanted) if group and wanted else set()
+        changed = self._changed_by(group) & set(numbers) if group and numbers else set()
         if not changed or len(group) == 1 or not self._left:
             return {number: [group] for number in changed}
         middle = len(group) // 2
@@ -167,7 +168,7 @@ class _Search:
         return {n: [each for half in halves for each in half.get(n, ())] or [group] for n in changed}
 
     def _changed_by(self, group: Sequence[Path]) -> set[int]:
-        """Return the conflicts whose fields are others where a group of changes is put back."""
+        """Return the conflicts with fields that a group of changes changes when it is put back."""
         if group not in self._hits and self._left:
             self._left -= 1
             self._hits[group] = set(self._compare(self._made(()), self._made(group)))
@@ -195,7 +196,7 @@ class _Search:
         if len(group) == 1:
             return self._name(group[0])
         named = ", ".join(map(self._name, group))
-        return f"some of {named if len(group) <= _MOST_NAMED else f'{len(group)} changed values'}"
+        return f"some of {named if len(group) <= _MOST_NAMED else plural(len(group), 'change')}"
 
     def _name(self, at: Path) -> str:
         if at == _CHART_FILES:
@@ -211,9 +212,9 @@ class _Search:
 
 def _is_about(note: ConflictNote, path: str, resource: str, field: str) -> bool:
     """Tell whether a place is that of a conflict, or has it, or is in it."""
-    one, other = sorted((note.field, field), key=len)
-    inside = other.startswith(one) and other[len(one) : len(one) + 1] in ("", ".", "[")
-    return (path, resource) == (note.path, note.resource) and (inside or not one)
+    outer, inner = sorted((note.field, field), key=len)
+    inside = inner.startswith(outer) and inner[len(outer) : len(outer) + 1] in ("", ".", "[")
+    return (path, resource) == (note.path, note.resource) and (inside or not outer)
 
 
 def _value_text(value: Any) -> str:
@@ -247,9 +248,11 @@ def _changed(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any, Any
 
 
 def _other_files(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a chart without those that tell versions and defaults, or what is left out."""
-    told = {f"{folder}{name}" for folder in chart_folders(members) for name in ("Chart.yaml", "values.yaml")}
-    return {path: data for path, data in members.items() if path not in told and path != ".helmignore"}
+    """Return the files of a chart without those with versions and defaults, or with what is left out."""
+    described = {
+        f"{folder}{name}" for folder in chart_folders(members) for name in ("Chart.yaml", "values.yaml")
+    }
+    return {path: data for path, data in members.items() if path not in described and path != ".helmignore"}
 
 
 def _package(old: _Chart, new: _Chart, back: Sequence[Path]) -> Files:
@@ -258,8 +261,10 @@ def _package(old: _Chart, new: _Chart, back: Sequence[Path]) -> Files:
     seen = {**new.seen, "Values": call.values}
     if _CHART_FILES in back:
         others = _other_files(new.members).keys()
-        told = {path: data for path, data in members.items() if path not in others and path in old.members}
-        members = {**old.members, **told}
+        described = {
+            path: data for path, data in members.items() if path not in others and path in old.members
+        }
+        members = {**old.members, **described}
     seen = copy_value(seen)
     for *parents, name in (map(str, at) for at in back if at != _CHART_FILES):
         below = seen

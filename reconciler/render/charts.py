@@ -418,7 +418,7 @@ def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
             continue  # the pipeline tells it
         edits: list[Edit] = []
         for call in calls:
-            if version and call.chart.asks_version and not call.kube_version:
+            if version and (call.chart.asks_version or call.chart.requires) and not call.kube_version:
                 edits.append(SetValue((*call.path, "kubeVersion"), version))
             if snapshot.served is not None and call.chart.asks and call.api_versions is None:
                 served = [each for each in call.chart.asks if _is_served(each, snapshot.served)]

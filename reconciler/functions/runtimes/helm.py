@@ -1,6 +1,7 @@
 """Charts of Helm: rendered in a worker with Helm's own engine, or by a `helm` that the settings map."""
 
 import os
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
 from reconciler.krm.schema import served_everywhere
+from reconciler.krm.yaml.tree import path_text
 from reconciler.policy import FunctionPolicy
 
 _WORKER: Final = "reconciler.functions.runtimes.helm_worker"
@@ -33,6 +35,9 @@ _BASE_BYTES: Final = 512 << 20
 _LIBRARY: Final = "helm_python"
 _EXECUTABLE: Final = "helm"
 _SOURCE: Final = "# Source: "
+_SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
+_BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
+_ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
 
 
 class HelmRuntime:
@@ -144,8 +149,25 @@ class HelmRuntime:
             check=self._check,
         )
         if ended.problem or ended.exit_code:
-            raise ChartError(f"The chart {call.chart.name}: {ended.problem or ended.stderr.strip()}")
+            raise _failure(call, ended.problem or ended.stderr.strip())
         return _by_source(ended.stdout.decode(errors="replace"))
+
+
+def _failure(call: ChartCall, error: str) -> ChartError:
+    """Return the failure of a chart; each value that breaks a rule of a schema is named."""
+    faults: list[str] = []
+    own: tuple[str | int, ...] = ()
+    for line in error.splitlines():
+        if header := _SCHEMA_OF.fullmatch(line.strip()):
+            own = () if header[1] == call.chart.name else (header[1],)
+        elif fault := _BROKEN_RULE.fullmatch(line.strip()):
+            steps = [each.replace("~1", "/").replace("~0", "~") for each in fault[1].split("/")[1:]]
+            steps += _ADDITIONAL.findall(fault[2])
+            path = (*own, *(int(step) if step.isdigit() else step for step in steps))
+            faults.append(f"{call.place(path)}: {path_text(path) or 'the values'}: {fault[2]}")
+    if not faults:
+        return ChartError(f"The chart {call.chart.name}: {error}")
+    return ChartError(f"The values.schema.json of the chart {call.chart.name} refuses {'; '.join(faults)}")
 
 
 def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
@@ -172,7 +194,7 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
     """Raise ChartError where a chart failed, or gives what other runs or clusters would not."""
     chart = call.chart
     if reply.get("error"):
-        raise ChartError(f"The chart {chart.name}: {reply['error']}")
+        raise _failure(call, reply["error"])
     files = reply["files"]
     differs = {
         name: ", ".join(path for path in paths if not (call.skip_tests and is_test(files.get(path, ""))))
