@@ -167,7 +167,9 @@ def _failure(call: ChartCall, error: str) -> ChartError:
             faults.append(f"{call.place(path)}: {path_text(path) or 'the values'}: {fault[2]}")
     if not faults:
         return ChartError(f"The chart {call.chart.name}: {error}")
-    return ChartError(f"The values.schema.json of the chart {call.chart.name} refuses {'; '.join(faults)}")
+    # The engine tells them in another order each time.
+    text = "; ".join(sorted(faults))
+    return ChartError(f"The values.schema.json of the chart {call.chart.name} refuses {text}")
 
 
 def _apis(call: ChartCall) -> tuple[list[str], list[str]]:

@@ -221,9 +221,9 @@ REFUSED = [
         },
         config(values={"valuesFiles": ["v.yaml"], "valuesInline": {"replicas": "x", "more": 1}}),
         "The values.schema.json of the chart web refuses "
-        "v.yaml:2: image.tag: 'A' does not match pattern '^[a-z]$'; "
         "chart.yaml:15: replicas: got string, want integer; "
-        "chart.yaml:16: more: additional properties 'more' not allowed",
+        "chart.yaml:16: more: additional properties 'more' not allowed; "
+        "v.yaml:2: image.tag: 'A' does not match pattern '^[a-z]$'",
     ),
     Refused(
         "a default that breaks the rules of a dependency's schema",
