@@ -77,6 +77,38 @@ class _Conflicts(NamedTuple):
         return {path: f for path, f in files.items() if path in paths or template_of(f) in templates}
 
 
+class ChangedValue(NamedTuple):
+    """A value that templates of a chart see and that changed, as text; `path` is that below `kind`."""
+
+    chart: str
+    kind: str
+    path: Path
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """The value as templates name it: `.Values.image.tag`."""
+        path = self.path
+        if self.kind == "Chart":
+            folder, field = map(str, self.path)
+            of = f" of {folder.split('/')[-2]}" if folder else ""
+            path = (f"{field[0].upper()}{field[1:]}{of}",)
+        return f".{'.'.join(map(str, (self.kind, *path)))}"
+
+
+def changed_values(resolved: ResolvedVariant, contents: Contents, files: Files) -> Iterator[ChangedValue]:
+    """Yield what changes for the templates of a package's charts; `files` are those of its draft.
+
+    Nothing for a new package: it changes nothing.
+    """
+    base = contents.get(resolved.base.tree, {}) if resolved.base else {}
+    old = dict(_charts(base, contents.get(resolved.local or Oid(""), {})))
+    for name, new in _charts(contents.get(resolved.pin.tree, {}), files):
+        for (kind, *path), before, after in _changed(old[name].seen, new.seen) if name in old else ():
+            yield ChangedValue(name, str(kind), tuple(path), _value_text(before), _value_text(after))
+
+
 class ChartCauses:
     """Finds what changed conflicting fields of charts; what one package showed is tried first in the next."""
 
@@ -202,12 +234,8 @@ class _Search:
         if at == _CHART_FILES:
             return "the template itself"
         old, new = map(_value_text, self._changes[at])
-        kind, *path = map(str, at)
-        if kind == "Chart":
-            folder, field = path
-            of = f" of {folder.split('/')[-2]}" if folder else ""
-            path = [f"{field[0].upper()}{field[1:]}{of}"]
-        return f".{'.'.join((kind, *path))}: {old} -> {new}"
+        value = ChangedValue(self._new.call.chart.name, str(at[0]), at[1:], old, new)
+        return f"{value.name}: {value.before} -> {value.after}"
 
 
 def _is_about(note: ConflictNote, path: str, resource: str, field: str) -> bool:

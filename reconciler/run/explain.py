@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.chart_causes import ChartCauses
+from reconciler.plan.chart_causes import ChartCauses, changed_values
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
@@ -78,7 +78,8 @@ def read_origins(
     with opened_pipelines(planned.inputs) as run:
         causes = ChartCauses(run)
         conflicts = causes.trace_conflicts(change.conflicts, resolved, contents.files, files or {})
-    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream)
+    changed = list(changed_values(resolved, contents, files or {})) if change.before != change.after else []
+    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream, changed=changed)
     return origins, replace(change, conflicts=conflicts)
 
 
