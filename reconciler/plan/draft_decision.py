@@ -243,7 +243,7 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     if draft is None:
         return case.decision(Op.KEEP, Reason.UP_TO_DATE, **state)
     if draft.append_only:
-        main = "Main has what the package keeps for now" if case.resolved.held else "Main is up to date"
+        main = "Main has what the package keeps for now" if case.resolved.held_back else "Main is up to date"
         message = f"{main}; the draft has a person's commits and is left to them"
         return case.decision(Op.KEEP, Reason.DRAFT_EDITED, message, **{**state, "waits": True})
     return case.decision(

@@ -1,6 +1,6 @@
 """Find the versions of packages in files that other tools wrote, with their names and versions."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -32,9 +32,14 @@ HEADER = "version.yaml"
 _ASIDE = frozenset({"examples", "example", "tests", "test"})
 """Directories beside a Crossplane package that are none of it."""
 _CARVEL = "data.packaging.carvel.dev"
+_FILES = frozenset(name.rpartition("/")[2] for name in MANIFESTS)
+_GROUPS = tuple(group.encode() for group in ("packaging.carvel.dev", *META_GROUPS))
 _APIS = "apis.yaml"
 _SOURCE_HINT = "Name it: `--source REGISTRY/NAME`, where an asterisk stands for the name in the manifest."
 _VERSION_HINT = "Name its directory by the version, or import the tags of its repository with `--git`."
+_TWO_HINT = (
+    "Import the file from which the package was built alone: by its path, or with `--git` and `--path`."
+)
 
 
 class FoundVersion(Struct, frozen=True):
@@ -72,10 +77,18 @@ class _Finder(Struct):
     collected: FoundVersions = field(default_factory=FoundVersions)
     metas: list[tuple[str, Mapping[str, Any], SourcePosition]] = field(default_factory=list)
     contents: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    charts: set[str] = field(default_factory=set)
+    broken: list[tuple[str, Problem]] = field(default_factory=list)
 
     def read(self, path: str, data: bytes) -> None:
+        directory, _, file = path.rpartition("/")
+        if file == "Chart.yaml":
+            self.charts.add(directory)
         content = parse_file(path, data, yaml_limits(self.limits))
-        self.collected.problems += (broken.problem for broken in content.broken)
+        if file in _FILES or any(group in data for group in _GROUPS):
+            self.collected.problems += (broken.problem for broken in content.broken)
+        else:
+            self.broken += ((path, broken.problem) for broken in content.broken)
         for value, place in content.objects:
             if not isinstance(value, Mapping):
                 continue
@@ -88,7 +101,7 @@ class _Finder(Struct):
                 self.metas.append((path, value, place))
             elif kind in CONTENT_KINDS:
                 self.contents.append((path, value))
-            elif not value.get("apiVersion") and path.rpartition("/")[2] in _BUNDLES:
+            elif not value.get("apiVersion") and file in _BUNDLES:
                 self._bundle(path, value, place)
 
     def _package(self, value: Mapping[str, Any], place: SourcePosition) -> None:
@@ -119,16 +132,28 @@ class _Finder(Struct):
         self._add(source, version, {path.rpartition("/")[2]: _text(value)}, value, place)
 
     def finish(self) -> FoundVersions:
-        """Return everything, Crossplane packages with the APIs below their manifests."""
-        roots = {path.rpartition("/")[0] for path, _, _ in self.metas}
+        """Return everything, Crossplane packages with the APIs below their manifests.
+
+        A broken file counts where it may be of a package, and where nothing else was found.
+        """
+        files_of: dict[str, list[str]] = {}
+        for path, _, _ in self.metas:
+            files_of.setdefault(path.rpartition("/")[0], []).append(path)
         below: dict[str, list[Mapping[str, Any]]] = {}
         for path, value in self.contents:
-            parents = [str(parent) for parent in PurePosixPath(path).parents]
-            nearest = next((p if p != "." else "" for p in parents if (p if p != "." else "") in roots), None)
-            if nearest is not None and _ASIDE.isdisjoint(path[len(nearest) :].split("/")[:-1]):
-                below.setdefault(nearest, []).append(value)
+            if (root := self._root(path, files_of)) is not None:
+                below.setdefault(root, []).append(value)
+        is_empty = not self.metas and not self.collected.versions
+        self.collected.problems += (
+            problem for path, problem in self.broken if is_empty or self._root(path, files_of) is not None
+        )
         for path, value, place in self.metas:
             directory, _, file = path.rpartition("/")
+            other = next((each for each in files_of[directory] if each != path), None)
+            if other is not None:
+                message = f"{other.rpartition('/')[2]} describes the package of this directory, too"
+                self._refuse(value, place, Reason.INVALID_MANIFEST, message, _TWO_HINT)
+                continue
             files = {file: _text(value)}
             if apis := below.get(directory):
                 files[_APIS] = b"---\n".join(_text(_slim(api)) for api in apis)
@@ -138,6 +163,16 @@ class _Finder(Struct):
             named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
             self._add(self.source.replace("*", own) or stated, self.version or named, files, value, place)
         return self.collected
+
+    def _root(self, path: str, roots: Container[str]) -> str | None:
+        """Return the directory of a file's Crossplane package; None for a chart's and for examples."""
+        for parent in ("" if str(each) == "." else str(each) for each in PurePosixPath(path).parents):
+            if parent in roots:
+                is_aside = not _ASIDE.isdisjoint(path[len(parent) :].split("/")[:-1])
+                return None if is_aside else parent
+            if parent in self.charts:
+                return None
+        return None
 
     def _add(
         self,
@@ -206,7 +241,11 @@ def find_tagged_versions(
         if manifest is None:
             continue
         try:
-            files = [(f"{tag}/{name}", data) for name, data in _at_tag(mirror, commit, manifest, limits)]
+            files = [
+                (f"{tag}/{name}", data)
+                for name, data in _at_tag(mirror, commit, manifest, limits)
+                if not path or name == path or name.rpartition("/")[2] not in _FILES
+            ]
         except PackageRefusedError as error:
             where = Location(f"{tag}/{manifest}")
             collected.problems.append(Problem(where, Reason.MANIFEST_UNREADABLE, error.reason, subject=tag))

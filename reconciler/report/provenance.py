@@ -104,8 +104,8 @@ class _Provenance(Struct, frozen=True):
     def _decision(self) -> tuple[str, Location | None] | None:
         """Return what keeps the package from the revision that is asked for, None if nothing does."""
         resolved, key = self.resolved, self.variant.key
-        if resolved.target is not None:
-            return f"a rollout: {resolved.held}", resolved.held_at
+        if resolved.held_back is not None:
+            return f"a rollout: {resolved.held_back.why}", resolved.held_back.location
         if resolved.moved:
             return f"the commit that it has: {resolved.moved}", None
         if resolved.offers is None or resolved.offers.commit.oid == resolved.pin.commit.oid:

@@ -1,6 +1,7 @@
 """Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -64,6 +65,14 @@ class SubpackagePin(Struct, frozen=True):
     bases: tuple[Pin, ...] = ()
 
 
+class HeldBack(NamedTuple):
+    """The pin that a rollout holds back, None before the first one; why, and where that was ordered."""
+
+    target: Pin | None
+    why: str
+    location: Location | None = None
+
+
 class ResolvedVariant(Struct, frozen=True):
     """A desired variant with its upstream and downstream.
 
@@ -79,9 +88,8 @@ class ResolvedVariant(Struct, frozen=True):
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
-    is set if the upstream may have charts of Helm, which are rendered anew for other values. `target` is
-    the pin that a rollout keeps from being the pin, None if none does; `held` tells why, and `held_at` where
-    that was ordered.
+    is set if the upstream may have charts of Helm, which are rendered anew for other values. `held_back` is
+    what a rollout keeps from being the pin, None if none does.
     """
 
     variant: DesiredVariant
@@ -103,15 +111,13 @@ class ResolvedVariant(Struct, frozen=True):
     offers: Pin | None = None
     candidates: tuple[Pin, ...] = ()
     has_charts: bool = False
-    target: Pin | None = None
-    held: str = ""
-    held_at: Location | None = None
+    held_back: HeldBack | None = None
     subpackages: tuple[SubpackagePin, ...] = ()
 
     @property
     def requested(self) -> Pin:
         """The pin that the variant asks for; a rollout may keep the package from it."""
-        return self.target or self.pin
+        return (self.held_back and self.held_back.target) or self.pin
 
 
 class WaitingVariant(Struct, frozen=True):

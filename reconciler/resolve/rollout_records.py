@@ -231,7 +231,7 @@ def _find_failure(
     recorded: tuple[Literal["", "closed"], str] = (
         ("closed", member.why) if member.failed == "closed" else ("", "")
     )
-    if outcome.target is not None:  # it is kept at another revision, which has pull requests of its own
+    if outcome.held_back and outcome.held_back.target:  # the revision that it keeps has its own pull requests
         return recorded
     pulls, draft = rolling.inventory.pulls_of(outcome.downstream.url), outcome.draft
     record, heads = rolling.inventory.records.get(member.key), f"{DRAFTS}{outcome.downstream.path}/"

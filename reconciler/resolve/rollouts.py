@@ -21,7 +21,7 @@ from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.gates import gate_results
 from reconciler.resolve.merge_bases import Sources, find_base, find_commit
 from reconciler.resolve.ownership import find_pause, find_view
-from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
+from reconciler.resolve.resolution import HeldBack, Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
     GO,
     PAUSE,
@@ -431,11 +431,11 @@ def _way_back_text(members: Iterable[MemberStatus]) -> str:
 
 def with_hold(outcome: Outcome, hold: Hold, resolved: Outcome) -> Outcome:
     """Return the outcome of a held variant: resolved at the pin that it keeps, or waiting for a first pin."""
-    target = outcome.target or outcome.pin if isinstance(outcome, ResolvedVariant) else None
+    target = outcome.requested if isinstance(outcome, ResolvedVariant) else None
     if isinstance(outcome, WaitingVariant):
         target = outcome.target
     if hold.pin is not None and isinstance(resolved, ResolvedVariant):
-        return replace(resolved, target=target, held=hold.why, held_at=hold.location)
+        return replace(resolved, held_back=HeldBack(target, hold.why, hold.location))
     if isinstance(outcome, ResolvedVariant | WaitingVariant):
         return WaitingVariant(outcome.variant, outcome.offers, hold.why, target)
     return outcome

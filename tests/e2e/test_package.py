@@ -39,15 +39,6 @@ def update(sides: Path, *options: str, output: str = "out") -> int:
     return invoke(["package", "update", *paths, f"--out-dir={sides / output}", *options])
 
 
-def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert update(sides) == 7
-
-    assert without_identifiers((sides / "out" / "r.yaml").read_text()) == CM.format("mine")
-    shown = capsys.readouterr().out
-    assert "conflict r.yaml: ConfigMap c: data.a (BothChanged)" in shown
-    assert all(side in shown for side in ("base      x", "upstream  up", "local     mine"))
-
-
 def test_an_empty_file_is_not_called_absent(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, text in (("original", "x\n"), ("upstream", "up\n"), ("local", "")):
         (sides / side / "notes.txt").write_text(text)
@@ -117,11 +108,6 @@ def test_local_may_be_updated_in_place(sides: Path) -> None:
     assert sorted(path.name for path in sides.iterdir()) == ["local", "original", "upstream"]
 
 
-def test_a_directory_with_other_content_is_not_replaced(sides: Path) -> None:
-    assert update(sides, output="original") == 4
-    assert (sides / "original" / "r.yaml").read_text() == CM.format("x")
-
-
 def test_the_new_upstream_can_be_recorded(sides: Path) -> None:
     follows = "upstream:\n  type: git\n  git:\n    repo: https://x.example/r\n    directory: /\n    ref: v1\n"
     (sides / "local" / "Kptfile").write_text(KPTFILE + follows)
@@ -140,20 +126,6 @@ def test_secrets_are_not_shown(sides: Path, capsys: pytest.CaptureFixture[str]) 
 
     assert "hush" not in capsys.readouterr().out
     assert without_identifiers((sides / "out" / "r.yaml").read_text()) == SECRET.format("hush-local")
-
-
-def test_diff_and_tree(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        invoke(["package", "diff", str(sides / "original"), str(sides / "local"), "--detailed-exitcode"])
-        == 10
-    )
-    assert "-  a: x\n+  a: mine\n" in capsys.readouterr().out
-
-    assert invoke(["package", "diff", str(sides / "local"), str(sides / "local"), "--detailed-exitcode"]) == 0
-    assert capsys.readouterr().out == ""
-
-    assert invoke(["package", "tree", str(sides / "local")]) == 0
-    assert capsys.readouterr().out == "Package local\n├── Kptfile\n└── r.yaml\n    [ConfigMap c]\n"
 
 
 def test_modes_and_inner_links_survive_a_round_trip(tmp_path: Path) -> None:

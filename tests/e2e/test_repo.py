@@ -46,34 +46,3 @@ def test_a_repository_that_is_added_is_listed(copy: Path, capfd: pytest.CaptureF
     assert set(after) - set(before) == {"edge-9"}
     assert after["edge-9"]["type"] == "deployment"
     assert after["edge-9"]["reachable"] is True
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (("edge-1", "https://git.example/e.git"), 4, "is registered at"),
-        (("Edge_1", "https://git.example/e.git"), 2, "not a valid Kubernetes name"),
-        (("new", " "), 2, "address"),
-    ],
-)
-def test_a_registration_that_cannot_be_is_refused(
-    copy: Path, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, text: str
-) -> None:
-    assert invoke(["repo", "add", *arguments, "--control", str(copy)]) == code
-
-    assert text in capfd.readouterr().err
-    assert git(copy, "status", "--porcelain") == ""
-
-
-def test_an_unreadable_repository_is_listed_and_makes_a_5(
-    copy: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    invoke(["repo", "add", "gone", str(copy.parent / "gone.git"), "--control", str(copy)])
-    git(copy, "add", ".")
-    git(copy, "commit", "-q", "-m", "Register gone")
-
-    gone = repositories(copy, capfd, code=5)["gone"]
-
-    assert gone["reachable"] is False
-    assert gone["error"]
-    assert (gone["packages"], gone["lastCommit"]) == (None, None)

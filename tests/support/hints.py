@@ -121,7 +121,7 @@ _EDITS: dict[str, Callable[[Documents, re.Match[str]], None]] = {
     r"Write `(.+)` below `dependencies` in reconciler.yaml": _configure,
     r"Run `reconciler index set-default (\S+) (\S+)`": _set_default,
     r"Add all that is missing to the index, .* index add (\w+:)?NAME VERSION.*?`: (.+)": _add_packages,
-    r"Add (\S+) to .*: `reconciler index add (\w+:)?\S+ VERSION.*?`(?:, .*is (?:>=)?(.+))?": _add_package,
+    r"Add (\S+) to .* or `reconciler index add (\w+:)?\S+ VERSION.*?`(?:, .*is (?:>=)?(.+))?": _add_package,
     r"Install (\S+) with a manifest of its own": _install,
     r"Import the snapshot of cluster": _import_snapshot,
 }

@@ -1,6 +1,6 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -55,21 +55,31 @@ class _Reached(NamedTuple):
 
 
 class BuiltProblem(Struct, frozen=True):
-    """A resolution problem, and problems of single installs."""
+    """A resolution problem, problems of single installs, and what was read for them."""
 
     problem: ResolutionProblem
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...]
+    lookup: CandidateLookup
+    instances: Mapping[Instance, _Reached]
 
 
-def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
+def build_problem(
+    inputs: ClusterInputs, *, free: bool = True, narrower: BuiltProblem | None = None
+) -> BuiltProblem:
     """Build the resolution problem: the transitive closure of the candidate versions that may be needed.
 
     Order-free: the order of installs, candidates and pins does not matter. Versions to which no chain of
     ranges leads from the installs are in no solution. Where they are `free`, the ranges of users count as
-    none, so that other ones that would solve a conflict can be found; the solutions are the same.
+    none, so that other ones that would solve a conflict can be found; the solutions are the same. What a
+    `narrower` problem of the same inputs has read is not read again.
     """
-    inputs, problems = without_duplicates(inputs)
-    lookup = CandidateLookup(inputs)
+    earlier: Mapping[Instance, _Reached] = {}
+    if narrower is None:
+        inputs, problems = without_duplicates(inputs)
+        lookup = CandidateLookup(inputs)
+    else:
+        lookup, problems, earlier = narrower.lookup, narrower.problems, narrower.instances
+        inputs = lookup.inputs
     roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
     instances: dict[Instance, _Reached] = {}
     queue = [(way, scope, free) for demand, scope in roots for way in demand.alternatives]
@@ -82,9 +92,14 @@ def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
             scope = lookup.site_of(way.instance, parent)
             instances[way.instance] = _Reached(scope, lookup.candidates(way.instance), {})
         scope, candidates, demands = instances[way.instance]
+        before = earlier.get(way.instance)
+        read = before.demands if before is not None and before.scope == scope else {}
         overrides = free and scope.install is not None and scope.install.dialect is Dialect.CARVEL
         for place in sorted((all_places(candidates) if is_free else way.allowed) - demands.keys()):
-            demands[place] = tuple(_demands(lookup, way.instance, scope, candidates[place]))
+            own = read.get(place)
+            demands[place] = (
+                tuple(_demands(lookup, way.instance, scope, candidates[place])) if own is None else own
+            )
             queue += [(other, scope, overrides) for other in _active_alternatives(demands[place])]
     nodes = {instance: _node(lookup, instance, reached) for instance, reached in instances.items()}
     _add_existing(lookup, nodes)
@@ -97,7 +112,7 @@ def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
         budget=inputs.choices.budget,
         explain_steps=inputs.choices.explain_steps,
     )
-    return BuiltProblem(problem, problems)
+    return BuiltProblem(problem, problems, lookup, instances)
 
 
 def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequirement, RequirementContext]:

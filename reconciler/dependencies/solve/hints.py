@@ -380,7 +380,8 @@ def _addition(missing: list[PackageNeed], inputs: ClusterInputs) -> str:
         return f"Add all that is missing to the index, with `reconciler index sync` or {each}: {listed}"
     command = f"{first.id.name} VERSION --manifest crossplane.yaml" if is_xpkg else f"{first.id} VERSION"
     which = f", in a version that is {first.range}" if first.range.text else ""
-    return f"Add {first.id.name} to the index: `reconciler index add {command}`{which}"
+    ways = f"with `reconciler index sync` or `reconciler index add {command}`"
+    return f"Add {first.id.name} to the index, {ways}{which}"
 
 
 def _override_text(

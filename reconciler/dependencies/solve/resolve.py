@@ -95,7 +95,7 @@ def _attempts(inputs: ClusterInputs) -> tuple[BuiltProblem, list[_Attempt]]:
         unsolved = {demand.cause for part, answer in answers if answer is None for demand in part.roots}
         if not unsolved:
             return built, [(part, answer, None) for part, answer in answers if answer is not None]
-    built = build_problem(inputs)
+    built = build_problem(inputs, narrower=built)
     outcomes = []
     for part in split_problem(built.problem):
         is_known = unsolved.isdisjoint(demand.cause for demand in part.roots)

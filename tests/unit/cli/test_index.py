@@ -224,6 +224,10 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
         "values.yaml": "a: 1",
         "chart/Chart.yaml": "name: chart",
         "chart/templates/deployment.yaml": "{{ .Values.a }}",
+        "config/overlay.yaml": "a: 1\na: 2",
+        "platform/v1.2.0/examples/broken.yaml": "a: [",
+        "platform/v1.2.0/chart/Chart.yaml": "name: chart",
+        "platform/v1.2.0/chart/crds/more.yaml": CRD.replace("buckets", "others"),
     }.items():
         (given / path).parent.mkdir(parents=True, exist_ok=True)
         (given / path).write_text(text)
@@ -231,8 +235,8 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
     first = run(copy, "import", str(given), "--source", "x.io/*")
     again = run(copy, "import", str(given), "--source", "x.io/*")
 
-    assert first == ["5 files: 5 versions added, 0 there already, of 3 packages"]
-    assert again == ["5 files: 0 versions added, 5 there already, of 3 packages"]
+    assert first == ["11 files: 5 versions added, 0 there already, of 3 packages"]
+    assert again == ["11 files: 0 versions added, 5 there already, of 3 packages"]
     assert run(copy, "show", "db.io")[0].startswith("carvel:db.io 1.0.0")
     assert run(copy, "show", "xpkg:x.io/platform")[1:] == [
         "  needs x.io/aws >=v1.0.0",
@@ -245,6 +249,51 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
         in invoke(copy, "import", str(given), "--source", "x.io/*").output
     )
     assert "what the package is called" in invoke(copy, "import", str(given / "platform")).output
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("packages/db.yaml", PACKAGE + "kind: twice"),
+        ("platform/v1.2.0/crossplane.yaml", "a: ["),
+        ("platform/v1.2.0/apis/broken.yaml", "a: ["),
+    ],
+)
+def test_a_broken_file_that_may_be_of_a_package_is_a_problem(copy: Path, path: str, text: str) -> None:
+    given = copy.parent / "given"
+    for name, content in {"platform/v1.2.0/package.yaml": CONFIGURATION, path: text}.items():
+        (given / name).parent.mkdir(parents=True, exist_ok=True)
+        (given / name).write_text(content)
+
+    imported = invoke(copy, "import", str(given), "--source", "x.io/*")
+
+    assert f"problem: {given}/{path}:" in imported.output
+
+
+def test_two_files_of_one_version_name_each_other_and_none_is_taken(copy: Path, tmp_path: Path) -> None:
+    stream = PACKAGE.replace("VERSION", "1.0.0")
+    (tmp_path / "a.yaml").write_text(stream)
+    (tmp_path / "b.yaml").write_text(stream.replace("spec: {", "spec: {licenses: [free], "))
+
+    imported = invoke(copy, "import", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")).output
+
+    assert (
+        f"b.yaml:1: InvalidManifest: {tmp_path}/a.yaml:1 is db.io 1.0.0, too, with other content" in imported
+    )
+
+
+def test_a_package_with_two_manifests_is_not_guessed(copy: Path, tmp_path: Path) -> None:
+    for name in ("crossplane.yaml", "upbound.yaml"):
+        (tmp_path / "new" / "v1.0.0").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "new" / "v1.0.0" / name).write_text(CONFIGURATION)
+
+    both = invoke(copy, "import", str(tmp_path / "new"), "--source", "x.io/*")
+    alone = run(copy, "import", str(tmp_path / "new/v1.0.0/upbound.yaml"), "--source", "x.io/*")
+
+    assert "crossplane.yaml:1: InvalidManifest: upbound.yaml describes the package of this directory" in (
+        both.output
+    )
+    assert "1 file: 1 version added" in alone[0]
 
 
 def test_bundle_without_a_name_is_not_called_as_its_registry_is(copy: Path, tmp_path: Path) -> None:

@@ -1,21 +1,15 @@
-"""`status`: filters, order and forms, and which exit code its owners give."""
+"""`status`: its rows, their filters and their order."""
 
 import csv
 import io
-import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Exit
-from reconciler.cli.main import invoke
 from reconciler.cli.status import SORT_KEYS, STATES
 from reconciler.plan.status import Phase
 from reconciler.report import status as report
-from reconciler.report.status import row, sort_owners, status_csv, status_lines
-from reconciler.run import queries
-from reconciler.run.queries import FleetStatus
+from reconciler.report.status import StatusFilter, row, sort_owners, status_csv, status_lines
 
 
 def owner(
@@ -42,26 +36,6 @@ def owner(
 
 
 SET = {"kind": "PackageVariantSet", "namespace": "default", "name": "fleet", "conditions": []}
-
-
-def show(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    *owners: dict[str, Any],
-    arguments: tuple[str, ...] = (),
-    exits: frozenset[Exit] = frozenset(),
-) -> tuple[int, str]:
-    """Return the exit code and the output."""
-    inputs = SimpleNamespace(inventory=SimpleNamespace(sets=()))
-    desired = SimpleNamespace(variants=(), targets={})
-    planned: Any = SimpleNamespace(desired=desired, inputs=inputs)
-    monkeypatch.setattr(queries, "read_status", lambda _: FleetStatus(list(owners), planned, exits=exits))
-    code = invoke(["status", "--control", "unused", *arguments])
-    return code, capsys.readouterr().out
-
-
-def names(text: str) -> list[str]:
-    return [item["name"] for item in json.loads(text)["items"]]
 
 
 @pytest.mark.parametrize(
@@ -118,41 +92,26 @@ OWNERS = (
 
 
 @pytest.mark.parametrize(
-    ("arguments", "chosen"),
+    ("filters", "chosen"),
     [
-        ((), "abc"),
-        (("default/a",), "a"),
-        (("edge/*",), "ac"),
-        (("core/b", "edge/c"), "bc"),
-        (("fleet",), "a"),
-        (("--set", "default/fleet"), "a"),
-        (("--set", "fl*"), "a"),
-        (("--state", "stalled", "--state", "in review"), "bc"),
-        (("--repository", "core"), "b"),
-        (("--label", "team"), "ab"),
-        (("--label", "team=x"), "a"),
-        (("--label", "team", "--state", "in review"), "b"),
-        (("--set", "fleet", "--state", "stalled"), ""),
+        (StatusFilter(), "abc"),
+        (StatusFilter(names=("default/a",)), "a"),
+        (StatusFilter(names=("edge/*",)), "ac"),
+        (StatusFilter(names=("core/b", "edge/c")), "bc"),
+        (StatusFilter(names=("fleet",)), "a"),
+        (StatusFilter(sets=("default/fleet",)), "a"),
+        (StatusFilter(sets=("fl*",)), "a"),
+        (StatusFilter(states=("stalled", "in review")), "bc"),
+        (StatusFilter(repositories=("core",)), "b"),
+        (StatusFilter(labels=("team",)), "ab"),
+        (StatusFilter(labels=("team=x",)), "a"),
+        (StatusFilter(labels=("team=x", "tier")), ""),
+        (StatusFilter(labels=("team",), states=("in review",)), "b"),
+        (StatusFilter(sets=("fleet",), states=("stalled",)), ""),
     ],
 )
-def test_filters_choose_packages(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    chosen: str,
-) -> None:
-    _, text = show(monkeypatch, capsys, *OWNERS, arguments=(*arguments, "-o", "json"))
-
-    assert names(text) == list(chosen)
-
-
-@pytest.mark.parametrize(
-    "arguments", [("edge/x",), ("--set", "x"), ("--label", "x"), ("--label", "team=z"), ("--repository", "x")]
-)
-def test_filter_that_names_nothing_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
-    assert show(monkeypatch, capsys, *OWNERS, arguments=arguments)[0] == Exit.USAGE
+def test_filters_choose_packages(filters: StatusFilter, chosen: str) -> None:
+    assert "".join(each["name"] for each in filters.select(OWNERS)) == chosen
 
 
 @pytest.mark.parametrize(
@@ -188,46 +147,6 @@ def test_csv_is_inert_and_complete() -> None:
 
     assert (heads[0], cells[0]) == ("package", "edge/web")
     assert cells[-1] == '\'=HYPERLINK("x"), "quoted"'
-
-
-@pytest.mark.parametrize("form", ["json", "yaml", "jsonl", "csv", "wide", "text"])
-def test_every_form_names_every_package(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    code, text = show(monkeypatch, capsys, *OWNERS, arguments=("-o", form))
-
-    assert code == Exit.INVALID_INPUT
-    assert all(text.count(f"{name}") for name in "abc")
-    if form == "jsonl":
-        assert [json.loads(line)["name"] for line in text.splitlines()] == ["b", "a", "c"]
-
-
-def test_watch_needs_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert show(monkeypatch, capsys, owner(), arguments=("--watch",))[0] == Exit.USAGE
-
-
-def test_chosen_owner_has_its_own_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exits = frozenset({Exit.INVALID_INPUT, Exit.UNAVAILABLE})
-
-    assert show(monkeypatch, capsys, *OWNERS, arguments=("edge/a",), exits=exits)[0] == Exit.DONE
-    assert show(monkeypatch, capsys, *OWNERS, arguments=("edge/c",))[0] == Exit.INVALID_INPUT
-
-
-@pytest.mark.parametrize("code", [Exit.WAITING, Exit.PARTIAL, Exit.PENDING, Exit.REFUSED])
-def test_what_a_run_would_do_is_no_exit_code_of_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: Exit
-) -> None:
-    assert show(monkeypatch, capsys, owner(), exits=frozenset({code}))[0] == Exit.DONE
-
-
-def test_unread_repository_is_an_exit_code_of_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exits = frozenset({Exit.UNAVAILABLE, Exit.INVALID_INPUT})
-
-    assert show(monkeypatch, capsys, owner(), exits=exits)[0] == Exit.UNAVAILABLE
 
 
 @pytest.mark.parametrize(("cluster", "is_left_out"), [("edge", True), ("c1", False)])

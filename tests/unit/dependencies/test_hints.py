@@ -176,8 +176,8 @@ def test_package_that_looks_alike_is_never_named() -> None:
     text = upbound(">=v1.0.0") + crossplane("azure", "v1.0.0") + crossplane("aws-net", "v1.0.0")
     (explanation,) = resolve_cluster(world_of(text)).explanations
 
-    command = "`reconciler index add x.io/aws VERSION --manifest crossplane.yaml`"
-    assert explanation.hints == (f"Add x.io/aws to the index: {command}, in a version that is >=v1.0.0",)
+    ways = "`reconciler index sync` or `reconciler index add x.io/aws VERSION --manifest crossplane.yaml`"
+    assert explanation.hints == (f"Add x.io/aws to the index, with {ways}, in a version that is >=v1.0.0",)
     assert explanation.adds == ("x.io/aws",)
 
 
@@ -263,8 +263,8 @@ def test_each_of_several_conflicts_is_a_problem_with_its_own_suggestion() -> Non
                 f"so that PackageInstall prod/{name} takes {name}.io 1.0.0"
             ),
             (
-                f"Add {name}.io to the index: `reconciler index add carvel:{name}.io VERSION`, "
-                "in a version that is >=2.0.0"
+                f"Add {name}.io to the index, with `reconciler index sync` or "
+                f"`reconciler index add carvel:{name}.io VERSION`, in a version that is >=2.0.0"
             ),
         )
         for name, line in (("one", "6:65"), ("two", "12:65"))

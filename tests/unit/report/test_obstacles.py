@@ -15,7 +15,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed
 from reconciler.policy import Policy
 from reconciler.report.obstacles import Obstacle, Standstill, find_obstacles
-from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.resolve.resolution import HeldBack, ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
     EDGE,
@@ -326,7 +326,7 @@ def test_published_package_that_is_not_there_yet_has_no_state_to_tell() -> None:
 def test_a_package_that_waits_for_its_wave_asks_for_nothing_else() -> None:
     why = "Rollout web/v3 of web: wave main waits for wave canary"
     change = replace(KEPT, reason=Reason.AWAITING_WAVE, message=why)
-    resolved = a_resolved(pin=a_pin(1), target=a_pin(3), offers=a_pin(3), held=why)
+    resolved = a_resolved(pin=a_pin(1), offers=a_pin(3), held_back=HeldBack(a_pin(3), why))
 
     found = standstill("", change, resolved=resolved)
 
