@@ -36,7 +36,8 @@ _RANDOM: Final = re.compile(
 """An action of a template that gives something else each time."""
 _DOCUMENTS: Final = re.compile(r"(?m)^---(?!-)")
 _TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
-_VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+"""A value that a template reads."""
 
 
 class ChartError(Exception):
@@ -427,7 +428,7 @@ def _chart(
         sha256(archive).hexdigest(),
         any(b"Capabilities" in source for source in sources),
         tuple(sorted(names)) if asks_versions else (),
-        tuple(sorted(_random_values(sources))),
+        tuple(sorted({*_random_values(sources)})),
         str(value_at(metadata, "kubeVersion") or ""),
         value_at(metadata, "type") == "library",
     )
@@ -464,7 +465,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
     for source in sources:
         for action in _RANDOM.finditer(source.decode(errors="replace")):
-            yield from _VALUES.findall(action[0])
+            yield from VALUES.findall(action[0])
 
 
 def is_test(text: str) -> bool:

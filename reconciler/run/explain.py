@@ -78,7 +78,7 @@ def read_origins(
     with opened_pipelines(planned.inputs) as run:
         causes = ChartCauses(run)
         conflicts = causes.trace_conflicts(change.conflicts, resolved, contents.files, files or {})
-    changed = list(changed_values(resolved, contents, files or {})) if change.before != change.after else []
+    changed = changed_values(resolved, contents, files) if files else ()
     origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream, changed=changed)
     return origins, replace(change, conflicts=conflicts)
 

@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +15,12 @@ import orjson
 
 from reconciler.functions.charts import (
     RENDER_HELM_CHART,
+    VALUES,
     Chart,
     ChartCall,
     ChartError,
     RenderedTemplate,
+    chart_members,
     is_test,
 )
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
@@ -37,6 +39,9 @@ _EXECUTABLE: Final = "helm"
 _SOURCE: Final = "# Source: "
 _SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
 _BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
+_GIVEN: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
+"""Names of values that replace what a chart makes, or that turn it off."""
+_MOST_NAMED: Final = 8
 _ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
 
 
@@ -204,7 +209,8 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
     }
     if random := differs.get("random"):
         raise ChartError(
-            f"{random} of the chart {chart.name} gives other manifests each time", hint=_fixed(chart)
+            f"{random} of the chart {chart.name} gives other manifests each time",
+            hint=_fixed(chart, random.split(", ")),
         )
     where = f"and nothing tells what this cluster has: write templateOptions.{{}} for {chart.name}, or {{}}"
     if version := differs.get("version"):
@@ -218,10 +224,15 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
 
 
-def _fixed(chart: Chart) -> str:
-    if not chart.random:
+def _fixed(chart: Chart, paths: Iterable[str]) -> str:
+    """Return how to get the same each time: with the values for it that these templates read."""
+    members = chart_members(chart)
+    texts = [members.get(path.partition("/")[2], b"").decode(errors="replace") for path in paths]
+    read = sorted({name for text in texts for name in VALUES.findall(text) if _GIVEN.search(name)})
+    names = list(dict.fromkeys((*read, *chart.random)))[:_MOST_NAMED]
+    if not names:
         return (
             "A package must be the same in every run: set the value that replaces it, leave tests out "
             "(`skipTests: true`), or change the template in your copy of the chart"
         )
-    return f"A package must be the same in every run: set {' or '.join(chart.random)} in the values"
+    return f"A package must be the same in every run: set {' or '.join(names)} in the values"
