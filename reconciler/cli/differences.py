@@ -14,6 +14,7 @@ from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display, open_task
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural
 from reconciler.cli.output import require_readable
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from reconciler.report.html import HtmlReport
     from reconciler.run.check import CheckResult
     from reconciler.run.plan import PlannedRun
+
+_MOST_VALUES = 20
+"""Changed values of charts that a difference lists; more than these are counted."""
 
 diff_option = click.option(
     "--diff", "shows_diff", is_flag=True, help="Print the differences of files; `git apply` takes them."
@@ -117,6 +121,7 @@ def _lines(
     printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool
 ) -> Iterator[str]:
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
+    from reconciler.plan.chart_values import template_of
     from reconciler.report.folding import common_text, equal_differences, general_text, names_text
     from reconciler.report.patch import package_patch
     from reconciler.report.summary import detail
@@ -141,9 +146,24 @@ def _lines(
             shown = True
             yield f"# {terminal(text)}"
             yield f"# in {terminal(planned.inputs.inventory.repositories[change.repository].remote)}"
+            if any(map(template_of, sides.after.values())):
+                yield from _value_lines(planned, change)
             yield from body
     if not shown:
         yield "# No file of a package changes."
+
+
+def _value_lines(planned: "PlannedRun", change: "Change") -> Iterator[str]:
+    """Yield the values of its charts that a change changes, each with its origin."""
+    from reconciler.run.explain import read_origins, trace_variant
+
+    origins, _ = read_origins(planned, change, trace_variant(planned, change))
+    changed = [each for each in origins if not each.file and each.field.startswith(".")]
+    for each in changed[:_MOST_VALUES]:
+        source = f"{each.source} ({each.location})" if each.location else each.source
+        yield f"# {terminal(each.field)}: {terminal(each.value)}, from {terminal(source)}"
+    if len(changed) > _MOST_VALUES:
+        yield f"# and {plural(len(changed) - _MOST_VALUES, 'changed value')} more"
 
 
 def _heading(change: "Change") -> str:

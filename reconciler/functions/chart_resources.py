@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from reconciler.functions.charts import ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
-from reconciler.functions.values import copy_value, mapping_at
+from reconciler.functions.values import copy_value, is_same, mapping_at
 from reconciler.functions.wire import default_path
 from reconciler.krm.documents import DocumentKind, split_file
 
@@ -24,9 +24,9 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
     left out where the configuration skips them.
 
     Raises:
-        ChartError: A template gave something that is no resource with a name.
+        ChartError: A template gave something that is no resource with a name, or another one twice.
     """
-    resources: list[Resource] = []
+    given: dict[tuple[str, ...], tuple[Resource, str]] = {}
     for template in rendered:
         if template.path.endswith("NOTES.txt"):
             continue
@@ -40,8 +40,13 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
         for document in split.documents:
             if document.kind is DocumentKind.EMPTY or document.value is None:
                 continue
-            resources += _resources(call, document.value, document.text, template.path, package)
-    return resources
+            for each in _resources(call, document.value, document.text, template.path, package):
+                identity = (each.group, each.kind, each.namespace, each.name)
+                other = given.setdefault(identity, (each, template.path))
+                if not is_same(other[0].value, each.value):
+                    what = f"{template.path} of the chart {call.chart.name} gives {each.kind} {each.name}"
+                    raise ChartError(f"{what} with other content than {other[1]}", call.path)
+    return [resource for resource, _ in given.values()]
 
 
 def _resources(call: ChartCall, value: Any, text: str, template: str, package: str) -> Iterator[Resource]:

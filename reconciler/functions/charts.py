@@ -5,7 +5,7 @@ import io
 import posixpath
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.suggestions import suggest
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
 from reconciler.functions.values import mapping_at, mappings_at, value_at
-from reconciler.krm.yaml import PACKAGE_LIMITS, Path, YamlError, load_documents
+from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, load_documents
 from reconciler.names.objects import File, Files, Mode
 
 RENDER_HELM_CHART: Final = "render-helm-chart"
@@ -35,7 +36,8 @@ _RANDOM: Final = re.compile(
 """An action of a template that gives something else each time."""
 _DOCUMENTS: Final = re.compile(r"(?m)^---(?!-)")
 _TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
-_VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+"""A value that a template reads."""
 
 
 class ChartError(Exception):
@@ -51,7 +53,8 @@ class Chart(Struct, frozen=True):
     """A chart as an archive with its digest.
 
     `asks` holds the API versions that its templates ask the cluster for by name, None if it has no such
-    question; `random` the values that lines with a random or current value read.
+    question; `random` the values that lines with a random or current value read. `requires` is the range of
+    versions of Kubernetes that it is for.
     """
 
     name: str
@@ -60,12 +63,15 @@ class Chart(Struct, frozen=True):
     asks_version: bool = False
     asks: tuple[str, ...] = ()
     random: tuple[str, ...] = ()
+    requires: str = ""
+    is_library: bool = False
 
 
 class ChartCall(Struct, frozen=True):
     """One rendering of a chart. `kube_version` is "" and `api_versions` None where nothing tells them.
 
     `own` are the files of the charts and values, which may be resources before a template is rendered.
+    `place` returns where a value is written, with its line.
     """
 
     chart: Chart
@@ -79,6 +85,7 @@ class ChartCall(Struct, frozen=True):
     skip_tests: bool = False
     by_template: bool = False
     own: frozenset[str] = frozenset()
+    place: Callable[[Path], str] = lambda _: ""
 
 
 class RenderedTemplate(Struct, frozen=True):
@@ -135,23 +142,38 @@ def _call(spec: Mapping[str, Any], at: Path, home: str, files: Files) -> ChartCa
     if not name:
         raise ChartError("chartArgs.name is missing", at, "Write the name of the chart.")
     chart = find_chart(name, str(args.get("version") or ""), home, files, (*at, "chartArgs"))
-    at = (*at, "templateOptions")
     release = str(options.get("releaseName") or options.get("nameTemplate") or name)
     if "{{" in release:
         hint = "Write releaseName, so that every run gives the same manifests."
-        raise ChartError("nameTemplate has a template", (*at, "nameTemplate"), hint)
-    versions = options.get("apiVersions")
+        raise ChartError("nameTemplate has a template", (*at, "templateOptions", "nameTemplate"), hint)
+    versions, kube_version = options.get("apiVersions"), str(options.get("kubeVersion") or "")
+    if chart.is_library:
+        hint = "Name a chart that depends on it."
+        raise ChartError(f"{name} is a library chart, which renders nothing itself", (*at, "chartArgs"), hint)
+    if kube_version and not _is_accepted(kube_version, chart.requires):
+        hint = "Use a version of the chart for that cluster."
+        message = f"The chart {name} is for Kubernetes {chart.requires}, and the cluster has {kube_version}"
+        raise ChartError(message, (*at, "templateOptions", "kubeVersion"), hint)
+    at = (*at, "templateOptions")
     return ChartCall(
         chart,
         _values(mapping_at(options, "values"), (*at, "values"), files),
         release,
         str(options.get("namespace") or "default"),
         at,
-        str(options.get("kubeVersion") or ""),
+        kube_version,
         tuple(map(str, versions)) if isinstance(versions, list) else None,
         _is_true(options, "includeCRDs", at),
         _is_true(options, "skipTests", at),
     )
+
+
+def _is_accepted(kube_version: str, requires: str) -> bool:
+    try:
+        version = parse_strict(kube_version.removeprefix("v"))
+        return not requires or parse_constraint(requires, Grammar.MASTERMINDS).allows(version)
+    except VersionError:
+        return True  # Helm reads more than we do
 
 
 def _is_true(options: Mapping[str, Any], name: str, at: Path) -> bool:
@@ -239,27 +261,104 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
     return chart
 
 
-def values_of(call: ChartCall) -> dict[str, Any]:
-    """Return what templates see as `Values`, with defaults of the chart and its subcharts, and as `Chart`.
+def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what templates see: `Values` with defaults of all charts, `Chart`, `Release`, `Capabilities`.
+
+    `members` are those of the chart. Total: a file that cannot be read gives no defaults.
+    """
+    about = {folder: _mapping(members[f"{folder}Chart.yaml"]) for folder in chart_folders(members)}
+    seen: dict[str, Any] = {}
+    for folder in sorted(about, key=lambda each: each.count("/"), reverse=True):
+        values = [_mapping(members.get(f"{folder}values.yaml", b""))]
+        for parent, name in _parents(folder):
+            listed = mappings_at(about.get(parent), "dependencies")
+            own = [each for each in listed if each.get("name") == name] or [{}]
+            values = [{str(each.get("alias") or name): value} for each in own for value in values]
+        for value in values:
+            seen = _merged(seen, value)
+    return {
+        "Values": _merged(seen, call.values),
+        "Chart": {
+            folder: {name: chart[name] for name in ("version", "appVersion") if name in chart}
+            for folder, chart in about.items()
+        },
+        "Release": {"Name": call.release, "Namespace": call.namespace},
+        "Capabilities": {"KubeVersion": call.kube_version, "APIVersions": call.api_versions},
+    }
+
+
+def find_value(call: ChartCall, config: Mapping[str, Any], path: Path, files: Files) -> str | Path:
+    """Return where a value of a chart is written: file and line, or its path in the configuration.
+
+    The nearest mapping around it where it is written nowhere. `files` are those of the package.
+    """
+    spec = _of_config_map(mapping_at(config, "data")) if config.get("kind") == "ConfigMap" else config
+    values = mapping_at(_below(spec, call.path), "values")
+    given = [posixpath.normpath(str(each)) for each in values.get("valuesFiles") or ()]
+    defaults = [each for each in files if each.endswith(f"/{call.chart.name}/values.yaml")]
+    for length in range(len(path), 0, -1):
+        if _below(values.get("valuesInline"), path[:length]) is not None:
+            return (*call.path, "values", "valuesInline", *path[:length])
+        for name in (*reversed(given), *defaults):
+            try:
+                tree = Tree.parse(files[name].data.decode()) if name in files else None
+            except (YamlError, UnicodeDecodeError):
+                continue
+            if tree is not None and tree.find(path[:length]) is not None:
+                return f"{name}:{tree.mark(path[:length])[0]}"
+    return (*call.path, "values")
+
+
+def _below(value: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return None
+    return value
+
+
+def chart_folders(members: Iterable[str]) -> list[str]:
+    """Return the folders of a chart and the charts in it: "", `charts/db/`."""
+    folders = [path.removesuffix("Chart.yaml") for path in members if path.endswith("Chart.yaml")]
+    return [each for each in folders if all(name == "charts" for name in each.split("/")[:-1:2])]
+
+
+def _parents(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield a chart's folder and name in it, from the innermost: `charts/db/` is `db` of ""."""
+    while folder:
+        parent, _, name = folder.removesuffix("/").rpartition("charts/")
+        yield parent, name
+        folder = parent
+
+
+def _mapping(data: bytes) -> dict[str, Any]:
+    try:
+        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None)
+    except YamlError:
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+@lru_cache(maxsize=8)
+def chart_members(chart: Chart) -> Mapping[str, bytes]:
+    """Return the files of a chart by their paths in it, those of archives in `charts/` as well.
 
     Raises:
         ChartError: The chart cannot be read.
-        YamlError: Its defaults cannot be read.
     """
-    seen: dict[str, Any] = {}
-    about: dict[str, str] = {}
-    for path, data in sorted(_members(call.chart.archive, call.chart.name), key=_depth, reverse=True):
-        *folders, name = path.split("/")[1:]
-        if name not in ("Chart.yaml", "values.yaml") or any(each != "charts" for each in folders[::2]):
-            continue
-        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None) or {}
-        if name == "Chart.yaml":
-            about = {"Version": str(value.get("version")), "AppVersion": str(value.get("appVersion"))}
-            continue
-        for chart in reversed(folders[1::2]):
-            value = {chart: value}
-        seen = _merged(seen, value)
-    return {"Values": _merged(seen, call.values), "Chart": about}
+    return dict(_unpacked(chart.archive, chart.name))
+
+
+def _unpacked(archive: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    for path, data in _members(archive, name):
+        own = path.partition("/")[2]
+        if own.startswith("charts/") and own.endswith(".tgz") and own.count("/") == 1:
+            inner = dict(_unpacked(data, name))
+            folder = value_at(_mapping(inner.get("Chart.yaml", b"")), "name")
+            yield from ((f"charts/{folder}/{each}", text) for each, text in inner.items())
+        else:
+            yield own, data
 
 
 def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
@@ -297,40 +396,43 @@ def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tu
                 archive.addfile(member, io.BytesIO(file.data))
     data = gzip.compress(packed.getvalue(), 1, mtime=0)
     texts = {path: file.data for path, file in files.items()}
-    return _chart(name, data, texts), _version(texts.get("Chart.yaml", b""), f"{root}/Chart.yaml")
+    return _chart(name, data, texts, texts.get("Chart.yaml", b""), f"{root}/Chart.yaml")
 
 
 @lru_cache(maxsize=64)
 def _archive(name: str, file: File) -> tuple[Chart, str]:
     texts = dict(_members(file.data, name))
     own = next((data for path, data in sorted(texts.items(), key=_depth) if path.endswith("Chart.yaml")), b"")
-    return _chart(name, file.data, texts), _version(own, f"{name}.tgz")
+    return _chart(name, file.data, texts, own, f"{name}.tgz")
 
 
 def _depth(item: tuple[str, bytes]) -> tuple[int, str]:
     return item[0].count("/"), item[0]
 
 
-def _version(data: bytes, where: str) -> str:
+def _chart(
+    name: str, archive: bytes, texts: Mapping[str, bytes], about: bytes, where: str
+) -> tuple[Chart, str]:
+    """Return a chart and its version; `about` is its Chart.yaml, of the path `where`."""
     try:
-        documents = load_documents(data, PACKAGE_LIMITS)
+        documents = load_documents(about, PACKAGE_LIMITS)
     except YamlError as error:
         raise ChartError(f"{where}:{error.line}: {error.message}") from error
-    return str(value_at(documents[0].value, "version") or "") if documents else ""
-
-
-def _chart(name: str, archive: bytes, texts: Mapping[str, bytes]) -> Chart:
+    metadata = documents[0].value if documents else None
     sources = list(_sources(texts, name))
     asks_versions = any(b"APIVersions" in source for source in sources)
     names = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
-    return Chart(
+    chart = Chart(
         name,
         archive,
         sha256(archive).hexdigest(),
         any(b"Capabilities" in source for source in sources),
         tuple(sorted(names)) if asks_versions else (),
-        tuple(sorted(_random_values(sources))),
+        tuple(sorted({*_random_values(sources)})),
+        str(value_at(metadata, "kubeVersion") or ""),
+        value_at(metadata, "type") == "library",
     )
+    return chart, str(value_at(metadata, "version") or "")
 
 
 def _sources(texts: Mapping[str, bytes], name: str) -> Iterator[bytes]:
@@ -363,7 +465,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
     for source in sources:
         for action in _RANDOM.finditer(source.decode(errors="replace")):
-            yield from _VALUES.findall(action[0])
+            yield from VALUES.findall(action[0])
 
 
 def is_test(text: str) -> bool:

@@ -6,6 +6,7 @@ Pure: functions that are not built in are run by the given runtimes.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.chart_resources import to_resources
-from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, read_charts
+from reconciler.functions.charts import RENDER_HELM_CHART, ChartCall, ChartError, find_value, read_charts
 from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
@@ -43,7 +44,7 @@ from reconciler.functions.step import (
 )
 from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
-from reconciler.krm.yaml import YamlError
+from reconciler.krm.yaml import Path, YamlError
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy
 
@@ -296,6 +297,12 @@ class _Run:
         except ChartError as error:
             fault = FieldFault(error.path, str(error), error.hint)
             raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error
+
+        def place(call: ChartCall, path: Path) -> str:
+            written = find_value(call, config.value or {}, path, own)
+            return written if isinstance(written, str) else _place(step, config, visible, written)
+
+        charts = tuple(replace(call, place=partial(place, call)) for call in charts)
         return replace(engine, call=replace(engine.call, charts=charts))
 
     def _check_run(self, step: Step, run: StepRun) -> None:
@@ -322,15 +329,20 @@ class _Run:
 
 def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: Iterable[FieldFault]) -> str:
     """Return the faults of a configuration, each with its file and line."""
-    file = config.file or KPTFILE
-    holder = next((each for each in visible if each.package == step.package and each.file == file), None)
-    inline = ("pipeline", step.stage.value, step.index, "configMap")
     texts = []
     for each in faults:
-        place = each.path if config.file else (*inline, *each.path[1:])
-        where = f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else ""
-        texts.append(f"{where}{each.message}{f'. {each.hint}' if each.hint else ''}")
+        where = _place(step, config, visible, each.path)
+        hint = f". {each.hint}" if each.hint else ""
+        texts.append(f"{where}{': ' if where else ''}{each.message}{hint}")
     return "; ".join(texts)
+
+
+def _place(step: Step, config: _Config, visible: Iterable[Resource], path: Path) -> str:
+    """Return the file and line of a field of a configuration, "" if it is not there."""
+    file = config.file or KPTFILE
+    holder = next((each for each in visible if each.package == step.package and each.file == file), None)
+    place = path if config.file else ("pipeline", step.stage.value, step.index, "configMap", *path[1:])
+    return f"{holder.path}:{holder.tree.mark(place)[0]}" if holder is not None else ""
 
 
 def _execute(

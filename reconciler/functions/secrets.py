@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import orjson
 from msgspec.structs import replace
 
 from reconciler.functions.resource import Resource
@@ -116,8 +117,19 @@ def _secrets(value: Any, level: int, seen: set[str]) -> Iterator[Mapping[str, An
 
 def secret_values(resources: Iterable[Resource]) -> frozenset[str]:
     """Return the values of all Secrets in resources: as written, as plain text and as base64."""
-    secrets = (secret for each in resources for secret in _secrets(each.value, 0, set()))
+    likely = (each.value for each in resources if _may_have_secret(each.value))
+    secrets = (secret for value in likely for secret in _secrets(value, 0, set()))
     return frozenset(value for each in secrets for value in _values(each) if len(value) >= _SHORTEST)
+
+
+def _may_have_secret(value: Any) -> bool:
+    """Return whether a value can have a Secret: most have neither the word nor another spelling of it."""
+    try:
+        data = orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return True
+    # What JSON itself escapes in ordinary texts is no other spelling.
+    return _may_hold(data.replace(b"\\n", b"").replace(b'\\"', b""), b"Secret")
 
 
 def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:

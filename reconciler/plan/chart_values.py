@@ -1,21 +1,15 @@
 """Where the values of a rendered chart came from: setters, injected objects, files upstream, or people."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.functions.builtin.fields import split_path
-from reconciler.functions.charts import ChartError, read_charts, values_of
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
-from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
-from reconciler.plan.changes import ConflictNote
 from reconciler.render.charts import chart_configurations
-from reconciler.render.merging import Contents
 from reconciler.render.update.documents import documents_of
-from reconciler.resolve.resolution import ResolvedVariant
 
 _CHARTS, _OPTIONS, _INLINE = "helmCharts", "templateOptions", "valuesInline"
 _SETTER = "# kpt-set: "
@@ -45,87 +39,10 @@ class ChartDefaults(NamedTuple):
     version: str
 
 
-class ChartSide(NamedTuple):
-    """An upstream package with its charts, and the package of a cluster that was rendered from it."""
-
-    upstream: Files
-    files: Files
-
-
-def trace_conflicts(
-    notes: Sequence[ConflictNote], resolved: ResolvedVariant, contents: Contents, files: Files
-) -> tuple[ConflictNote, ...]:
-    """Return conflicts with the template of a chart and the changed values that upstream's value comes from.
-
-    Args:
-        notes: The conflicts of a package.
-        resolved: Its variant, with the upstreams between which values changed.
-        contents: The upstreams and main; a missing one changed no values.
-        files: The package as its draft has it.
-    """
-    base = resolved.base.tree if resolved.base else Oid("")
-    old = ChartSide(contents.get(base, {}), contents.get(resolved.local or Oid(""), {}))
-    new = ChartSide(contents.get(resolved.pin.tree, {}), files)
-    templates = [_template(new.files.get(note.path)) for note in notes]
-    if not any(templates):
-        return tuple(notes)
-    before, after = _seen(old), _seen(new)
-    changed = {
-        name: (before[name], value)
-        for name, value in after.items()
-        if name in before and value and before[name] != value
-    }
-    return tuple(
-        note._replace(template=template, values=" or ".join(_causes(note, template, changed, new.upstream)))
-        for note, template in zip(notes, templates, strict=True)
-    )
-
-
-def _template(file: File | None) -> str:
+def template_of(file: File | None) -> str:
     """Return the template that rendered a file, as its first line tells; "" of any other file."""
     first = file.data.partition(b"\n")[0].decode(errors="replace") if file else ""
     return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
-
-
-def _seen(side: ChartSide) -> dict[str, str]:
-    """Return the values that templates see, by the names that they have there."""
-    seen: dict[str, str] = {}
-    for package, path, config in chart_configurations(side.upstream):
-        start = f"{package}/" if package else ""
-        inside = {name.removeprefix(start): f for name, f in side.upstream.items() if name.startswith(start)}
-        documents = documents_of(side.files[path]) if path in side.files else ()
-        try:
-            calls = read_charts(documents[0].data if len(documents) == 1 else config, inside)
-            for call in calls:
-                seen |= {
-                    f".{'.'.join(map(str, at))}": _text(value) for at, value in _below(values_of(call), ())
-                }
-        except (ChartError, YamlError):
-            continue  # another chart or version than the one that is recorded
-    return seen
-
-
-def _causes(
-    note: ConflictNote, template: str, changed: Mapping[str, tuple[str, str]], upstream: Files
-) -> list[str]:
-    """Return changed values that a conflict shows before and after; of several those the template names."""
-    if not template or note.upstream is None:
-        return []
-    shown = {
-        name: f"{name}: {old} -> {new}"
-        for name, (old, new) in changed.items()
-        if _holds(note.upstream, new) and (note.base is None or _holds(note.base, old))
-    }
-    source = next(
-        (f.data.decode(errors="replace") for p, f in upstream.items() if p.endswith(f"/{template}")), ""
-    )
-    named = [text for name, text in shown.items() if re.search(re.escape(name) + r"(?![\w.])", source)]
-    return named or list(shown.values())
-
-
-def _holds(text: str, part: str) -> bool:
-    """Tell whether a value is a text or a part of it between other characters than those of a number."""
-    return bool(re.search(rf"(?<![0-9.]){re.escape(part)}(?![0-9A-Za-z.])", text))
 
 
 def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDefaults]:

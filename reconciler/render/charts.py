@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
+from reconciler.functions.package_files import IGNORE_FILE
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stage, Step
 from reconciler.functions.values import mapping_at, mappings_at, value_at
@@ -119,11 +120,14 @@ def render_charts(
     One batch of pipelines over all variants. Variants with charts that cannot be rendered are blocked.
     """
     sides: dict[ObjectName, list[_Side]] = {}
+    prepared: dict[tuple[str, ...], Files] = {}
     blocked: dict[ObjectName, Blocked] = {}
     for resolved in variants:
         if resolved.settled is None and _chart_steps(contents.get(resolved.pin.tree, {})):
             try:
-                sides[resolved.variant.key] = list(_sides(resolved, contents, inventory, write_fields))
+                sides[resolved.variant.key] = list(
+                    _sides(resolved, contents, inventory, write_fields, prepared)
+                )
             except _BlockedError as error:
                 blocked[resolved.variant.key] = error.why
     if not sides and not blocked:
@@ -209,9 +213,25 @@ def _lines(file: File | None) -> list[bytes]:
 
 
 def _sides(
-    resolved: ResolvedVariant, contents: Mapping[Oid, Files], inventory: Inventory, write_fields: WriteFields
+    resolved: ResolvedVariant,
+    contents: Mapping[Oid, Files],
+    inventory: Inventory,
+    write_fields: WriteFields,
+    prepared: dict[tuple[str, ...], Files],
 ) -> Iterator[_Side]:
-    """Yield the new upstream, then the old ones: what main was made from, a draft, and its open conflicts."""
+    """Yield the new upstream, then the old ones: what main was made from, a draft, and its open conflicts.
+
+    `prepared` holds what was made of upstreams alone, for the other variants.
+    """
+
+    def once(key: tuple[str, ...], make: Callable[[], Files]) -> Files:
+        if key not in prepared:
+            prepared[key] = make()
+        return prepared[key]
+
+    def stripped(tree: Oid) -> Files:
+        return once(("stripped", tree), lambda: _made(strip_ownership(contents[tree])))
+
     draft = resolved.draft if resolved.draft is not None and resolved.draft.append_only else None
     local = contents.get(resolved.local or Oid(""), {})
     bases = [(_Role.BASE, resolved.base.tree if resolved.base else None, local)]
@@ -220,11 +240,12 @@ def _sides(
         drafted = resolved.draft_base.tree if resolved.draft_base else None
         bases += [(_Role.DRAFT_BASE, drafted, local), (_Role.ASKED_FROM, resolved.asked_from, local)]
     old = [
-        (role, _with_capabilities_of(_made(strip_ownership(contents[tree])), led_to), led_to)
+        (role, tree, _with_capabilities_of(stripped(tree), led_to), led_to)
         for role, tree, led_to in bases
         if tree is not None and tree in contents
     ]
-    snapshot = inventory.snapshot.of(inventory.repositories[resolved.view].cluster)
+    cluster, new = inventory.repositories[resolved.view].cluster, resolved.pin.tree
+    snapshot = inventory.snapshot.of(cluster)
     spec, key = resolved.variant.spec, resolved.variant.key
 
     def with_values(files: Files) -> Files:
@@ -233,12 +254,16 @@ def _sides(
         injected = _made(inject_config(files, spec.injectors or (), snapshot, key.namespace))
         return _edit_pipeline(injected.files, _after_charts)
 
-    upstream = _with_capabilities(_made(strip_ownership(contents[resolved.pin.tree])), snapshot)
-    own = _own_configuration(old[-1][1] if old else {}, upstream, local)
-    yield _Side(_Role.NEW, with_values({**upstream, **own}), _without_charts(upstream), local)
-    for role, files, led_to in old:
+    upstream = once(("new", new, cluster), lambda: _with_capabilities(stripped(new), snapshot))
+    plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
+    own = _own_configuration(old[-1][2] if old else {}, upstream, local)
+    yield _Side(_Role.NEW, with_values({**upstream, **own}), plain, local)
+    for role, tree, files, led_to in old:
         recorded = {path: led_to[path] for path in _configuration(files) if path in led_to}
-        plain = _without_charts(files)
+        if files is stripped(tree):
+            plain = once(("plain", tree), partial(_without_charts, files))
+        else:
+            plain = _without_charts(files)
         # The variant's values rendered it last time, unless they changed since: what is recorded tells them.
         otherwise = partial(_edit_pipeline, {**files, **recorded}, _but_charts)
         yield _Side(role, with_values(files), plain, led_to, otherwise)
@@ -292,12 +317,16 @@ def _is_chart_step(item: Any) -> bool:
 
 def _chart_steps(files: Files) -> tuple[Step, ...]:
     """Return the steps of a package that render charts. Total."""
-    if not any(
-        RENDER_HELM_CHART.encode() in f.data for p, f in files.items() if p.rpartition("/")[2] == KPTFILE
-    ):
-        return ()
+    names = (KPTFILE, IGNORE_FILE)
+    declaring = tuple(sorted((p, f) for p, f in files.items() if p.rpartition("/")[2] in names))
+    may_have = any(RENDER_HELM_CHART.encode() in file.data for _, file in declaring)
+    return _declared_chart_steps(declaring) if may_have else ()
+
+
+@lru_cache(maxsize=256)
+def _declared_chart_steps(declaring: tuple[tuple[str, File], ...]) -> tuple[Step, ...]:
     try:
-        steps = declared_steps(files)
+        steps = declared_steps(dict(declaring))
     except (InvalidPipelineError, YamlError):
         return ()
     return tuple(each for each in steps if _is_chart_step({"image": each.image, "tag": each.tag}))
@@ -418,7 +447,7 @@ def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
             continue  # the pipeline tells it
         edits: list[Edit] = []
         for call in calls:
-            if version and call.chart.asks_version and not call.kube_version:
+            if version and (call.chart.asks_version or call.chart.requires) and not call.kube_version:
                 edits.append(SetValue((*call.path, "kubeVersion"), version))
             if snapshot.served is not None and call.chart.asks and call.api_versions is None:
                 served = [each for each in call.chart.asks if _is_served(each, snapshot.served)]
@@ -434,7 +463,7 @@ def _is_served(name: str, served: frozenset[tuple[str, str]]) -> bool:
 
 def _with_capabilities_of(files: Files, recorded: Files) -> Files:
     """Return a package with configurations that have the version and APIs of the recorded ones."""
-    result = dict(files)
+    changed: dict[str, File] = {}
     for _, path, config in chart_configurations(files):
         documents = documents_of(recorded[path]) if path in recorded else ()
         if not documents:
@@ -448,8 +477,9 @@ def _with_capabilities_of(files: Files, recorded: Files) -> Files:
                 for name in _CAPABILITIES
                 if name in options and name not in own
             ]
-        result[path] = _edited(files[path], edits)
-    return result
+        if edits:
+            changed[path] = _edited(files[path], edits)
+    return {**files, **changed} if changed else files
 
 
 def _edited(file: File, edits: Sequence[Edit]) -> File:

@@ -1,7 +1,7 @@
 """Provenance: the manifest, object, expression or commit that each field of a package comes from."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -14,7 +14,9 @@ from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.functions.catalog import parse_image
 from reconciler.inventory.inventory import FieldPath, Inventory
+from reconciler.krm.yaml.tree import path_text
 from reconciler.names.objects import Files
+from reconciler.plan.chart_causes import ChangedValue
 from reconciler.plan.chart_values import ChartDefaults, chart_values
 from reconciler.records.upstream_lock import lock_path
 from reconciler.render.context import NAME, PACKAGE_PATH
@@ -48,19 +50,22 @@ def find_origins(
     inventory: Inventory,
     trace: Mapping[str, str],
     upstream: Files = MappingProxyType({}),
+    *,
+    changed: Iterable[ChangedValue] = (),
 ) -> tuple[Origin, ...]:
     """Return the origin of every field that the variant gives its package, in the order of the steps.
 
     `files` are the package's, `upstream` those of the upstream that it is made from; `trace` has for a
     generated variant the literal or expression of its set gave each field. What none of these names came
-    with the upstream, or is a person's.
+    with the upstream, or is a person's. `changed` are the values of its charts that change, which come last.
     """
     fields = _Provenance(resolved, files, inventory, trace)
     if cluster := cluster_of(resolved.variant.key):
         made = f"the lock of cluster {cluster}, where no person says otherwise"
         return (Origin("*", "", "", made), *fields.ownership())
     own = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
-    return (*own, *fields.injection(), *fields.labels(), *fields.values(upstream))
+    values = tuple(fields.values(upstream))
+    return (*own, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
 
 
 def find_request(
@@ -198,6 +203,22 @@ class _Provenance(Struct, frozen=True):
             elif each.changed:
                 source = "an edit in the package"
             yield Origin(each.file, field, each.value, source, at)
+
+    def changes(self, changed: Iterable[ChangedValue], values: Sequence[Origin]) -> Iterator[Origin]:
+        """Yield the values of charts that change, with the origin of what they are then."""
+        given = {re.sub(r"^helmCharts\[\d+\]\.(values|templateOptions)\.", "", o.field): o for o in values}
+        defaults = [each for each in values if each.field == "values"]
+        pin = self.resolved.pin
+        for each in changed:
+            name = path_text(each.path)
+            origin = given.get({"KubeVersion": "kubeVersion", "APIVersions": "apiVersions"}.get(name, name))
+            source, at = f"upstream {pin.ref}", None
+            if origin is not None and each.kind in ("Values", "Capabilities"):
+                source, at = origin.source, origin.location
+            elif each.kind == "Values":
+                named = (d.source.partition(",")[0] for d in defaults if f" {each.chart} " in d.source)
+                source = next(named, source)
+            yield Origin("", each.name, f"{each.before} -> {each.after}", source, at)
 
     def _setter(self, comment: str) -> tuple[str, Location] | None:
         """Return the origin of the setter that a comment names, where the variant gives it."""

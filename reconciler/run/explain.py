@@ -13,7 +13,7 @@ from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.chart_values import trace_conflicts
+from reconciler.plan.chart_causes import ChartCauses, changed_values
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
@@ -24,7 +24,7 @@ from reconciler.report.provenance import Origin, find_origins
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name
 from reconciler.run.inputs import RunInputs
-from reconciler.run.plan import PlannedRun
+from reconciler.run.plan import PlannedRun, opened_pipelines
 
 
 def named_changes(planned: PlannedRun) -> Iterator[tuple[str, str, Change]]:
@@ -76,8 +76,11 @@ def read_origins(
     if not files and change.after is not None:
         files = contents.get(change.after)
     upstream = contents.get(resolved.pin.tree) or {}
-    conflicts = trace_conflicts(change.conflicts, resolved, contents.files, files or {})
-    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream)
+    with opened_pipelines(planned.inputs) as run:
+        causes = ChartCauses(run)
+        conflicts = causes.trace_conflicts(change.conflicts, resolved, contents.files, files or {})
+    changed = changed_values(resolved, contents, files) if files else ()
+    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream, changed=changed)
     return origins, replace(change, conflicts=conflicts)
 
 

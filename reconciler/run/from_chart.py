@@ -215,6 +215,9 @@ def _vendored(files: Files, source: str) -> VendoredChart:
     chart = VendoredChart(metadata, files, source)
     if not chart.name or not chart.version or "/" in chart.name:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
+    if metadata.get("type") == "library":
+        hint = "Name a chart that depends on it."
+        raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
     held = {path.split("/")[1] for path in files if path.startswith("charts/")}
     # Charts of apiVersion v1 write their dependencies into a file of its own.
     needed = [

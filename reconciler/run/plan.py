@@ -1,5 +1,7 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from msgspec import Struct
@@ -11,10 +13,13 @@ from reconciler.base.timing import SpanKind, timed
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
+from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.runtimes.pipelines import open_pipelines
+from reconciler.functions.step import PipelineResult
 from reconciler.git import effects
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard
+from reconciler.names.objects import Files
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
@@ -113,18 +118,19 @@ def plan_fleet(
     with timed(SpanKind.STAGE, "fetch") as span:
         contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
         span.items = len(contents)
-    with timed(SpanKind.STAGE, "render") as span:
-        rendered = _render(inputs, fleet, contents)
-        span.items = len(rendered.variants)
-    deliveries = rendered.deliveries
-    # Generated manifests are known only after rendering: from here on they are variants like all others.
-    generated = (delivery.resolved for delivery in deliveries.items.values())
-    fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
-    # What a signal interrupted may look like a problem of a repository.
-    effects.check_shutdown()
-    with timed(SpanKind.STAGE, "plan") as span:
-        plan = build_plan(inventory, fleet, rendered, shard, contents)
-        span.items = len(plan.changes)
+    with opened_pipelines(inputs) as run:
+        with timed(SpanKind.STAGE, "render") as span:
+            rendered = _render(inputs, fleet, contents, run)
+            span.items = len(rendered.variants)
+        deliveries = rendered.deliveries
+        # Generated manifests are known only after rendering: from here on they are variants like all others.
+        generated = (delivery.resolved for delivery in deliveries.items.values())
+        fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
+        # What a signal interrupted may look like a problem of a repository.
+        effects.check_shutdown()
+        with timed(SpanKind.STAGE, "plan") as span:
+            plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
+            span.items = len(plan.changes)
     return PlannedRun(inputs, fleet, plan, resolving)
 
 
@@ -152,15 +158,26 @@ def resolve_inputs(
     return fleet
 
 
-def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents) -> Rendered:
+@contextmanager
+def opened_pipelines(inputs: RunInputs) -> Iterator[RunPipelines]:
+    """Yield a function that runs the pipelines of packages, which a signal may end."""
+    policy, cache = inputs.inventory.policy.functions, inputs.mirrors.cache_dir / "functions"
+    definitions = [definition.body for definition in inputs.inventory.snapshot.in_any_cluster(*_CRD)]
+    with open_pipelines(policy, cache, definitions) as run:
+
+        def interruptible(packages: Sequence[Files]) -> Sequence[PipelineResult]:
+            with effects.interruptible():
+                return run(packages)
+
+        yield interruptible
+
+
+def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents, run: RunPipelines) -> Rendered:
     """Return the packages of all variants and deliveries."""
     inventory = inputs.inventory
-    cache = inputs.mirrors.cache_dir / "functions"
-    definitions = [definition.body for definition in inventory.snapshot.in_any_cluster(*_CRD)]
-    with effects.interruptible(), open_pipelines(inventory.policy.functions, cache, definitions) as run:
-        rendered = render_packages(
-            fleet.resolution, contents, inventory, run, partial(track, name="rendering packages")
-        )
+    rendered = render_packages(
+        fleet.resolution, contents, inventory, run, partial(track, name="rendering packages")
+    )
     deliveries = render_deliveries(fleet.deliveries, contents, inventory)
     packages = {owner: delivery.rendered for owner, delivery in deliveries.items.items()}
     return replace(rendered, variants={**rendered.variants, **packages}, deliveries=deliveries)

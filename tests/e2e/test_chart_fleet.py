@@ -275,6 +275,9 @@ def conflict_answered(world: World) -> None:
     assert (conflict["upstream"], conflict["local"]) == ("60", "45")
     assert conflict["template"] == "web/templates/workload.yaml"
     assert conflict["values"] == ".Values.grace: 30 -> 60"
+    changed = {f["field"]: (f["value"], f["source"]) for f in explained(world, "edge-05")["fields"]}
+    assert changed[".Values.grace"] == ("30 -> 60", "defaults of chart web 1.1.0")
+    assert changed[".Chart.Version"] == ("1.0.0 -> 1.1.0", "upstream web/v2")
     body = world.run("pr", "show", "edge-05/web").out
     place = "deployment_web.yaml, of template web/templates/workload.yaml, by .Values.grace: 30 -> 60"
     row = f"| `{place}` | `Deployment web` | "

@@ -176,6 +176,7 @@ def test_value_of_a_variant_changes_what_people_did_not(world: World) -> None:
     apply_and_merge(world)
 
     assert "+  replicas: 4" in planned.out
+    assert "# .Values.replicas: 2 -> 4, from spec.pipeline.mutators[0].configMap.replicas (" in planned.out
     assert "conflict" in planned.out
     assert "replicas: 4\n" in main(world, "edge-1", "deployment_web.yaml")
     assert "replicas: 7\n" in main(world, "edge-2", "deployment_web.yaml")

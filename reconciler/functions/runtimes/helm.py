@@ -1,9 +1,10 @@
 """Charts of Helm: rendered in a worker with Helm's own engine, or by a `helm` that the settings map."""
 
 import os
+import re
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -14,10 +15,12 @@ import orjson
 
 from reconciler.functions.charts import (
     RENDER_HELM_CHART,
+    VALUES,
     Chart,
     ChartCall,
     ChartError,
     RenderedTemplate,
+    chart_members,
     is_test,
 )
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
@@ -25,6 +28,7 @@ from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
 from reconciler.krm.schema import served_everywhere
+from reconciler.krm.yaml.tree import path_text
 from reconciler.policy import FunctionPolicy
 
 _WORKER: Final = "reconciler.functions.runtimes.helm_worker"
@@ -33,6 +37,12 @@ _BASE_BYTES: Final = 512 << 20
 _LIBRARY: Final = "helm_python"
 _EXECUTABLE: Final = "helm"
 _SOURCE: Final = "# Source: "
+_SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
+_BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
+_GIVEN: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
+"""Names of values that replace what a chart makes, or that turn it off."""
+_MOST_NAMED: Final = 8
+_ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
 
 
 class HelmRuntime:
@@ -144,8 +154,27 @@ class HelmRuntime:
             check=self._check,
         )
         if ended.problem or ended.exit_code:
-            raise ChartError(f"The chart {call.chart.name}: {ended.problem or ended.stderr.strip()}")
+            raise _failure(call, ended.problem or ended.stderr.strip())
         return _by_source(ended.stdout.decode(errors="replace"))
+
+
+def _failure(call: ChartCall, error: str) -> ChartError:
+    """Return the failure of a chart; each value that breaks a rule of a schema is named."""
+    faults: list[str] = []
+    own: tuple[str | int, ...] = ()
+    for line in error.splitlines():
+        if header := _SCHEMA_OF.fullmatch(line.strip()):
+            own = () if header[1] == call.chart.name else (header[1],)
+        elif fault := _BROKEN_RULE.fullmatch(line.strip()):
+            steps = [each.replace("~1", "/").replace("~0", "~") for each in fault[1].split("/")[1:]]
+            steps += _ADDITIONAL.findall(fault[2])
+            path = (*own, *(int(step) if step.isdigit() else step for step in steps))
+            faults.append(f"{call.place(path)}: {path_text(path) or 'the values'}: {fault[2]}")
+    if not faults:
+        return ChartError(f"The chart {call.chart.name}: {error}")
+    # The engine tells them in another order each time.
+    text = "; ".join(sorted(faults))
+    return ChartError(f"The values.schema.json of the chart {call.chart.name} refuses {text}")
 
 
 def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
@@ -172,7 +201,7 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
     """Raise ChartError where a chart failed, or gives what other runs or clusters would not."""
     chart = call.chart
     if reply.get("error"):
-        raise ChartError(f"The chart {chart.name}: {reply['error']}")
+        raise _failure(call, reply["error"])
     files = reply["files"]
     differs = {
         name: ", ".join(path for path in paths if not (call.skip_tests and is_test(files.get(path, ""))))
@@ -180,7 +209,8 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
     }
     if random := differs.get("random"):
         raise ChartError(
-            f"{random} of the chart {chart.name} gives other manifests each time", hint=_fixed(chart)
+            f"{random} of the chart {chart.name} gives other manifests each time",
+            hint=_fixed(chart, random.split(", ")),
         )
     where = f"and nothing tells what this cluster has: write templateOptions.{{}} for {chart.name}, or {{}}"
     if version := differs.get("version"):
@@ -194,10 +224,15 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
 
 
-def _fixed(chart: Chart) -> str:
-    if not chart.random:
+def _fixed(chart: Chart, paths: Iterable[str]) -> str:
+    """Return how to get the same each time: with the values for it that these templates read."""
+    members = chart_members(chart)
+    texts = [members.get(path.partition("/")[2], b"").decode(errors="replace") for path in paths]
+    read = sorted({name for text in texts for name in VALUES.findall(text) if _GIVEN.search(name)})
+    names = list(dict.fromkeys((*read, *chart.random)))[:_MOST_NAMED]
+    if not names:
         return (
             "A package must be the same in every run: set the value that replaces it, leave tests out "
             "(`skipTests: true`), or change the template in your copy of the chart"
         )
-    return f"A package must be the same in every run: set {' or '.join(chart.random)} in the values"
+    return f"A package must be the same in every run: set {' or '.join(names)} in the values"

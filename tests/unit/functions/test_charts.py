@@ -211,6 +211,54 @@ REFUSED = [
         config(values={"valuesInline": {"replicas": "x"}}),
         "replicas",
     ),
+    Refused(
+        "values that break the rules of a schema",
+        chart(a=DEPLOYMENT)
+        | {
+            "v.yaml": "image:\n  tag: A\n",
+            "charts/web/values.schema.json": '{"properties": {"replicas": {"type": "integer"}, "image":'
+            ' {"properties": {"tag": {"pattern": "^[a-z]$"}}}}, "additionalProperties": false}',
+        },
+        config(values={"valuesFiles": ["v.yaml"], "valuesInline": {"replicas": "x", "more": 1}}),
+        "The values.schema.json of the chart web refuses "
+        "chart.yaml:15: replicas: got string, want integer; "
+        "chart.yaml:16: more: additional properties 'more' not allowed; "
+        "v.yaml:2: image.tag: 'A' does not match pattern '^[a-z]$'",
+    ),
+    Refused(
+        "a default that breaks the rules of a dependency's schema",
+        chart(a=DEPLOYMENT)
+        | {
+            "charts/web/values.yaml": "replicas: 1\ndb:\n  size: big\n",
+            "charts/web/charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+            "charts/web/charts/db/values.schema.json": '{"properties": {"size": {"type": "integer"}}}',
+        },
+        config(),
+        "charts/web/values.yaml:3: db.size: got string, want integer",
+    ),
+    Refused(
+        "a library",
+        chart(a="") | {"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library\n"},
+        config(),
+        "chart.yaml:9: web is a library chart, which renders nothing itself",
+    ),
+    Refused(
+        "a chart for other versions of Kubernetes",
+        chart(a=DEPLOYMENT)
+        | {
+            "charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+            "kubeVersion: '>=1.31.0-0 <1.33'\n"
+        },
+        config(kubeVersion="v1.30.2"),
+        "chart.yaml:11: The chart web is for Kubernetes >=1.31.0-0 <1.33, and the cluster has v1.30.2",
+    ),
+    Refused(
+        "a resource twice with other content",
+        chart(a=ONE_LINE % "1", b=ONE_LINE % "2"),
+        config(),
+        "web/templates/b.yaml of the chart web gives ConfigMap a with other content than"
+        " web/templates/a.yaml",
+    ),
     Refused("a template that fails", chart(a='{{ fail "no luck" }}'), config(), "no luck"),
     Refused(
         "random values",
