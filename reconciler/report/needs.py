@@ -26,12 +26,15 @@ _BY_ITSELF = frozenset(
         Reason.AWAITING_CHECKS,
         Reason.AWAITING_SCHEDULE,
         Reason.AWAITING_WAVE,
+        Reason.DEPENDENTS_UNKNOWN,
+        Reason.MANIFEST_UNREADABLE,
+        Reason.OWNER_UNKNOWN,
         Reason.RATE_LIMITED,
         Reason.ROLLED_BACK,
         Reason.STILL_NEEDED,
     }
 )
-"""Reasons of packages that wait for a machine or for another package: nothing is left to do about them."""
+"""Reasons of packages that wait for a machine, another package or the repair of a problem that is listed."""
 
 
 class Action(StrEnum):
