@@ -54,15 +54,15 @@ class Given(NamedTuple):
 def _given(package: Path, old: Path, new: Path, root: Path) -> Iterator[Given]:
     name = f"{package.name}/{old.name}-{new.name}"
     if not HAS_KPT:
-        fetched = {"Kptfile": MINIMAL.encode(), **read_files(old)}
-        yield Given(name, old, new, fetched, fetched, [])
-        yield Given(f"{name}-edited", old, new, fetched, *draw_edits(fetched, name))
+        yield from _without_kpt(name, old, new)
         return
     with closing(load_kpt().Workspace(old, new, old)) as kpt:
         environment = {**kpt.env, "KRM_DISABLE_ATTRIBUTION": "false"}
         get = [str(KPT), "pkg", "get", f"file://{kpt.up}.git/pkg@v1", str(root / name / "fetched")]
         (root / name).mkdir(parents=True)
-        subprocess.run(get, env=environment, capture_output=True, check=True)
+        if subprocess.run(get, env=environment, capture_output=True, check=False).returncode:
+            yield from _without_kpt(name, old, new)  # kpt refuses it too: a Kptfile of an old version
+            return
         fetched = read_files(root / name / "fetched")
         kpts = difference(
             *(_published(files_of_bytes(each)) for each in (fetched, read_files(old))), loose=True
@@ -75,6 +75,12 @@ def _given(package: Path, old: Path, new: Path, root: Path) -> Iterator[Given]:
             out = read_files(kpt.down / "pkg")
             outcome = Outcome(files_of_bytes(out), ran["stderr"] if ran["rc"] else "")
             yield Given(f"{name}{suffix}", old, new, fetched, local, made, outcome)
+
+
+def _without_kpt(name: str, old: Path, new: Path) -> Iterator[Given]:
+    fetched = {"Kptfile": MINIMAL.encode(), **read_files(old)}
+    yield Given(name, old, new, fetched, fetched, [])
+    yield Given(f"{name}-edited", old, new, fetched, *draw_edits(fetched, name))
 
 
 def _update(session: Session, given: Given) -> None:
