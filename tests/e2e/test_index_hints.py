@@ -42,12 +42,12 @@ def test_printed_command_adds_the_package_that_is_missing(
 ) -> None:
     world = world_of(tmp_path, {"manifests/clusters/dev/app.yaml": manifest})
     before = world.run("lock", "--check")
-    (command,) = re.findall(COMMAND, before.out)
+    sync, command = re.findall(COMMAND, before.out)
 
     follow(world, command.replace("VERSION", "1.0.0"))
 
     after = world.run("lock", "--check")
-    assert before.code == 3
+    assert (before.code, sync) == (3, "sync")
     assert (after.code, "no solution" in after.out) == (10, False)
     assert f"+ {ecosystem}:" in after.out
 

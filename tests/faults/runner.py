@@ -26,6 +26,8 @@ from tests.support.world import runs_at
 ONE_AT_A_TIME = {"RECONCILER_LIMITS_REPOSITORIES_AT_ONCE": "1"}
 """The n-th point must be the same effect in every run."""
 _FEW = 8
+_PATIENCE = 500
+"""Milliseconds after which a signal counts as lost."""
 
 
 def kill(_: Path) -> None:
@@ -33,10 +35,16 @@ def kill(_: Path) -> None:
 
 
 def terminate(_: Path) -> None:
-    """Send SIGTERM and wait until its handler, which only the main thread runs, has run."""
-    os.kill(os.getpid(), signal.SIGTERM)
+    """Send SIGTERM and wait until its handler, which only the main thread runs, has run.
+
+    A signal that comes just before that thread waits for this one does not wake it: then it is sent again.
+    """
     while not effects._requested.is_set():
-        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(_PATIENCE):
+            if effects._requested.is_set():
+                break
+            time.sleep(0.001)
 
 
 def fill_disk(world: Path) -> None:
