@@ -268,7 +268,7 @@
   const KINDS = { "+": "add", "-": "del", "@": "at", " ": "" };
   const number = (value, wide) => element("td", { class: `line${wide ? " wide" : ""}` }, value === undefined ? "" : String(value));
   const unified = (rows) => rows.map((row) => element("tr", { class: KINDS[row.sign] },
-    number(row.before, true), number(row.after ?? row.before), element("td", {}, row.line)));
+    number(row.before, true), number(row.after), element("td", {}, row.line)));
   const sides = (rows) => {
     const made = [];
     let removed = [], added = [];

@@ -78,9 +78,12 @@ class Reason(StrEnum):
     DELETION_WITHDRAWN = "DeletionWithdrawn", Facts(described=True)
     DEPENDENCY_CONFLICT = "DependencyConflict"
     DEPENDENCY_CYCLE = "DependencyCycle"
-    DEPENDENTS_UNKNOWN = "DependentsUnknown", Facts(phase=Phase.HELD_BACK)
+    DEPENDENTS_UNKNOWN = (
+        "DependentsUnknown",
+        Facts(phase=Phase.HELD_BACK, waits_for="a fix of what may need it"),
+    )
     DEPRECATED_MANIFEST = "DeprecatedManifest"
-    DRAFT_EDITED = "DraftEdited", Facts(described=True, quiet=True)
+    DRAFT_EDITED = "DraftEdited", Facts(described=True, quiet=True, waits_for="a decision about its draft")
     DRAFT_SUPERSEDED = "DraftSuperseded", Facts(described=True)
     DUPLICATE_DOWNSTREAM = "DuplicateDownstream", Facts(phase=Phase.STALLED, decided=False, ensured=False)
     DUPLICATE_KEY = "DuplicateKey"
@@ -105,7 +108,10 @@ class Reason(StrEnum):
         "LockPending",
         Facts(phase=Phase.PENDING, ensured=False, waits_for="review of its lock"),
     )
-    MANIFEST_UNREADABLE = "ManifestUnreadable", Facts(phase=Phase.HELD_BACK)
+    MANIFEST_UNREADABLE = (
+        "ManifestUnreadable",
+        Facts(phase=Phase.HELD_BACK, waits_for="a fix of its manifest"),
+    )
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
     MERGE_DROPPED = "MergeDropped", Facts(described=True)
     MERGE_REFUSED = "MergeRefused", Facts(described=True)
@@ -122,8 +128,11 @@ class Reason(StrEnum):
     OWNERSHIP_CONFLICT = "OwnershipConflict"
     OWNER_CHANGED = "OwnerChanged", Facts(described=True)
     OWNER_STALLED = "OwnerStalled", Facts(phase=Phase.STALLED, decided=False)
-    OWNER_UNKNOWN = "OwnerUnknown", Facts(phase=Phase.HELD_BACK)
-    PACKAGE_EXISTS = "PackageExists", Facts(phase=Phase.STALLED, decided=False, ensured=False)
+    OWNER_UNKNOWN = "OwnerUnknown", Facts(phase=Phase.HELD_BACK, waits_for="a fix of what may own it")
+    PACKAGE_EXISTS = (
+        "PackageExists",
+        Facts(phase=Phase.STALLED, decided=False, ensured=False, waits_for="its adoption, or another name"),
+    )
     PATH_TAKEN = "PathTaken", Facts(ensured=False)
     PAUSED = "Paused", Facts(phase=Phase.PAUSED, decided=False)
     PIPELINE_FAILED = "PipelineFailed", Facts(phase=Phase.NOT_READY, decided=False, ensured=False)

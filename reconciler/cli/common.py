@@ -25,7 +25,8 @@ _KEY = "reconciler.common"
 def add_common_options(command: click.Command) -> None:
     """Give a command `--quiet`, and one that reads repositories `--verbose`, unless it has them."""
     present = {parameter.name for parameter in command.params}
-    command.params += [option for option in _options() if option.name not in present]
+    if "quiet" not in present:
+        command.params.append(_flag("--quiet", "-q", text="Leave out progress and notes."))
     if "cache_dir" in present and "verbose" not in present:
         command.params.append(
             _flag("--verbose", "-v", text="Name each Git command and forge request with its time.")
@@ -53,12 +54,6 @@ def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 def _flag(*names: str, text: str) -> click.Option:
     return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
-
-
-def _options() -> list[click.Option]:
-    return [
-        _flag("--quiet", "-q", text="Leave out progress and notes."),
-    ]
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:

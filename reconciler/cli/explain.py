@@ -49,6 +49,7 @@ def explain(
     manifest may ask for another one, the lock may hold it, the draft may wait for people; every obstacle
     has its next step. The second lists its revisions, the newest first, open drafts before them with their
     difference from main. BY is the author of the commit on main: of a merge the person who approved it.
+    Below a revision are the labels that its variant had when it was drafted, and its risks.
 
     \b
     Examples:

@@ -303,6 +303,9 @@ def _update(
     if original != upstream:
         original, upstream, local = with_identifiers(original, upstream, local)
     new = upstream_of(local, ref=ref, commit=commit) if ref or commit else None
+    if new is None and (ref or commit):
+        hint = "Leave --ref and --commit out, or write `upstream.git` into the Kptfile."
+        raise UsageError("The Kptfile of the package has no upstream, so no ref can be recorded", hint=hint)
     strategy = options["strategy"]
     return update_package(
         original,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
@@ -86,6 +86,7 @@ class PackageAnnotation(Struct, frozen=True):
     workspace: str = ""
     revision: str = ""
     task: Mapping[str, Any] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_annotations(message: str) -> tuple[PackageAnnotation, ...]:
@@ -106,5 +107,12 @@ def _annotation(fields: Mapping[str, Any]) -> PackageAnnotation:
     package, workspace, revision = (
         str(fields.get(k) or "") for k in ("package", "workspaceName", "revision")
     )
-    task = fields.get("task")
-    return PackageAnnotation(package, workspace, revision, task if isinstance(task, dict) else None)
+    task, labels = fields.get("task"), fields.get("labels")
+    named = labels.items() if isinstance(labels, dict) else ()
+    return PackageAnnotation(
+        package,
+        workspace,
+        revision,
+        task if isinstance(task, dict) else None,
+        {key: value for key, value in named if isinstance(value, str)},
+    )

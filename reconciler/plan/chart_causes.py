@@ -128,14 +128,16 @@ class ChartCauses:
             contents: The upstreams and main; a missing one changed no values.
             files: The package as its draft has it.
         """
+        main = contents.get(resolved.local or Oid(""), {})
+        # A resource that gets a namespace gets another file, and the conflict names that of main.
         traced = {
-            n: note._replace(template=template_of(files.get(note.path))) for n, note in enumerate(notes)
+            n: note._replace(template=template_of(files.get(note.path) or main.get(note.path)))
+            for n, note in enumerate(notes)
         }
         names = {note.template.partition("/")[0] for note in traced.values()} - {""}
         if not names:
             return tuple(notes)
         base = resolved.base.tree if resolved.base else Oid("")
-        main = contents.get(resolved.local or Oid(""), {})
         draft = contents.get(resolved.draft.tree, {}) if resolved.draft else {}
         old = dict(_charts(contents.get(base, {}), main))
         new = dict(_charts(contents.get(resolved.pin.tree, {}), files))

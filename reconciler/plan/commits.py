@@ -19,13 +19,22 @@ EDIT = "Creating new revision by copying previous revision"
 UPGRADE = "Upgrading revision"
 
 
-def commit_message(title: str, path: str, workspace: str, task: Mapping[str, Any]) -> str:
+def commit_message(
+    title: str, path: str, workspace: str, task: Mapping[str, Any], labels: Mapping[str, str] | None = None
+) -> str:
     """Return a draft commit's message: the title, two blank lines, the `kpt:` line.
 
     Source: porch pkg/externalrepo/git/commit.go, AnnotateCommitMessage.
+    Differs: the line has the labels of the revision, which Porch keeps in a cluster.
     """
-    annotation = {"package": path, "workspaceName": workspace, "revision": "0", "task": dict(task)}
-    return f"{title}\n\n\nkpt:{json_text(orjson.dumps(annotation).decode())}\n"
+    return f"{title}\n\n\n{_kpt_line(path, workspace, labels, task=dict(task))}\n"
+
+
+def _kpt_line(path: str, workspace: str, labels: Mapping[str, str] | None, **more: Any) -> str:
+    annotation = {"package": path, "workspaceName": workspace, "revision": "0", **more}
+    if labels:
+        annotation["labels"] = dict(sorted(labels.items()))
+    return f"kpt:{json_text(orjson.dumps(annotation).decode())}"
 
 
 def with_lines(message: str, lines: Sequence[str]) -> str:
@@ -34,18 +43,20 @@ def with_lines(message: str, lines: Sequence[str]) -> str:
     return "\n\n".join([title, "\n".join(lines), kpt]) if lines else message
 
 
-def group_message(packages: Mapping[str, str], conflicts: Sequence[str] = ()) -> str:
+def group_message(
+    packages: Mapping[str, str],
+    conflicts: Sequence[str] = (),
+    labels: Mapping[str, Mapping[str, str] | None] | None = None,
+) -> str:
     """Return the message of a commit on a group's branch: one `kpt:` line for each package, sorted.
 
     Args:
         packages: The workspace of each package by its full path.
         conflicts: The lines that name the conflicts of the packages.
+        labels: The labels of the packages.
     """
     count = len(packages)
-    lines = [
-        f"kpt:{orjson.dumps({'package': path, 'workspaceName': packages[path], 'revision': '0'}).decode()}"
-        for path in sorted(packages)
-    ]
+    lines = [_kpt_line(path, packages[path], (labels or {}).get(path)) for path in sorted(packages)]
     message = "\n".join([f"Draft of {plural(count, 'package')}", "", "", *lines, ""])
     return with_lines(message, sorted(conflicts))
 

@@ -107,15 +107,16 @@ def draft_message(
 
 def _task_message(target: PlanTarget, resolved: ResolvedVariant, workspace: str) -> str:
     path, pin = target.package.path, resolved.pin
-    new = _upstream_name(pin)
+    new, labels = _upstream_name(pin), resolved.variant.spec.labels
     if target.package.main_tree is None:
-        return commit_message(CLONE, path, workspace, clone_task(new))
+        return commit_message(CLONE, path, workspace, clone_task(new), labels)
     latest = target.package.latest
     source = revision_name(target.view, path, latest.workspace if latest else target.view.branch)
     base = resolved.base
     if base is None or base.commit.oid == pin.commit.oid:
-        return commit_message(EDIT, path, workspace, edit_task(source))
-    return commit_message(UPGRADE, path, workspace, upgrade_task(_upstream_name(base), new, source))
+        return commit_message(EDIT, path, workspace, edit_task(source), labels)
+    task = upgrade_task(_upstream_name(base), new, source)
+    return commit_message(UPGRADE, path, workspace, task, labels)
 
 
 def revision_tags(target: PlanTarget, context: PlanContext) -> tuple[MoveRef, ...]:

@@ -377,12 +377,19 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     if onto is None or not parts:
         return None
     times = [_time(member, context) for member in (*named, *group.leaving)]
+    labels = {
+        m.target.package.path: context.resolved[m.change.variant].variant.spec.labels
+        for m in named
+        if m.change.variant is not None and m.change.variant in context.resolved
+    }
     return WriteGroup(
         ref=group.ref,
         expect=branch.tip.oid if branch else None,
         onto=onto,
         parts=tuple(sorted(parts, key=lambda part: part.path)),
-        message=group_message({m.target.package.path: _workspace(m) for m in named}, [*_conflicts(shown)]),
+        message=group_message(
+            {m.target.package.path: _workspace(m) for m in named}, [*_conflicts(shown)], labels
+        ),
         time=max([*times, branch.foreign_commit_time if branch is not None else 0]),
     )
 

@@ -139,7 +139,8 @@ class ImpactReader(Struct):
             resource = _Resource(*map(own.fill_text, masked))
             subject, to = str(resource), moves.get(masked)
             if to is not None:
-                action, subject = "moves", f"{subject} to namespace {own.fill_text(to.namespace)}"
+                where = f"namespace {own.fill_text(to.namespace)}" if to.namespace else "no namespace"
+                action, subject = "moves", f"{subject} to {where}"
             if action in ("removes", "moves"):
                 yield Risk(REMOVAL, action, subject)
             for category in self.policy.of_kind(resource.group_kind):
@@ -171,9 +172,10 @@ class ImpactReader(Struct):
 
 
 def _moves(gone: Iterable[_Resource], new: Collection[_Resource]) -> Mapping[_Resource, _Resource]:
-    """Return where resources without a namespace got one: who applies them may have put them there before."""
+    """Return where resources got a namespace, or lost it: who applies them may have put them there before."""
     there = {each._replace(namespace=""): each for each in sorted(new)}
-    return {each: there[each] for each in gone if each in there and not each.namespace}
+    moves = {each: each._replace(namespace="") if each.namespace else there.get(each, each) for each in gone}
+    return {each: to for each, to in moves.items() if to in new}
 
 
 # Differences

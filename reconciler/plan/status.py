@@ -98,7 +98,14 @@ def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) ->
     reason = str(problem.reason) if problem else str(Reason.DUPLICATE_DOWNSTREAM if placed else "Error")
     message = problem.message if problem else ""
     phase = Phase.HELD_BACK if placed and not problem else Phase.STALLED
-    return PackageStatus(phase, variant.key, since=variant.source.time, reason=reason, message=message)
+    status = PackageStatus(phase, variant.key, since=variant.source.time, reason=reason, message=message)
+    downstream = variant.spec.downstream
+    if phase is Phase.HELD_BACK or downstream is None or not downstream.repo or not downstream.package:
+        return status
+    # Of a repository that was not read only the names are known.
+    return replace(
+        status, repository=ObjectName(variant.key.namespace, downstream.repo), name=downstream.package
+    )
 
 
 def _status(

@@ -94,22 +94,56 @@ def _render_variants(
     each: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
 ) -> dict[ObjectName, RenderedVariant]:
     """Render each package by itself."""
-    sides = render_sides(variants, contents, run)
-    rendered = [render_variant(resolved, contents, inventory, sides) for resolved in each(variants)]
+    resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
+
+    def write_own(key: tuple[ObjectName, bool], files: Files) -> Files | Blocked:
+        return _write_own_fields(files, resolved_by_key[key[0]], inventory)
+
+    untouched = _untouched(variants, contents, inventory, run)
+    anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
+    sides = render_sides([anew.get(r.variant.key, r) for r in variants], contents, run)
+    rendered = [
+        render_variant(anew.get(resolved.variant.key, resolved), contents, inventory, sides)
+        for resolved in each(variants)
+    ]
     fresh = {(each.variant, False): each.fresh for each in rendered}
     merged = {(each.variant, True): each.merged for each in rendered if each.merged is not None}
-    resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
     # One batch: the functions of many packages wait side by side.
-    done = run_functions(
-        {**fresh, **merged},
-        run,
-        lambda key, files: _write_own_fields(files, resolved_by_key[key[0]], inventory),
-    )
+    done = run_functions({**fresh, **merged}, run, write_own)
     done = {key: _with_subpackages(each, resolved_by_key[key[0]], contents) for key, each in done.items()}
     return {
         each.variant: replace(each, fresh=done[each.variant, False], merged=done.get((each.variant, True)))
         for each in rendered
     }
+
+
+def _untouched(
+    variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
+) -> frozenset[ObjectName]:
+    """Return the variants that have on main, byte by byte, what a new package of the old upstream is.
+
+    Such a package has no edits: its update is a new package (D32), and there is nothing to merge.
+    """
+    made: dict[ObjectName, ResolvedVariant] = {}
+    for resolved in variants:
+        base, local, draft = resolved.base, resolved.local, resolved.draft
+        if base is None or local is None or resolved.settled is not None or resolved.has_charts:
+            continue
+        trees = {base.tree, resolved.pin.tree, local}
+        if base.tree == resolved.pin.tree or not contents.keys() >= trees:
+            continue
+        is_edited = draft is not None and draft.append_only
+        if not is_edited and not any(list_subpackages(contents[tree], {}) for tree in trees):
+            made[resolved.variant.key] = replace(resolved, pin=base, local=None, base=None)
+    begun = {
+        key: _render_fresh(VariantInputs(resolved, contents, {}, inventory.policy), inventory)
+        for key, resolved in made.items()
+    }
+    done = run_functions(begun, run, lambda key, files: _write_own_fields(files, made[key], inventory))
+    on_main = {resolved.variant.key: resolved.local for resolved in variants}
+    return frozenset(
+        key for key, package in done.items() if isinstance(package, Package) and package.tree == on_main[key]
+    )
 
 
 def _with_subpackages(

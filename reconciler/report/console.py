@@ -44,7 +44,7 @@ def table_lines(
 def _fold(widths: Sequence[int], width: int) -> list[range]:
     """Return which columns share a line: as many as fit, in their order."""
     # Free text wraps, so that it needs only some of its width to share a line.
-    needs = [*widths[:-1], min(widths[-1], _LEAST)]
+    needs = [*widths[:-1], min(widths[-1], max(_LEAST, width * 2 // 5))]
     groups, start, used = [], 0, 0
     for column, need in enumerate(needs):
         if column > start and used + need > width:

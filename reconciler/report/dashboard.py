@@ -52,7 +52,6 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     """
     counts = Counter(status.phase for status in statuses)
     calls = bool(plan.problems or plan.refusals or counts.keys() - _QUIET)
-    rollouts = tuple(rollout_texts(plan.rollouts))
     if not calls and not counts:
         return Dashboard("", calls=False)
     problems = group_problems(plan.problems)
@@ -62,7 +61,7 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
         report_url=names.report_url,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
         needs=find_needs(plan, statuses),
-        rollouts=rollouts,
+        rollouts=tuple(rollout_texts(plan.rollouts)),
         sections=tuple(_sections(plan, statuses)),
         eta=eta,
         problems=problems[:ROWS],
@@ -73,12 +72,12 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
 
 
 def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[dict[str, Any]]:
-    """Yield the packages in each state that is shown."""
+    """Yield the packages in each state that is shown; those that a wave holds back are counted with it."""
     changes = {change.package: change for change in plan.changes}
+    waves = {key for rollout in plan.rollouts for key in rollout.waves_of}
+    shown = [s for s in statuses if s.reason != Reason.AWAITING_WAVE or s.variant not in waves or s.pull]
     for phase, title in _SECTIONS.items():
-        listed = sorted(
-            (s for s in statuses if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ()))
-        )
+        listed = sorted((s for s in shown if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ())))
         if listed:
             rows = [_row(status, changes) for status in listed[:ROWS]]
             yield {"title": title, "rows": rows, "more": max(0, len(listed) - ROWS)}
@@ -94,9 +93,8 @@ def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> dict[str, 
 
 
 def _name(status: PackageStatus) -> str:
-    if status.repository is not None:
-        return f"{status.repository.name}/{status.name}"
-    return f"PackageVariant {status.variant}"
+    view = status.repository
+    return f"{view.name}/{status.name}" if view is not None else f"PackageVariant {status.variant}"
 
 
 _MARK = "<!-- reconciler:shard"

@@ -1,7 +1,8 @@
 """History of a package: its revisions with time, upstream, author and difference. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from reconciler.base.escape import terminal
@@ -16,8 +17,8 @@ _SHORT = 8
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
 
-    `time` is that of the commit in seconds, 0 if unknown. `impact` is the difference from the revision before
-    it; that of a draft is from main.
+    `labels` are those of the variant when the draft was written. `time` is that of the commit in seconds,
+    0 if unknown. `impact` is the difference from the revision before it; that of a draft is from main.
     """
 
     revision: str
@@ -27,6 +28,7 @@ class HistoryEntry(NamedTuple):
     author: str = ""
     subject: str = ""
     impact: Impact | None = None
+    labels: Mapping[str, str] = MappingProxyType({})
 
     @property
     def date(self) -> str:
@@ -46,8 +48,7 @@ def history_lines(
         (
             *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:_SHORT]),
             impact_text(entry.impact) if entry.impact else "",
-            terminal(entry.author),
-            terminal(entry.subject),
+            *(terminal(entry.author), terminal(entry.subject)),
         )
         for entry in entries
     ]
@@ -55,18 +56,21 @@ def history_lines(
     yield from (paint(line, Color.BOLD) for line in first)
     for entry, own in zip(entries, lines, strict=True):
         yield from own
+        if entry.labels:
+            named = (f"{key}={value}" if value else key for key, value in sorted(entry.labels.items()))
+            yield from indented(terminal(f"drafted with labels {', '.join(named)}"), width)
         for text in risk_texts(entry.impact.risks if entry.impact else ()):
             yield from (paint(line, Color.RED) for line in indented(terminal(text), width))
 
 
 def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
     """Return the revisions of a package as JSON values."""
+    names = ("revision", "commit", "upstream", "author", "subject")
     return [
         {
-            **{
-                name: getattr(entry, name) for name in ("revision", "commit", "upstream", "author", "subject")
-            },
+            **{name: getattr(entry, name) for name in names},
             "date": entry.date or None,
+            "labels": dict(entry.labels),
             "diff": impact_value(entry.impact) if entry.impact else None,
             "risks": [risk_value(risk) for risk in entry.impact.risks] if entry.impact else [],
         }

@@ -26,12 +26,15 @@ _BY_ITSELF = frozenset(
         Reason.AWAITING_CHECKS,
         Reason.AWAITING_SCHEDULE,
         Reason.AWAITING_WAVE,
+        Reason.DEPENDENTS_UNKNOWN,
+        Reason.MANIFEST_UNREADABLE,
+        Reason.OWNER_UNKNOWN,
         Reason.RATE_LIMITED,
         Reason.ROLLED_BACK,
         Reason.STILL_NEEDED,
     }
 )
-"""Reasons of packages that wait for a machine or for another package: nothing is left to do about them."""
+"""Reasons of packages that wait for a machine, another package or the repair of a problem that is listed."""
 
 
 class Action(StrEnum):
@@ -197,13 +200,10 @@ def _place(status: PackageStatus) -> NeedPlace:
 def _held_waves(rollouts: Iterable[Rollout]) -> Iterator[tuple[ObjectName, str]]:
     """Yield the variants that a wave waits for, with the wave."""
     for rollout in rollouts:
-        if rollout.phase is not RolloutPhase.PROGRESSING:
-            continue
-        for wave in rollout.waves:
-            if wave.phase is WavePhase.PROGRESSING and wave is not rollout.waves[-1]:
-                for member in wave.members:
-                    if member.phase is not MemberPhase.PUBLISHED:
-                        yield member.key, f"wave {wave.name} of {rollout.revision}"
+        for wave in rollout.waves[:-1] if rollout.phase is RolloutPhase.PROGRESSING else ():
+            if wave.phase is WavePhase.PROGRESSING:
+                name = f"wave {wave.name} of {rollout.revision}"
+                yield from ((m.key, name) for m in wave.members if m.phase is not MemberPhase.PUBLISHED)
 
 
 def _of_rollout(rollout: Rollout) -> Iterator[Need]:
@@ -221,7 +221,10 @@ def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None
     rows = [(need.action, terminal(need.what), terminal(need.where)) for need in needs]
     if not rows:
         return
-    heads, *lines = table_rows(("NEEDS YOU", "WHAT", "WHERE"), rows, width)
+    table: list[tuple[str, ...]] = [("NEEDS YOU", "WHAT", "WHERE"), *rows]
+    if width and sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width:
+        table = [(first, ": ".join(filter(None, others))) for first, *others in table]
+    heads, *lines = table_rows(table[0], table[1:], width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for need, (first, *others) in zip(needs, lines, strict=True):
         color = Color.YELLOW if need.action is Action.REVIEW else Color.RED

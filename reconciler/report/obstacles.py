@@ -15,15 +15,16 @@ from reconciler.plan.status import current_statuses
 from reconciler.report.overview import package_overviews
 from reconciler.report.provenance import find_request
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.resolve.rollout_model import PAUSE, ROLL_BACK, RolloutPhase
+from reconciler.resolve.rollout_model import PAUSE, ROLL_BACK, RolloutPhase, WavePhase
 
 _THERE = "Main has {goal}, by its name; what follows is about another change of the package"
 _MOST = 5
 """Revisions of the upstream that a hint names."""
+_OVER = frozenset({WavePhase.COMPLETE, WavePhase.SKIPPED})
 _NEXT = {
     Phase.PENDING: "Run `reconciler apply`.",
     Phase.IN_REVIEW: "Review it, and merge it: `reconciler approve {name}`.",
-    Phase.NOT_READY: "Mend what it names; the next apply renders the package again.",
+    Phase.NOT_READY: "Correct what it names; the next apply renders the package again.",
     Phase.CONFLICT: "Answer each conflict in the draft: its pull request lists them.",
     Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
     Phase.PAUSED: "Remove reconciler.dev/paused.",
@@ -169,11 +170,14 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
     quiet = (Phase.PUBLISHED, Phase.STALLED) if explained else (Phase.PUBLISHED,)
     if status is not None and status.phase not in quiet:
         step = _NEXT[status.phase].format(name=name)
+        rollout = plan.context.rollouts.get(change.variant) if change.variant else None
         if change.postponed is not None:
             step = "Wait, or change the limits and schedules in spec.pullRequests."
         elif change.reason is Reason.AWAITING_WAVE or change.variant in plan.context.stopped:
+            rollouts = [rollout for rollout in plan.rollouts if change.variant in rollout.waves_of]
+            waves = [wave for rollout in rollouts for wave in rollout.waves if wave.phase not in _OVER]
             step = "Run `reconciler plan`: it has every wave."
-        rollout = plan.context.rollouts.get(change.variant) if change.variant else None
+            step = f"Wave {waves[0].name} comes first: {waves[0].message}." if waves else step
         if rollout is not None and rollout.phase is RolloutPhase.PAUSED and not explained:
             step = f"To go on, remove {PAUSE} from PackageVariantSet {rollout.key}."
         elif rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:

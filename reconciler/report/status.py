@@ -28,7 +28,6 @@ _COLORS = {
     Phase.CONFLICT: Color.RED,
     Phase.STALLED: Color.RED,
 }
-_STALLS = {True: Phase.STALLED, False: ""}
 URGENCY = (
     *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
     *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
@@ -105,7 +104,10 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
 
 def status_summary(owners: Iterable[Owner]) -> str:
     """Return how many packages are in each state, the most urgent first; "" without any."""
-    phases = Counter((owner.get("package") or {}).get("phase") or _STALLS[_stalls(owner)] for owner in owners)
+    phases = Counter(
+        (owner.get("package") or {}).get("phase") or (Phase.STALLED if _stalls(owner) else "")
+        for owner in owners
+    )
     return ", ".join(f"{phases[phase]} {phase}" for phase in URGENCY if phases[phase])
 
 
@@ -164,12 +166,10 @@ def _folded(
         if len(places) <= most:
             shown |= {place: rows[place] for place in places}
             continue
-        name = rows[places[0]][0].rpartition("/")[2]
-        first = rows[places[0]][0].removesuffix(f"/{name}")
-        where = f"{first} and {len(places) - 1} more"
         cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
         pulls = plural(len(numbers), "pull request") if numbers else ""
-        shown[places[0]] = (f"{len(places)} x {name}", where, *cells[2:6], pulls, cells[7])
+        name = f"{cells[0]} and {len(places) - 1} more"
+        shown[places[0]] = (name, *cells[1:6], pulls, cells[7])
     return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
@@ -236,12 +236,11 @@ def status_csv(owners: Iterable[Owner]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([head.lower() for head in WIDE_HEADS])
-    writer.writerows([_inert(cell) for cell in row(owner, wide=True)] for owner in owners)
+    for owner in owners:
+        writer.writerow(
+            f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in row(owner, wide=True)
+        )
     return text.getvalue()
-
-
-def _inert(cell: str) -> str:
-    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
 
 
 def status_json_lines(owners: Iterable[Any]) -> str:

@@ -96,9 +96,9 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     counts += [f"{count} to {op}" for op, count in ops.items() if op not in (Op.BLOCK, Op.KEEP)]
     counts += [f"{ops[Op.BLOCK]} blocked"] if Op.BLOCK in ops else []
     counts += _kept(plan, current_states(plan) if statuses is None else statuses)
-    waiting = sum(change.waits for change in plan.changes)
-    if waiting:
-        counts.append(f"{waiting} waiting for people")
+    later = sum(change.waits and change.op not in (Op.KEEP, Op.BLOCK) for change in plan.changes)
+    if later:
+        counts.append(f"{later} will wait for people")
     unready = sum(bool(change.unready) for change in plan.changes)
     if unready:
         counts.append(f"{unready} not ready")
@@ -109,7 +109,8 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     counts += _moves(plan)
     what = ", ".join(counts) if counts else "no packages"
     # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
-    idle = plan.is_empty and not (plan.problems or plan.refusals or waiting)
+    waits = any(change.waits for change in plan.changes)
+    idle = plan.is_empty and not (plan.problems or plan.refusals or waits)
     head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.short_checksum})" if plan.checksum else f"{head}{what}"
 
@@ -155,17 +156,19 @@ def detail(change: Change, status: PackageStatus | None = None, now: float = 0) 
     """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
     stands = status_text(status, now) if status and change.op is Op.KEEP else ""
-    parts = [
-        upstream_text(change),
-        stands,
-        change.detail,
-        unready,
-        "waits for a person" if change.waits else "",
-    ]
+    waits = "waits for a person" if change.waits else ""
+    parts = (upstream_text(change), stands, change.detail, unready, waits)
     return "; ".join(part for part in parts if part)
 
 
 _AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})
+
+
+def listed_changes(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[Change]:
+    """Return the sorted changes without packages that stay as they are, and those that a wave counts."""
+    waves = {key for rollout in plan.rollouts for key in rollout.waves_of}
+    changed = [c for c in sorted_changes(plan) if not is_unchanged(c, statuses.get(c.package))]
+    return [c for c in changed if c.pending or c.reason is not Reason.AWAITING_WAVE or c.variant not in waves]
 
 
 def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:

@@ -26,7 +26,7 @@ from reconciler.report.rollouts import rollout_lines
 from reconciler.report.summary import (
     Names,
     arrow,
-    is_unchanged,
+    listed_changes,
     move_text,
     risk_summary,
     row_reason,
@@ -180,12 +180,8 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
         what = "the lock and what this run observed were" if outcome.locked else "what this run observed was"
         yield f"No package changed; {what} recorded."
     else:
-        parts = (
-            f"{plural(len(done), 'effect')} done",
-            f"{sum(map(len, failed))} failed",
-            "the rest is left for the next run" if left else "",
-        )
-        yield f"{', '.join(part for part in parts if part)}."
+        rest = ", the rest is left for the next run" if left else ""
+        yield f"{plural(len(done), 'effect')} done, {sum(map(len, failed))} failed{rest}."
 
 
 def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -250,11 +246,7 @@ def _table(
     now: float,
 ) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
-    changes = [
-        change
-        for change in sorted_changes(plan)
-        if unchanged or not is_unchanged(change, statuses.get(change.package))
-    ]
+    changes = sorted_changes(plan) if unchanged else listed_changes(plan, statuses)
     causes = fold_changes(changes, names, statuses, unfolded=unchanged, now=now)
     if not causes:
         return

@@ -141,8 +141,8 @@ def _judge(
     if len(failed) > budget:
         allowed = f", and the failure budget is {budget}" if budget else ""
         hint = (
-            f'hint: Mend it, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}" to go on, or '
-            f'with {ROLL_BACK}: "{orders.revision}" to go back'
+            f'hint: Correct what failed, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}" '
+            f'to go on, or with {ROLL_BACK}: "{orders.revision}" to go back'
         )
         text = f"{_failed_text(failed)}{allowed}"
         return WaveStatus(wave.name, WavePhase.FAILED, members, text, hint=hint)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from reconciler.base.reasons import Reason
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Plan, WriteRemoval
@@ -47,6 +48,11 @@ def is_deletion(change: Change) -> bool:
     return change.op is Op.DELETE or any(isinstance(write, WriteRemoval) for write in change.writes)
 
 
+def is_removed(change: Change) -> bool:
+    """Whether a change removes the package from main, or did so in a pull request that is open."""
+    return is_deletion(change) or (change.op is Op.KEEP and change.reason is Reason.DELETION_PROPOSED)
+
+
 def _main_tree(change: Change, plan: Plan) -> Oid | None:
     target = plan.context.targets.get(change.package) if plan.context else None
     return target.package.main_tree if target else change.before
@@ -60,6 +66,6 @@ def open_draft(change: Change, plan: Plan) -> Oid | None:
 
 def _draft_tree(change: Change, plan: Plan) -> Oid | None:
     """Return the tree to read; None for a package that is deleted, or that the plan holds itself."""
-    if is_deletion(change) or (change.written and change.written.files):
+    if is_removed(change) or (change.written and change.written.files):
         return None
     return change.after if change.written else open_draft(change, plan) or change.after

@@ -1,6 +1,6 @@
 """The run of `explain`: one package of a planned fleet, its obstacles, its revisions and its fields."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -8,6 +8,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
+from reconciler.git.commits import parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
@@ -107,7 +108,17 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
         before = contents.get(base, {}) if base else {}
         after = contents.get(tree, {})
         impact = reader.impact(before, after, ()) if tree in contents else None
-        yield _entry(label, commit, after, mirror)._replace(impact=impact)
+        labels = _labels(commit, change.package.path, mirror)
+        yield _entry(label, commit, after, mirror)._replace(impact=impact, labels=labels)
+
+
+def _labels(oid: Oid, path: str, mirror: Mirror) -> Mapping[str, str]:
+    """Return the labels that a commit gave a package: our own, one that merged it, or that squashed it."""
+    commit = mirror.find_commit(oid)
+    merged = map(mirror.find_commit, commit.parents[1:]) if commit else ()
+    texts = (each.message for each in (commit, *merged) if each)
+    named = (each for text in texts for each in parse_annotations(text) if each.package == path)
+    return next((each.labels for each in named if each.labels), {})
 
 
 def _entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:

@@ -12,7 +12,7 @@ from reconciler.plan.impact import Impact, ImpactReader
 from reconciler.report.folding import equal_differences
 from reconciler.report.html import FileDiff, PackageDiff
 from reconciler.report.patch import package_patch
-from reconciler.run.differences import PackageSides, is_deletion, open_draft, read_sides
+from reconciler.run.differences import PackageSides, is_deletion, is_removed, open_draft, read_sides
 from reconciler.run.plan import PlannedRun
 
 MOST_DIFFS: Final = 400
@@ -41,7 +41,7 @@ def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differen
     for change in changes:
         if change.written is not None or is_deletion(change):
             written.append(change)
-        elif open_draft(change, planned.plan) is not None:
+        elif is_removed(change) or open_draft(change, planned.plan) is not None:
             drafts.append(change)
     compared = drafts[:MOST_DRAFTS]
     groups = equal_differences([*written, *compared], dict(_impacts(planned, compared)))[:MOST_DIFFS]

@@ -54,7 +54,7 @@ from reconciler.report.summary import (
     change_order,
     change_risks,
     count_ops,
-    is_unchanged,
+    listed_changes,
     move_text,
     risk_counts,
     sorted_changes,
@@ -76,8 +76,7 @@ def plan_report(
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
     plan, names = planned.plan, planned.names
     changes, statuses = sorted_changes(plan), current_states(plan)
-    changed = [change for change in changes if not is_unchanged(change, statuses.get(change.package))]
-    causes = fold_changes(changed, names, statuses)
+    causes = fold_changes(listed_changes(plan, statuses), names, statuses)
     differences = find_differences(planned, changes)
     sources = _sources(planned, outcome, differences, causes)
     lines = list(outcome_lines(outcome)) if outcome else []
@@ -87,7 +86,7 @@ def plan_report(
         names.instance,
         " ".join([*lines[-1:], summary_line(replace(plan, checksum=""), statuses)]),
         plan.checksum,
-        counts={str(op): count for op, count in count_ops(plan).items()},
+        counts={str(op): count for op, count in count_ops(plan).items() if op is not Op.KEEP},
         needs=tuple(needs_after(plan, outcome)),
         risks=risk_counts(plan.changes),
         causes=tuple(_cause_rows(causes, names, differences, phases=phases)),

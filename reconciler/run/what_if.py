@@ -25,7 +25,7 @@ from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.dependency_roots import install_keys
 
 _FORMS = (
-    "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem, "
+    "Write PACKAGE@VERSION (the name as `reconciler lock` prints it, without its ecosystem), "
     "VARIANT@REVISION, or INTERFACE=ECOSYSTEM:PACKAGE."
 )
 

@@ -239,7 +239,8 @@ def _git(spec: Mapping[str, Any], scope: TemplateScope) -> Iterator[Parameters]:
     url = str(spec.get("repoURL") or "")
     root = scope.checkouts.get(normalise_url(url))
     if root is None:
-        raise NotConvertedError(f"generator git: what {url} has is unknown: give --checkout {url}=DIRECTORY")
+        why = f"what {url} has is unknown: give --checkout {url}=DIRECTORY" if url else "it has no repoURL"
+        raise NotConvertedError(f"generator git: {why}")
     prefix = str(spec.get("pathParamPrefix") or "")
     paths = sorted(path.relative_to(root) for path in root.rglob("*"))
     shown = [path for path in paths if not any(part.startswith(".") for part in path.parts)]

@@ -12,8 +12,9 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha1
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,16 @@ EPOCH = 1_767_225_600
 HEAD = "apiVersion: {0}\nkind: {1}\nmetadata:\n  name: {2}\n"
 PORCH = "config.porch.kpt.dev/"
 START = NewCommit("Start", {"README.md": b"# fleet\n"}, EPOCH)
-REFUSED = ("v1alpha1", "nephio/", "config-management", "gcp-services", "set-namespace:v0.1")
+REFUSED = (
+    "v1alpha1",
+    "nephio/",
+    "config-management",
+    "gcp-services",
+    "set-namespace:v0.1",
+)
 """Parts of Kptfiles with functions that nothing here runs."""
+INJECTED = "config-injection"
+"""What makes a package wait for objects of a cluster."""
 TEMPLATE = """      pipeline:
         mutators:
         - image: ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0
@@ -48,24 +57,51 @@ TEMPLATE = """      pipeline:
 """
 
 
-def packages(root: Path) -> dict[str, tuple[Path, Path]]:
-    """Return the directories of two revisions of each package."""
-    found = {}
+Packages = Mapping[str, tuple[Path, Path]]
+"""The directories of two revisions of each package."""
+
+
+def packages(root: Path) -> Packages:
+    """Return the first two revisions of each package that has them."""
+    return {name: pairs[0] for name, pairs in _pairs(root) if pairs}
+
+
+def many_packages(root: Path, count: int = 40) -> Packages:
+    """Return each revision with the next one as a package, and the first with the last of large packages."""
+    found = dict(_pairs(root))
+    every = {f"{name}-{old.name}": (old, new) for name, pairs in found.items() for old, new in pairs}
+    whole = {f"{name}-all": (pairs[0][0], pairs[-1][1]) for name, pairs in found.items() if len(pairs) > 1}
+    largest = sorted(whole.items(), key=lambda each: -_size(each[1][0]))
+    return dict([*every.items(), *largest][:count])
+
+
+def _pairs(root: Path) -> Iterator[tuple[str, list[tuple[Path, Path]]]]:
+    """Yield each package with the pairs of its revisions that have functions which run here."""
     for directory in sorted((root / "nephio").iterdir()):
-        revisions = [each for each in sorted(directory.iterdir()) if (each / "Kptfile").is_file()][:2]
-        text = "".join((each / "Kptfile").read_text() for each in revisions)
-        if len(revisions) == len(("v1", "v2")) and not any(word in text for word in REFUSED):
-            found[directory.name] = (revisions[0], revisions[1])
-    return found
+        revisions = [each for each in sorted(directory.iterdir()) if (each / "Kptfile").is_file()]
+        texts = {each: (each / "Kptfile").read_text() for each in revisions}
+        yield (
+            directory.name,
+            [
+                pair
+                for pair in pairwise(revisions)
+                if not any(word in texts[each] for each in pair for word in REFUSED)
+                and not any(INJECTED in path.read_text() for e in pair for path in e.rglob("*.yaml"))
+            ],
+        )
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 class World:
     """A fleet in a directory, with a repository for each cluster."""
 
-    def __init__(self, root: Path, clusters: int) -> None:
+    def __init__(self, root: Path, clusters: int, chosen: Packages) -> None:
         self.root = root
         self.clusters = [f"c{number:02}" for number in range(clusters)]
-        self.packages = packages(ECOSYSTEM)
+        self.packages = chosen
         self.wanted = dict.fromkeys(self.packages, 1)
         releases = [
             NewCommit(
@@ -143,9 +179,9 @@ class World:
         return counts
 
 
-def show_floors() -> None:
+def show_floors(chosen: Packages) -> None:
     """Print what no fleet can do without: each file parsed once, and all of them hashed and deflated."""
-    files = [path.read_bytes() for each in packages(ECOSYSTEM).values() for path in each[0].rglob("*.yaml")]
+    files = [path.read_bytes() for each in chosen.values() for path in each[0].rglob("*.yaml")]
     works: dict[str, Callable[[bytes], object]] = {
         "parsed by PyYAML's C loader, once": lambda data: list(yaml.load_all(data, yaml.CSafeLoader)),
         f"sha1, {CLUSTERS[-1]} times": lambda data: [sha1(data) for _ in range(CLUSTERS[-1])],
@@ -159,21 +195,24 @@ def show_floors() -> None:
         print(f"floor of {sum(map(len, files)):,} bytes {what}: {(time.process_time() - start) / slow:.2f} s")
 
 
-def life(root: Path, clusters: int) -> tuple[dict[str, Cost], dict[str, Counter[str]]]:
+def life(
+    root: Path, clusters: int, chosen: Packages, *, counted: bool = True
+) -> tuple[dict[str, Cost], dict[str, Counter[str]]]:
     """Return what each step of a fleet costs: new, settled, one and all packages at their next revision."""
-    world = World(root, clusters)
-    costs, counts = {}, {"new": world.count()}
+    world = World(root, clusters, chosen)
+    costs, counts = {}, {"new": world.count()} if counted else {}
     costs["plan from nothing"] = world.run("plan")
     costs["apply"] = world.run("apply")
     costs["`approve --all`"] = world.run("approve", "--all")
     world.run("plan")
     costs["settled, computed anew"] = world.run("plan", "--full")
-    world.ask(2, "cert-manager")
+    world.ask(2, next(iter(chosen)))
     costs["one package to its next revision: plan"] = world.run("plan")
     costs["one package to its next revision: apply"] = world.run("apply")
     world.run("approve", "--all")
     world.ask(2)
-    counts["next revision"] = world.count()
+    if counted:
+        counts["next revision"] = world.count()
     costs["all packages to their next revision: plan"] = world.run("plan")
     costs["all packages to their next revision: apply"] = world.run("apply")
     return costs, counts
@@ -208,8 +247,8 @@ def main() -> int:
     lives = {}
     for clusters in CLUSTERS:
         with tempfile.TemporaryDirectory() as name:
-            lives[clusters] = life(Path(name), clusters)
-    show_floors()
+            lives[clusters] = life(Path(name), clusters, packages(ECOSYSTEM))
+    show_floors(packages(ECOSYSTEM))
     few, many = (lives[clusters] for clusters in CLUSTERS)
     for what, limit in LIMITS.items():
         goals.cpu(what, many[0][what].cpu_s, limit)

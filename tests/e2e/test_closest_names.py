@@ -18,7 +18,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
         "interfaces": "54-default-per-environment",
         "kinds": "55-crossplane-tree",
         "fixed": "57-fan-out",
-        "clusters": "75-what-if",
         "variants": "11-floating-tag",
     }
     return {key: build_world(WORLDS / name, root / key) for key, name in names.items()}
@@ -47,7 +46,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
             "Did you mean io.cnab.interface.mysql?",
         ),
         ("packages", "lock --upgrade carvel:db.oi", "Did you mean carvel:db.io?"),
-        ("packages", "lock what-if db.io", "Write db.io@VERSION, or add --remove."),
         ("fixed", "lock what-if web-edge-1-web", "Write web-edge-1-web@REVISION."),
         ("fixed", "lock --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
         ("fixed", "plan --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
@@ -75,22 +73,3 @@ def test_interface_may_be_written_short(worlds: dict[str, World]) -> None:
     assert ran.out.startswith(
         "If bundle:r.example.com/aws-mysql were the default of io.cnab.interface.mysql:"
     )
-
-
-def test_unknown_platform_of_a_snapshot_is_refused_with_the_closest(
-    worlds: dict[str, World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from reconciler.cli.main import invoke
-
-    monkeypatch.chdir(worlds["packages"].root)
-    line = ("snapshot", "import", "/dev/null", "--cluster", "dev", "--platform", "kubernets=v1.31.0")
-
-    assert invoke(line) == 2
-    assert "hint: Did you mean kubernetes?\n" in capsys.readouterr().err
-
-
-def test_package_of_another_cluster_is_found_there(worlds: dict[str, World]) -> None:
-    ran = worlds["clusters"].run("graph", "--why", "log.io", "--cluster", "edge")
-
-    assert ran.code == 2
-    assert "error: Cluster edge has no package log.io\nhint: It is in " in ran.err

@@ -109,6 +109,7 @@ def test_files_are_edited_by_the_sed_of_the_platform(
             {
                 "control.git": "cc07792e2189b73fb9a80987e302104905382f5f",
                 "blueprints.git": "4b46778b47f89f80d26d4e81edcb03e6e70ce6e8",
+                "cluster-europe-01.git": "5d7223cec4471eeb7f491e829036704151246645",
             },
         ),
         ("monorepo", {"platform.git": "1463e1aaf8afe16942b83e45c5e4898992373daa"}),
@@ -137,10 +138,3 @@ def test_the_fleet_of_the_tutorial_is_installed_by_what_is_printed(tmp_path: Pat
         ("west/web", "web/v1"),
     ]
     assert status.endswith("web/v1\nweb/v2\n"), "no file of a working copy differs from its commit"
-
-
-def test_the_tutorial_has_its_own_number_of_clusters(tmp_path: Path) -> None:
-    command = "reconciler demo world --layout tutorial --clusters 5"
-
-    assert code(command, tmp_path, tmp_path / "cache") == 2
-    assert not (tmp_path / "world").exists()

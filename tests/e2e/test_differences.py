@@ -1,4 +1,4 @@
-"""What `--diff` prints is what a run does, and a saved plan is applied or refused."""
+"""What `--diff` prints is what a run does."""
 
 import json
 import subprocess
@@ -57,36 +57,6 @@ def test_check_prints_the_differences_that_merging_brings(world: World) -> None:
     assert "# create edge-1/extra; web/v1" in lines
     assert "+++ b/extra/app.yaml" in lines
     assert "+++ b/web/app.yaml" not in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("plan", "edge-1/web"), "packages are named for --diff"),
-        (("plan", "--diff", "edge-1/wbe"), "The fleet has no package and no PackageVariantSet edge-1/wbe"),
-        (("plan", "--diff", "-o", "json"), "--diff prints patches"),
-        (("check", "--diff", "-o", "json"), "--diff prints patches"),
-        (("apply", "/dev/null"), "is not JSON"),
-    ],
-)
-def test_wrong_arguments_are_refused(world: World, arguments: tuple[str, ...], message: str) -> None:
-    said = world.run(*arguments)
-
-    assert said.code == 2
-    assert message in said.err
-
-
-def test_saved_plan_is_applied_unless_the_fleet_changed(world: World, tmp_path: Path) -> None:
-    saved = tmp_path / "plan.json"
-    planned = world.run("plan", "-o", "json", "--out", str(saved))
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({**json.loads(saved.read_text()), "checksum": "0" * 64}))
-
-    refused = world.run("apply", str(other))
-    contradicting = world.run("apply", str(saved), "--checksum", "0" * 64)
-    applied = world.run("apply", str(saved))
-
-    assert (planned.out, refused.code, contradicting.code, applied.code) == ("", 4, 2, 0)
 
 
 def test_difference_of_a_package_in_review_says_so(tmp_path: Path) -> None:

@@ -99,11 +99,3 @@ def test_a_fault_is_told_at_its_line_and_column_and_nothing_is_printed(control: 
     )
     (problem,) = json.loads(expand(control, "-o", "json").stdout)["problems"]
     assert (problem["location"]["line"], problem["reason"]) == (16, "InvalidExpression")
-
-
-def test_a_set_that_does_not_exist_is_a_usage_error(control: Path) -> None:
-    said = expand(control, "other/fleet")
-
-    assert said.returncode == 2
-    assert "There is no PackageVariantSet other/fleet" in said.stderr
-    assert "default/fleet" in said.stderr

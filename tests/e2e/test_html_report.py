@@ -64,6 +64,23 @@ def test_equal_differences_are_one_and_a_deletion_has_what_goes(world: World, tm
     assert deleted["categories"] == ["deletion"]
 
 
+def test_deletion_in_review_has_what_goes_and_no_tile_counts_what_stays(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    write_world(world.root, ("edge-1",))
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*arguments)
+    Repo(world.control, time=world.clock + 60).commit({manifest("edge-1", "db"): None})
+    world.run("apply")
+
+    world.run("plan", "--html", str(tmp_path / "plan.html"))
+
+    page = (tmp_path / "plan.html").read_text()
+    data = read_data(page)
+    files = data["diffs"][data["packages"]["edge-1/db"]["diff"]]["files"]
+    assert {file[0] for file in files.values()} == {"removed"}
+    assert 'class="tile op-' not in page
+
+
 def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: Path) -> None:
     extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
     extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")

@@ -72,13 +72,6 @@ def test_history_has_drafts_and_revisions_with_their_differences(
     assert [line.split()[0] for line in rows.splitlines()[:3]] == ["REVISION", "draft", "v1"]
 
 
-def test_unknown_package_suggests_a_name(world: World) -> None:
-    said = world.run("explain", "edge-1/wbe")
-
-    assert said.code == 2
-    assert "Did you mean edge-1/web" in said.err
-
-
 @pytest.mark.parametrize(
     ("package", "revision", "messages", "hint"),
     [

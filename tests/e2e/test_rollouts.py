@@ -97,7 +97,21 @@ def test_a_shard_of_a_failed_rollout_says_why_it_ends_with_7(failed: World, shar
     ran = failed.run("plan", "--shard", shard)
 
     assert ran.code == Exit.WAITING
-    assert f"  {LINES[2]}\n  hint: Mend it, or annotate the set with reconciler.dev/rollout-skip" in ran.out
+    assert (
+        f"  {LINES[2]}\n  hint: Correct what failed, or annotate the set with reconciler.dev/rollout-skip"
+        in ran.out
+    )
+
+
+def test_a_held_package_says_what_holds_its_first_wave_and_has_no_row_of_its_own(failed: World) -> None:
+    obstacles = failed.run("explain", "edge-07/web", "--why-not", "newest").out
+    plan, everything = failed.run("plan").out, failed.run("plan", "--all").out
+
+    assert (
+        "next: Wave early comes first: 1 failed (edge-04/web: Application argocd/edge-04-web is" in obstacles
+    )
+    assert "edge-07/web" not in plan
+    assert "edge-07/web" in everything
 
 
 def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:

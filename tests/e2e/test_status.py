@@ -113,9 +113,7 @@ def test_package_that_is_left_does_not_hide_an_unreadable_downstream(tmp_path: P
 
     rows = world.run("status").out.splitlines()
 
-    assert any(
-        re.match(r"default/web-edge-1 .* stalled .*Repository default/edge-2 could not", r) for r in rows
-    )
+    assert any(re.match(r"edge-2/www .* stalled .*Repository default/edge-2 could not", r) for r in rows)
     assert any(row.startswith("edge-1/web ") for row in rows)
 
 

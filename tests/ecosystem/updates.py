@@ -1,11 +1,14 @@
 """A package outside of a fleet: updated between its revisions, unedited and edited, beside the real kpt."""
 
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.names.objects import Files
 from tests.ecosystem.edits import draw_edits
@@ -22,6 +25,7 @@ MODES = {
     "decided": ("--on-conflict", "upstream"),
     "compatible": ("--mode", "compatible"),
 }
+_ATTRIBUTED = re.compile(rb"(?m),kpt-pkg\b|^ *cnrm\.cloud\.google\.com/blueprint: ['\"]?kpt-pkg['\"]?\n")
 MADE = 0, 7
 REFUSED = 3, 4
 
@@ -50,23 +54,33 @@ class Given(NamedTuple):
 def _given(package: Path, old: Path, new: Path, root: Path) -> Iterator[Given]:
     name = f"{package.name}/{old.name}-{new.name}"
     if not HAS_KPT:
-        fetched = {"Kptfile": MINIMAL.encode(), **read_files(old)}
-        yield Given(name, old, new, fetched, fetched, [])
-        yield Given(f"{name}-edited", old, new, fetched, *draw_edits(fetched, name))
+        yield from _without_kpt(name, old, new)
         return
     with closing(load_kpt().Workspace(old, new, old)) as kpt:
         environment = {**kpt.env, "KRM_DISABLE_ATTRIBUTION": "false"}
         get = [str(KPT), "pkg", "get", f"file://{kpt.up}.git/pkg@v1", str(root / name / "fetched")]
         (root / name).mkdir(parents=True)
-        subprocess.run(get, env=environment, capture_output=True, check=True)
+        if subprocess.run(get, env=environment, capture_output=True, check=False).returncode:
+            yield from _without_kpt(name, old, new)  # kpt refuses it too: a Kptfile of an old version
+            return
         fetched = read_files(root / name / "fetched")
-        for suffix, (local, made) in {"": (fetched, []), "-edited": draw_edits(fetched, name)}.items():
+        kpts = difference(
+            *(_published(files_of_bytes(each)) for each in (fetched, read_files(old))), loose=True
+        )
+        by_kpt = ["kpt's own changes of values"] if kpts else []
+        for suffix, (local, made) in {"": (fetched, by_kpt), "-edited": draw_edits(fetched, name)}.items():
             kpt.local = write_files(root / f"{name}{suffix}" / "given", local)
             kpt.prepare()
             ran = kpt.update()
             out = read_files(kpt.down / "pkg")
             outcome = Outcome(files_of_bytes(out), ran["stderr"] if ran["rc"] else "")
             yield Given(f"{name}{suffix}", old, new, fetched, local, made, outcome)
+
+
+def _without_kpt(name: str, old: Path, new: Path) -> Iterator[Given]:
+    fetched = {"Kptfile": MINIMAL.encode(), **read_files(old)}
+    yield Given(name, old, new, fetched, fetched, [])
+    yield Given(f"{name}-edited", old, new, fetched, *draw_edits(fetched, name))
 
 
 def _update(session: Session, given: Given) -> None:
@@ -104,6 +118,9 @@ def _update(session: Session, given: Given) -> None:
 
 
 def _published(files: Files) -> Files:
+    """Return the files that a package update takes from upstream, without the name that kpt adds to them."""
     return {
-        path: file for path, file in files.items() if not path.endswith(("Kptfile", "package-context.yaml"))
+        path: replace(file, data=_ATTRIBUTED.sub(b"", file.data))
+        for path, file in files.items()
+        if not path.endswith(("Kptfile", "package-context.yaml"))
     }

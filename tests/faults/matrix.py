@@ -109,12 +109,16 @@ def table() -> str:
     """Return the table of all rows, as Markdown."""
     lines = ["| fault | promise | test | points tried |", "| --- | --- | --- | --- |"]
     counts = {key: count_points(key) for key in ROWS}
+    numbers: dict[tuple[str, str, str], list[str]] = {}
     for key, row in ROWS.items():
         tried, points = counts[key]
         number = str(tried) if tried == points else f"{tried} of {points}"
-        lines.append(f"| {row.fault} | {row.promise} | `{row.test}` | {number} |")
+        where = f" ({row.where})" if row.where else ""
+        numbers.setdefault((row.fault, row.promise, row.test), []).append(f"{number}{where}")
+    for (fault, promise, test), own in numbers.items():
+        lines.append(f"| {fault} | {promise} | `{test}` | {', '.join(own)} |")
     total = Tried(*map(sum, zip(*counts.values(), strict=True)))
-    return "\n".join([*lines, "", f"{len(ROWS)} rows, {total.tried} of {total.points} points tried.", ""])
+    return "\n".join([*lines, "", f"{len(ROWS)} sweeps, {total.tried} of {total.points} points tried.", ""])
 
 
 def document(text: str) -> str:

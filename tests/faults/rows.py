@@ -4,11 +4,15 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One fault. `test` is `file::function`; its cases or recorded points are the points tried."""
+    """One fault. `test` is `file::function`; its cases or recorded points are the points tried.
+
+    Rows that differ in `where` only are one row of the table.
+    """
 
     fault: str
     promise: str
     test: str
+    where: str = ""
 
 
 WORLDS = {
@@ -50,18 +54,20 @@ _ONCE = "no pull request twice"
 def _effect_rows() -> dict[str, Row]:
     local = {
         f"{fault}/local/{world}": Row(
-            f"{what}: {about}, local forge",
+            f"{what}, on the local forge",
             EFFECT_PROMISES[fault],
             f"tests/faults/test_effects.py::{_LOCAL}",
+            about,
         )
         for fault, what in EFFECT_FAULTS.items()
         for world, about in WORLDS.items()
     }
     simulated = {
         f"{fault}/{kind}": Row(
-            f"{what}: the same three worlds, {forge}",
+            f"{what}, on a forge",
             f"{EFFECT_PROMISES[fault]}; {_ONCE}",
             f"tests/faults/test_forge_effects.py::{_FORGE}",
+            forge,
         )
         for fault, what in EFFECT_FAULTS.items()
         for kind, forge in FORGES.items()
@@ -75,10 +81,10 @@ def _machine_rows() -> dict[str, Row]:
         "two machines with separate caches, each stopped once before a push or a request, in every schedule"
     )
     test = f"{_MACHINES}::test_two_machines_on_the_local_forge_do_what_one_does"
-    rows = {"machines/local": Row(f"{what}: three worlds, local forge", promise, test)}
+    rows = {"machines/local": Row(f"{what}, on the local forge", promise, test)}
     for kind, forge in FORGES.items():
         test = f"{_MACHINES}::test_two_machines_on_a_forge_do_what_one_does"
-        rows[f"machines/{kind}"] = Row(f"{what}: three worlds, {forge}", promise, test)
+        rows[f"machines/{kind}"] = Row(f"{what}, on a forge", promise, test, forge)
     return rows
 
 

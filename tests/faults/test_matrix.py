@@ -1,5 +1,6 @@
 """The table of docs/guarantees.md is what the registry of faults says, and what the tests try."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,12 @@ def test_the_table_is_what_the_registry_says() -> None:
 
 def test_no_cell_of_the_table_is_empty() -> None:
     rows = matrix.table().splitlines()[2:-2]
-    assert len(rows) == len(ROWS)
+    assert rows
     for line in rows:
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         assert len(cells) == 4, line
         assert all(cells), line
-        assert int(cells[3].split(" of ")[0]) > 0, line
+        assert all(int(re.split(r"\D", number)[0]) > 0 for number in cells[3].split(", ")), line
 
 
 @pytest.mark.parametrize("key", list(ROWS))

@@ -1,5 +1,7 @@
 """The reference of the command line, docs/cli.md: what `--help` prints, for every command (`make docs`)."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +14,47 @@ WIDTH = 100
 _HEAD = """\
 # Commands
 
-What `reconciler COMMAND --help` prints, for every command. This page is generated: `make docs` writes it.
+What `reconciler COMMAND --help` prints, for every command. Options that many commands have are here only:
+each `--help` lists them too. This page is generated: `make docs` writes it.
+
+```text
+{shared}
+```
 
 Every command ends with one of the codes in [exit codes](exit-codes.md). JSON output has a schema, which
 `reconciler schema` prints.
 """
 
 
+_MANY = 10
+"""Commands that have an option in the same words, from which on it is listed once."""
+_OPTION = re.compile(r"  --?\w.*\n(?: {6,}.*\n?)*", re.MULTILINE)
+
+
 def cli_reference() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *_sections(main, click.Context(main, info_name="reconciler"))])
+    sections = list(_sections(main, click.Context(main, info_name="reconciler")))
+    words = [" ".join(option.split()) for text in sections for option in _options(text)]
+    shared = [option for option, count in Counter(words).most_common() if count >= _MANY]
+    lines = (line for option in sorted(shared) for line in _formatted(option))
+    pages = [_without(text, set(shared)) for text in sections]
+    return "\n".join([_HEAD.format(shared="\n".join(lines)), *pages])
+
+
+def _options(section: str) -> list[str]:
+    return _OPTION.findall(section.partition("\nOptions:\n")[2])
+
+
+def _formatted(option: str) -> Iterator[str]:
+    name, text = re.fullmatch(r"((?:-\w, )?--[a-z-]+(?: (?:\[[^]]*\]|[A-Z]+))?) (.*)", option).groups()  # type: ignore[union-attr]
+    yield f"  {name}"
+    yield f"      {text}"
+
+
+def _without(section: str, shared: set[str]) -> str:
+    head, title, rest = section.partition("\nOptions:\n")
+    kept = _OPTION.sub(lambda match: "" if " ".join(match[0].split()) in shared else match[0], rest)
+    return f"{head}{title if kept.strip(' `' + chr(10)) else ''}{kept}"
 
 
 def walk(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:

@@ -202,6 +202,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(STREAMS, 256)
+        sys.stdin = os.fdopen(0, closefd=False)  # forks of multiprocessing have another one
         os.chdir(request["cwd"])
         os.umask(request.get("umask", 0o022))
         os.environ.clear()

@@ -330,11 +330,34 @@ def _has_alias(row: Row) -> bool:
     )
 
 
+def _has_key_twice(row: Row) -> bool:
+    sides = (side[row.path].data for side in row.update[:3] if row.path in side)
+    return is_yaml(row.path) and any(isinstance(documents(data), bytes) for data in sides)
+
+
+def _follows_text(row: Row) -> bool:
+    """Whether a file has upstream's text, or lines of both sides where a conflict is not listed."""
+    texts = [side.get(row.path) for side in (*row.update[:3], row.update.ours.files)]
+    base, upstream, local, ours = (set(file.data.splitlines()) if file else set() for file in texts)
+    is_listed = any(path == row.path for path, _ in row.update.asked.conflicts)
+    return ours == upstream or is_listed or ours <= base | upstream | local
+
+
+def _is_in_pieces(row: Row) -> bool:
+    """Whether kpt's list has elements that no side has."""
+    sides = [side for side in (row.base, row.upstream, row.local) if isinstance(side, list)]
+    lists = isinstance(row.kpts, list) and isinstance(row.ours, list)
+    return lists and any(all(e not in side for side in sides) for e in row.kpts if e not in row.ours)
+
+
 def _has_no_key(row: Row) -> bool:
     """Whether a list has elements without the key of the others, or two of one key."""
     for side in (row.base, row.upstream, row.local):
-        names = [e.get("name") for e in side if isinstance(e, dict)] if isinstance(side, list) else []
+        found = [e for e in side if isinstance(e, dict)] if isinstance(side, list) else []
+        names = [e.get("name") for e in found]
         if len(set(names)) != len(names) or (None in names and set(names) != {None}):
+            return True
+        if len({"protocol" in e for e in found}) > 1:  # with the port a key of ports
             return True
     return False
 
@@ -353,7 +376,8 @@ def _moves(row: Row) -> bool:
     places = [{(p, n) for p, n, _ in documents_of(side) if n in names} for side in update[:3]]
     moved = {p for place in places for p, _ in place} > {row.path}
     kept = {n for _, n, _ in documents_of(update.ours.files)}
-    return moved and (names - kept == set() if row.ours == ABSENT else is_merged(row))
+    is_kept = row.ours == ABSENT and names - kept == set()
+    return moved and (is_kept or is_merged(row))
 
 
 def _is_plain(row: Row) -> bool:
@@ -393,6 +417,7 @@ BOTH: dict[str, Explains] = {
     ),
     "alias": lambda r: _has_alias(r) and r.kpts == ABSENT and is_merged(r),
     "ignored-file": lambda r: _is_ignored(r) and is_merged(r),
+    "key-twice": lambda r: _has_key_twice(r) and _follows_text(r),
 }
 """In both modes."""
 
@@ -400,6 +425,7 @@ DEFAULT: dict[str, Explains] = {
     "null": lambda r: r.kpts == ABSENT and r.ours is None and None in (r.upstream, r.local),
     "empty-map": lambda r: r.ours == r.upstream == ABSENT and without_nothing({"": r.kpts}) == {},
     "order": _in_order,
+    "element-in-pieces": lambda r: _is_in_pieces(r) and is_merged(r),
     "list-deleted": lambda r: r.upstream == ABSENT and isinstance(r.local, list) and is_union(r),
     "default-of-key": _one_port,
     "file-moved": _moves,

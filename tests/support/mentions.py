@@ -252,7 +252,7 @@ def _names_in(schema: Any) -> set[str]:
 
 _FILE = re.compile(r"([\w.-]+(?:/[\w.*-]+)+)/?(?:::(\w+))?")
 _BARE = re.compile(r"[\w-]+\.(?:py|md)")
-_TOPS = frozenset(path.name for path in ROOT.iterdir()) - {".git", ".venv"}
+_TOPS = frozenset(path.name for path in ROOT.iterdir()) - {".git", ".venv", ".mutation"}
 
 
 def wrong_files(text: str) -> list[str]:

@@ -21,6 +21,12 @@ class _Texts(yaml.CSafeLoader):
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own name
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(set(names)) < len(names):
+            raise yaml.YAMLError("a key twice")
+        return super().construct_mapping(node, deep)
+
 
 def _text(_: Any, node: yaml.ScalarNode) -> str | None:
     plain = not node.style

@@ -289,5 +289,7 @@ def name_collisions(
         message = (
             f"{candidate.ref} would have to be {candidate.package.instance.name}, but that name is {rival}'s"
         )
-        hint = f"Write a manifest for {candidate.package.instance.name} under another name; it is used then."
+        hint = (
+            f"Write a manifest for {candidate.package.instance.name} under another name; it is used instead."
+        )
         yield candidate, Problem(where, Reason.NAME_TAKEN, message, hint, str(candidate.ref))

@@ -445,9 +445,7 @@ class _Reconciler:
             message = (
                 f"{package_name(instance)} does not get {why.resource}, which {held} has; it stays as it was"
             )
-            hint = (
-                f"Remove one of them; or let {held} go of it, and annotate this one with {TAKE_OVER}: {held}."
-            )
+            hint = f"Remove one of them. Or take it out of {held}, and write {TAKE_OVER}: {held} on this one."
             subject = str(install) if install else instance
             yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
 

@@ -71,8 +71,7 @@ def open_pipelines(
         def run(packages: Sequence[Files]) -> list[PipelineResult]:
             nonlocal spent_s
             hits = [
-                cached.find(files) if may_have_pipeline(files) else PipelineResult(files)
-                for files in packages
+                cached.find(files) if may_have_pipeline(files) else run_pipeline(files) for files in packages
             ]
             missing = _fairly(packages, (number for number, hit in enumerate(hits) if hit is None), cached)
             begun = time.monotonic()

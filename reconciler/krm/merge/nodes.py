@@ -328,8 +328,13 @@ def is_printed_same(left: Node | None, right: Node | None) -> bool:
 
 
 def _written_as(scalar: Node) -> tuple[Any, Any]:
-    """Return the tag and the style of a scalar; an alias has none."""
-    return getattr(scalar.raw, "tag", None), scalar.raw.style if scalar.kind is NodeKind.SCALAR else None
+    """Return the tag and the style of a scalar; an alias has none.
+
+    A block with a space at the end of a line is printed in quotes.
+    """
+    style = scalar.raw.style if scalar.kind is NodeKind.SCALAR else None
+    quoted = style in ("|", ">") and (" \n" in scalar.text or scalar.text.endswith(" "))
+    return getattr(scalar.raw, "tag", None), '"' if quoted else style
 
 
 def may_have_schema(tree: Tree | None) -> bool:

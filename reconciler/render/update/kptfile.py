@@ -25,7 +25,7 @@ from reconciler.krm.merge import (
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
-from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
+from reconciler.krm.yaml import Edit, Raw, SetValue, Tree, YamlError, edit_tree, emit
 from reconciler.names.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.comments import DocumentSides, record_dropped_comments
@@ -291,8 +291,11 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
             yield SetValue((block, "type"), "git")
         for name, value in git.items():
             old = child(child(existing, "git"), name)
-            if old is None or old.typed != value:
+            if old is None:
                 yield SetValue((block, "git", name), value)
+            elif old.typed != value:
+                # Quotes of a commit id like a number go with it: a fresh clone has none.
+                yield SetValue((block, "git", name), Raw(emit(value, flow=old.in_flow)))
 
 
 def _edited(file: File, tree: Tree, edits: tuple[Edit, ...]) -> tuple[File, int]:

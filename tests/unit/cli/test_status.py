@@ -167,5 +167,5 @@ def test_packages_in_review_share_a_row_that_counts_their_pull_requests() -> Non
     _, *rows = status_lines(alike, folds=True)
 
     assert [" ".join(line.split()) for line in rows] == [
-        "7 x web edge-1 and 6 more web/v1 in review 7 pull requests"
+        "edge-1/web and 6 more c1 web/v1 in review 7 pull requests"
     ]

@@ -361,7 +361,7 @@ def test_name_that_another_package_has_is_a_problem_of_the_second_one() -> None:
         Location("f.yaml", 6),
         Reason.NAME_TAKEN,
         "K n/x would have to be b.io, but that name is carvel:a.io@namespace/shop's",
-        "Write a manifest for b.io under another name; it is used then.",
+        "Write a manifest for b.io under another name; it is used instead.",
         "K n/x",
     )
 

@@ -17,7 +17,7 @@ from reconciler.plan.changes import ConflictNote
 from reconciler.plan.chart_causes import ChartCauses
 from reconciler.policy import FunctionPolicy
 from reconciler.render.update import update_package
-from reconciler.render.update.identifiers import with_identifiers
+from reconciler.render.update.identifiers import with_identifiers, with_identities_of
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.charts import KPTFILE, config, needs_helm
 from tests.support.plan_values import a_pin, a_resolved, oid
@@ -95,6 +95,7 @@ def database(version: str, size: int) -> dict[str, str | bytes]:
 
 
 ALIAS = "version: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, alias: store}\n"
+NAMESPACED = FIELD.replace("{name: web}", "\n  name: web\n  namespace: default") + "'{{ .Values.used }}'\n"
 OR = "{{ or .Values.a .Values.b }}"
 CASES = {
     "value that has the same numbers as another one": (
@@ -155,6 +156,11 @@ CASES = {
         Version("", about=ALIAS, more=database("10", 1)),
         ".Chart.AppVersion of db: 9 -> 10",
     ),
+    "a resource that gets a namespace, and with it another file": (
+        Version("'{{ .Values.used }}'", "used: 1\n"),
+        Version("", "used: 2\n", more={"charts/web/templates/config.yaml": NAMESPACED}),
+        ".Values.used: 1 -> 2 and the template itself",
+    ),
     "nothing that can be put back": (
         Version("{{ .Chart.Description }}", "unused: 1\n", "version: 1.0.0\ndescription: a\n"),
         Version("{{ .Chart.Description }}", "unused: 2\n", "version: 1.0.0\ndescription: b\n"),
@@ -175,12 +181,13 @@ class Conflicting(NamedTuple):
 def conflicting(run: RunPipelines, old: Version, new: Version) -> Conflicting:
     """Return the conflict of an edit of `data.x` with the next chart."""
     before, after = (
-        {p: f for p, f in result.files.items() if p in (MANIFEST, "chart.yaml")}
+        {p: f for p, f in result.files.items() if p.endswith((MANIFEST, "chart.yaml"))}
         for result in run([version.package() for version in (old, new)])
     )
     lines = before[MANIFEST].data.decode().splitlines()
     edited = [f"{line[: line.index('x:')]}x: edited" if "  x:" in line else line for line in lines]
     main = {**before, MANIFEST: File.of("\n".join(edited).encode() + b"\n")}
+    after = with_identities_of(after, main, "default")
     updated = update_package(*with_identifiers(before, after, main))
     notes = tuple(
         ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in updated.conflicts

@@ -158,13 +158,13 @@ def test_resource_that_moves_to_another_file_is_no_risk() -> None:
     assert risks(files(a=role), files(b=role)) == []
 
 
-def test_resource_that_gets_a_namespace_moves() -> None:
+def test_resource_that_gets_or_loses_its_namespace_moves() -> None:
     service = resource("Service")
     placed = service.replace("  name: web\n", "  name: web\n  namespace: shop\n")
 
     assert placed != service
     assert risks(files(a=service), files(a=placed)) == ["removal: moves Service web to namespace shop"]
-    assert risks(files(a=placed), files(a=service)) == ["removal: removes Service shop/web"]
+    assert risks(files(a=placed), files(a=service)) == ["removal: moves Service shop/web to no namespace"]
 
 
 def test_items_of_a_list_are_resources() -> None:

@@ -25,11 +25,11 @@ def test_table_has_one_line_per_row_without_a_width() -> None:
 
 
 def test_free_text_wraps_in_its_column() -> None:
-    lines = list(table_lines(HEADS, ROWS, 88))
+    lines = list(table_lines(HEADS, ROWS, 98))
 
     assert lines[1:3] == [
-        "default/a-variant-with-a-long-name  in review  2026-01-01  Its draft waits for a person",
-        "                                                           to merge it",
+        "default/a-variant-with-a-long-name  in review  2026-01-01  Its draft waits for a person to merge",
+        "                                                           it",
     ]
 
 

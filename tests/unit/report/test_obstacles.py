@@ -237,7 +237,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
     (
         {"unready": ("gate",)},
         {},
-        Obstacle("It is not ready: gate", "Mend what it names; the next apply renders the package again."),
+        Obstacle("It is not ready: gate", "Correct what it names; the next apply renders the package again."),
     ),
     (
         {"conflicts": (ConflictNote("a", "b", "1", "2", name="a"),)},

@@ -513,6 +513,17 @@ class TestKptfile:
 
         assert text == before.replace("ref: v1", "ref: v2").replace("1b" * 20, "2a" * 20)
 
+    def test_quotes_of_a_commit_that_looks_like_a_number_go_with_it(self) -> None:
+        git = "upstreamLock: {git: {repo: https://x.example/up, directory: /p, ref: v1, commit: %s}}\n"
+        before, after = '"1234e567890123456789012345678901234567890"', "2a" * 20
+        block = "upstream:\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
+
+        text, _ = self.merged(
+            "", "", block + git % before, new_upstream=UpstreamRef("https://x.example/up", "/p", "v1", after)
+        )
+
+        assert f"ref: v1, commit: {after}}}" in text
+
     @pytest.mark.parametrize("head", HEADS, ids=range(len(HEADS)))
     @pytest.mark.parametrize("rest", RESTS, ids=range(len(RESTS)))
     def test_what_fleets_share_of_a_kptfile_is_edited_as_the_whole_is(self, head: str, rest: str) -> None:
@@ -592,11 +603,14 @@ def test_block_scalar_keeps_its_value_before_what_is_added(mode: MergeMode, head
     assert joined["a.yaml"].startswith(cm("c", more=end.replace(header, f"{header.strip('+')}-") + "\n---\n"))
 
 
-FORMATTED = cm("c", more="  long: one two\n    three\n  quoted: 'y'\nlist: [a,   b]\n")
+FORMATTED = cm(
+    "c", more="  long: one two\n    three\n  quoted: 'y'\n  run: |\n    a \n    b\nlist: [a,   b]\n"
+)
 FORMATS = {
     "unfolded": (("one two\n    three", "one two three"), True),
     "a blank line": (("\ndata:", "\n\ndata:"), True),
     "spaces": (("[a,   b]", "[a, b]"), True),
+    "a block with a space at the end of a line": (("|\n    a \n    b", '"a \\nb\\n"'), True),
     "quotes": (("'y'", '"y"'), False),
     "a block list": (("[a,   b]", "\n- a\n- b"), False),
 }
