@@ -173,6 +173,8 @@ class _Search:
         self._changes = {at: pair for at, *pair in _changed(old.seen, new.seen)}
         if _other_files(old.members) != _other_files(new.members):
             self._changes[_CHART_FILES] = []
+        templates = {note.template.partition("/")[2] for note in conflicts.notes.values()}
+        self._left_out = set(_unneeded(new.members, templates))
 
     def causes(self, likely: set[Path]) -> dict[int, str]:
         """Return the causes of conflicts as text; `likely` are those of other packages, and gets new ones."""
@@ -209,7 +211,8 @@ class _Search:
         return self._hits.get(group, set(self._conflicts.notes))
 
     def _made(self, group: Sequence[Path]) -> Files:
-        made = self._renderer.render(_package(self._old, self._new, group))
+        package = _package(self._old, self._new, group, self._left_out)
+        made = self._renderer.render(package)
         return with_identities_of(made, self._conflicts.locals[0], self._new.call.namespace)
 
     def _compare(self, new: Files, other: Files) -> Iterator[int]:
@@ -285,7 +288,19 @@ def _other_files(members: Mapping[str, bytes]) -> dict[str, bytes]:
     return {path: data for path, data in members.items() if path not in described and path != ".helmignore"}
 
 
-def _package(old: _Chart, new: _Chart, back: Sequence[Path]) -> Files:
+def _unneeded(members: Mapping[str, bytes], templates: Collection[str]) -> Iterator[str]:
+    """Yield the files that give other resources than these templates, and that no template can include."""
+    # A dependency may have another name there than its folder.
+    ends = tuple(template.rpartition("templates/")[2] for template in templates)
+    sources = b"".join(data for path, data in members.items() if "templates/" in path)
+    for path, data in members.items():
+        name = path.rpartition("/")[2]
+        gives = "templates/" in path and name.endswith((".yaml", ".yml", ".txt")) and b"define" not in data
+        if (path.startswith("crds/") or gives) and not path.endswith(ends) and name.encode() not in sources:
+            yield path
+
+
+def _package(old: _Chart, new: _Chart, back: Sequence[Path], left_out: Collection[str]) -> Files:
     """Return a package that renders the new chart where changes are put back to what was before."""
     call, members = new.call, dict(new.members)
     seen = {**new.seen, "Values": call.values}
@@ -324,5 +339,6 @@ def _package(old: _Chart, new: _Chart, back: Sequence[Path]) -> Files:
         },
         "helmCharts": [{"chartArgs": {"name": call.chart.name}, "templateOptions": options}],
     }
-    chart = {f"charts/{call.chart.name}/{path}": File.of(data) for path, data in members.items()}
+    home = f"charts/{call.chart.name}/"
+    chart = {f"{home}{path}": File.of(data) for path, data in members.items() if path not in left_out}
     return {KPTFILE: _KPTFILE, _CONFIG: File.of(orjson.dumps(config)), **chart}
