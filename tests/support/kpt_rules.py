@@ -64,7 +64,9 @@ def unexplained(update: Update) -> list[str]:
     found = [] if update.compatible else [f"lost: {edit}" for edit in lost_edits(update)]
     if bool(update.kpts.error) is bool(update.ours.error) is False:
         return found + [str(row) for row in rows(update) if not rules_of(row)]
-    if not any(applies(update) for applies in FAILURES.values()):
+    if not (update.kpts.error and update.ours.error) and not any(
+        applies(update) for applies in FAILURES.values()
+    ):
         found.append(f"kpt: {update.kpts.error or 'no error'}; ours: {update.ours.error or 'no error'}")
     return found
 
@@ -388,13 +390,11 @@ def _one_port(row: Row) -> bool:
     """Whether elements that differ by a merge key that one of them leaves out are one."""
     if not (isinstance(row.kpts, list) and isinstance(row.ours, list)) or len(row.kpts) <= len(row.ours):
         return False
+    if not all(isinstance(element, dict) for element in row.kpts):
+        return False
     joined: list[dict[str, Any]] = []
     for element in row.kpts:
-        same = [
-            j
-            for j in joined
-            if isinstance(element, dict) and all(j.get(k, v) == v for k, v in element.items())
-        ]
+        same = [j for j in joined if all(j.get(k, v) == v for k, v in element.items())]
         if same:
             same[0].update(element)
         else:
