@@ -169,7 +169,7 @@ class _Search:
         self._new = new
         self._conflicts = conflicts
         self._left = _MOST_RENDERINGS
-        self._hits: dict[Sequence[Path], set[int]] = {}
+        self._hits: dict[Sequence[Path], set[int] | None] = {}
         self._changes = {at: pair for at, *pair in _changed(old.seen, new.seen)}
         if _other_files(old.members) != _other_files(new.members):
             self._changes[_CHART_FILES] = []
@@ -196,18 +196,25 @@ class _Search:
 
     def _search(self, group: Sequence[Path], numbers: Collection[int]) -> dict[int, list[Sequence[Path]]]:
         """Return the smallest groups of changes that change conflicting fields, by the conflicts' numbers."""
-        changed = self._changed_by(group) & set(numbers) if group and numbers else set()
-        if not changed or len(group) == 1 or not self._left:
-            return {number: [group] for number in changed}
+        hits = self._changed_by(group) if group and numbers else set()
+        # A group that cannot be rendered says nothing about its parts.
+        likely = set(numbers) if hits is None else hits & set(numbers)
+        if len(group) <= 1 or not likely or not self._left:
+            return {number: [group] for number in likely if hits is not None}
         middle = len(group) // 2
-        halves = [self._search(half, changed) for half in (group[:middle], group[middle:])]
-        return {n: [each for half in halves for each in half.get(n, ())] or [group] for n in changed}
+        halves = [self._search(half, likely) for half in (group[:middle], group[middle:])]
+        parts = {n: [each for half in halves for each in half.get(n, ())] for n in likely}
+        return {n: parts[n] or [group] for n in likely if parts[n] or hits is not None}
 
-    def _changed_by(self, group: Sequence[Path]) -> set[int]:
-        """Return the conflicts with fields that a group of changes changes when it is put back."""
+    def _changed_by(self, group: Sequence[Path]) -> set[int] | None:
+        """Return the conflicts with fields that a group of changes changes when it is put back.
+
+        None where that cannot be rendered; all of them once there were too many renderings.
+        """
         if group not in self._hits and self._left:
             self._left -= 1
-            self._hits[group] = set(self._compare(self._made(()), self._made(group)))
+            sides = self._made(()), self._made(group)
+            self._hits[group] = set(self._compare(*sides)) if all(sides) else None
         return self._hits.get(group, set(self._conflicts.notes))
 
     def _made(self, group: Sequence[Path]) -> Files:
@@ -217,8 +224,6 @@ class _Search:
 
     def _compare(self, new: Files, other: Files) -> Iterator[int]:
         """Yield the conflicts that are others: upstream has another value, and people have a third one."""
-        if not new or not other:
-            return
         pick = self._conflicts.picked
         for local in filter(None, map(pick, self._conflicts.locals)):
             try:
@@ -281,20 +286,27 @@ def _changed(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any, Any
 
 
 def _other_files(members: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a chart without those with versions and defaults, or with what is left out."""
+    """Return the files of a chart that make its manifests, without those with versions and defaults."""
     described = {
         f"{folder}{name}" for folder in chart_folders(members) for name in ("Chart.yaml", "values.yaml")
     }
-    return {path: data for path, data in members.items() if path not in described and path != ".helmignore"}
+    aside = (".helmignore", "values.schema.json")
+    return {p: data for p, data in members.items() if p not in described and not p.endswith(aside)}
 
 
 def _unneeded(members: Mapping[str, bytes], templates: Collection[str]) -> Iterator[str]:
-    """Yield the files that give other resources than these templates, and that no template can include."""
+    """Yield the files that give other resources than these templates, and that no template can include.
+
+    So do schemas: what is put back may be no value that the other version of the chart accepts.
+    """
     # A dependency may have another name there than its folder.
     ends = tuple(template.rpartition("templates/")[2] for template in templates)
     sources = b"".join(data for path, data in members.items() if "templates/" in path)
     for path, data in members.items():
         name = path.rpartition("/")[2]
+        if name == "values.schema.json":
+            yield path
+            continue
         gives = "templates/" in path and name.endswith((".yaml", ".yml", ".txt")) and b"define" not in data
         if (path.startswith("crds/") or gives) and not path.endswith(ends) and name.encode() not in sources:
             yield path

@@ -94,6 +94,11 @@ def database(version: str, size: int) -> dict[str, str | bytes]:
     return {"charts/web/charts/db-1.0.0.tgz": packed, "charts/web/templates/config.yaml": "# nothing\n"}
 
 
+STRICT = {"charts/web/values.schema.json": '{"additionalProperties": false, "properties": {"used": {}}}'}
+STRICT_WITH_MORE = {
+    "charts/web/values.schema.json": '{"additionalProperties": false, "properties": {"used": {}, "more":'
+    ' {"required": ["new"], "additionalProperties": false, "properties": {"new": {}}}}}'
+}
 ALIAS = "version: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, alias: store}\n"
 NAMESPACED = FIELD.replace("{name: web}", "\n  name: web\n  namespace: default") + "'{{ .Values.used }}'\n"
 OR = "{{ or .Values.a .Values.b }}"
@@ -160,6 +165,16 @@ CASES = {
         Version("'{{ .Values.used }}'", "used: 1\n"),
         Version("", "used: 2\n", more={"charts/web/templates/config.yaml": NAMESPACED}),
         ".Values.used: 1 -> 2 and the template itself",
+    ),
+    "value beside one that the old schema does not have": (
+        Version("'{{ .Values.used }}'", "used: 1\n", more=STRICT),
+        Version("'{{ .Values.used }}'", "used: 2\nmore: {new: 1}\n", more=STRICT_WITH_MORE),
+        ".Values.used: 1 -> 2",
+    ),
+    "value beside one that the template needs": (
+        Version("'{{ .Values.used }}'", "used: 1\n"),
+        Version("'{{ .Values.used }}{{ required \"new\" .Values.more | trunc 0 }}'", "used: 2\nmore: a\n"),
+        ".Values.used: 1 -> 2",
     ),
     "nothing that can be put back": (
         Version("{{ .Chart.Description }}", "unused: 1\n", "version: 1.0.0\ndescription: a\n"),
