@@ -34,6 +34,10 @@ _RANDOM: Final = re.compile(
     r"|htpasswd|bcrypt)\b[^}]*\}\}"
 )
 """An action of a template that gives something else each time."""
+_SCHEMA: Final = "values.schema.json"
+_REFERENCE: Final = re.compile(
+    rb"\"\$(?:ref|schema)\"\s*:\s*\"(?!#|https?://json-schema\.org/(?:draft|schema))([^\"]+)\""
+)
 _DOCUMENTS: Final = re.compile(r"(?m)^---(?!-)")
 _TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
 VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
@@ -54,7 +58,7 @@ class Chart(Struct, frozen=True):
 
     `asks` holds the API versions that its templates ask the cluster for by name, None if it has no such
     question; `random` the values that lines with a random or current value read. `requires` is the range of
-    versions of Kubernetes that it is for.
+    versions of Kubernetes that it is for, `elsewhere` what a schema of it refers to outside of itself.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Chart(Struct, frozen=True):
     random: tuple[str, ...] = ()
     requires: str = ""
     is_library: bool = False
+    elsewhere: str = ""
 
 
 class ChartCall(Struct, frozen=True):
@@ -387,16 +392,31 @@ def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tu
     ignore = files.get(".helmignore")
     lines = ignore.data.decode(errors="replace").splitlines() if ignore else []
     spec = GitIgnoreSpec.from_lines([line for line in lines if not line.startswith("..")])
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path, file in files.items():
-            if path == "Chart.yaml" or not spec.match_file(path):
-                member = tarfile.TarInfo(f"{name}/{path}")
-                member.size = len(file.data)
-                archive.addfile(member, io.BytesIO(file.data))
-    data = gzip.compress(packed.getvalue(), 1, mtime=0)
+    kept = (path for path in files if path == "Chart.yaml" or not spec.match_file(path))
+    data = _packed({f"{name}/{path}": files[path].data for path in kept})
     texts = {path: file.data for path, file in files.items()}
     return _chart(name, data, texts, texts.get("Chart.yaml", b""), f"{root}/Chart.yaml")
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, data in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return gzip.compress(packed.getvalue(), 1, mtime=0)
+
+
+def without_schemas(archive: bytes, name: str) -> bytes:
+    """Return the archive of a chart without its schemas and those of its dependencies.
+
+    Raises:
+        ChartError: It cannot be read.
+    """
+    members = ((path, data) for path, data in _members(archive, name) if not path.endswith(_SCHEMA))
+    inner = {p: without_schemas(data, name) if p.endswith(".tgz") else data for p, data in members}
+    return _packed(inner)
 
 
 @lru_cache(maxsize=64)
@@ -431,8 +451,18 @@ def _chart(
         tuple(sorted({*_random_values(sources)})),
         str(value_at(metadata, "kubeVersion") or ""),
         value_at(metadata, "type") == "library",
+        next(_references(texts, name), ""),
     )
     return chart, str(value_at(metadata, "version") or "")
+
+
+def _references(texts: Mapping[str, bytes], name: str) -> Iterator[str]:
+    """Yield what schemas refer to outside of themselves: the engine would fetch it."""
+    for path, data in texts.items():
+        if path.endswith(".tgz"):
+            yield from _references(dict(_members(data, name)), name)
+        elif path.endswith(_SCHEMA):
+            yield from (match.decode(errors="replace") for match in _REFERENCE.findall(data))
 
 
 def _sources(texts: Mapping[str, bytes], name: str) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from reconciler.functions.charts import (
     RenderedTemplate,
     chart_members,
     is_test,
+    without_schemas,
 )
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION
@@ -88,7 +89,14 @@ class HelmRuntime:
                 return FunctionRun(None, (FunctionResult(text, "error"),), 1)
             files = (*reply.get("crds", {}).items(), *sorted(reply["files"].items()))
             done.append(tuple(RenderedTemplate(path, text) for path, text in files))
-        return FunctionRun(call.items, charts=tuple(done))
+        unchecked = (
+            f"The schema of the chart {each.chart.name} refers to {each.chart.elsewhere}, which no run"
+            " fetches: its values are not checked"
+            for each in call.charts
+            if each.chart.elsewhere
+        )
+        warnings = tuple(FunctionResult(text, "warning") for text in unchecked)
+        return FunctionRun(call.items, warnings, charts=tuple(done))
 
     def _by_library(self, call: ChartCall) -> dict[str, Any]:
         chart = call.chart
@@ -96,7 +104,7 @@ class HelmRuntime:
         api_versions, asks = _apis(call)
         request = {
             "digest": chart.digest,
-            "archive": b"" if is_kept else chart.archive,
+            "archive": b"" if is_kept else _archive(chart),
             "values": orjson.dumps(call.values).decode(),
             "release": call.release,
             "namespace": call.namespace,
@@ -117,7 +125,7 @@ class HelmRuntime:
     def _by_executable(self, call: ChartCall) -> dict[str, Any]:
         """Render with `helm template`, as often and with the same options as the worker does."""
         with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "chart.tgz").write_bytes(call.chart.archive)
+            Path(folder, "chart.tgz").write_bytes(_archive(call.chart))
             Path(folder, "values.json").write_bytes(orjson.dumps(call.values))
             options = [f"--kube-version={call.kube_version}"] if call.kube_version else []
             api_versions, asks = _apis(call)
@@ -156,6 +164,11 @@ class HelmRuntime:
         if ended.problem or ended.exit_code:
             raise _failure(call, ended.problem or ended.stderr.strip())
         return _by_source(ended.stdout.decode(errors="replace"))
+
+
+def _archive(chart: Chart) -> bytes:
+    """Return the archive to render, without schemas that would be fetched."""
+    return without_schemas(chart.archive, chart.name) if chart.elsewhere else chart.archive
 
 
 def _failure(call: ChartCall, error: str) -> ChartError:

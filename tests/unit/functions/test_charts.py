@@ -1,6 +1,7 @@
 """Charts of packages: what is rendered of which configuration, what is refused, and two engines alike."""
 
 import io
+import json
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -368,6 +369,23 @@ def test_separator_with_a_comment_right_behind_it_separates(runtimes: Sequence[F
 
     assert set(added) == {"deployment_web.yaml", "deployment_1.0.0.yaml"}
     assert "\n# Another\napiVersion" in added["deployment_1.0.0.yaml"]
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/a.json", "file:///etc/passwd", "other.json"])
+def test_schema_elsewhere_is_not_fetched(address: str, runtimes: Sequence[FunctionRuntime]) -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"replicas": {"$ref": address}},
+    }
+    files = package(
+        chart(deployment=DEPLOYMENT) | {"charts/web/values.schema.json": json.dumps(schema)}, config()
+    )
+
+    result = run_pipeline(files, runtimes)
+
+    assert list(made(result, files)) == ["deployment_web.yaml"]
+    (warning,) = result.steps[0].results
+    assert f"refers to {address}, which no run fetches" in warning.message
 
 
 def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntime]) -> None:
