@@ -80,7 +80,7 @@ class Reason(StrEnum):
     DEPENDENCY_CYCLE = "DependencyCycle"
     DEPENDENTS_UNKNOWN = (
         "DependentsUnknown",
-        Facts(phase=Phase.HELD_BACK, waits_for="a fix of what may need it"),
+        Facts(phase=Phase.HELD_BACK, waits_for="proof that nothing needs it"),
     )
     DEPRECATED_MANIFEST = "DeprecatedManifest"
     DRAFT_EDITED = "DraftEdited", Facts(described=True, quiet=True, waits_for="a decision about its draft")
@@ -128,7 +128,7 @@ class Reason(StrEnum):
     OWNERSHIP_CONFLICT = "OwnershipConflict"
     OWNER_CHANGED = "OwnerChanged", Facts(described=True)
     OWNER_STALLED = "OwnerStalled", Facts(phase=Phase.STALLED, decided=False)
-    OWNER_UNKNOWN = "OwnerUnknown", Facts(phase=Phase.HELD_BACK, waits_for="a fix of what may own it")
+    OWNER_UNKNOWN = "OwnerUnknown", Facts(phase=Phase.HELD_BACK, waits_for="proof that its owner is gone")
     PACKAGE_EXISTS = (
         "PackageExists",
         Facts(phase=Phase.STALLED, decided=False, ensured=False, waits_for="its adoption, or another name"),

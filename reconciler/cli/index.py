@@ -236,7 +236,7 @@ def import_(
     """
     from reconciler.base.reasons import Reason
     from reconciler.names.problems import Problem
-    from reconciler.read.index_import import FoundVersion, find_tagged_versions, find_versions
+    from reconciler.read.index_import import find_tagged_versions, find_versions
     from reconciler.report.text import problem_lines
     from reconciler.run.options import RunOptions, open_mirrors
 
@@ -252,16 +252,7 @@ def import_(
         collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
         what = plural(len(files), "file")
     problems, written, kept = list(collected.problems), list[str](), 0
-    by_version: dict[tuple[str, str], list[FoundVersion]] = {}
     for each in collected.versions:
-        by_version.setdefault((each.source, each.version), []).append(each)
-    for each in collected.versions:
-        alike = by_version[each.source, each.version]
-        if other := next((twin for twin in alike if twin.files != each.files), None):
-            message = f"{other.location} is {each.source} {each.version}, too, with other content"
-            hint = "Import the right one of the two alone."
-            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, hint))
-            continue
         try:
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)

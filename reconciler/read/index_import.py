@@ -162,7 +162,24 @@ class _Finder(Struct):
             stated = str(spec.get("repository") or "") if isinstance(spec, Mapping) else ""
             named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
             self._add(self.source.replace("*", own) or stated, self.version or named, files, value, place)
+        self._refuse_twins()
         return self.collected
+
+    def _refuse_twins(self) -> None:
+        """Take none of several files that are one version with different contents."""
+        by_version: dict[tuple[str, str], list[FoundVersion]] = {}
+        for each in self.collected.versions:
+            by_version.setdefault((each.source, each.version), []).append(each)
+        self.collected.versions.clear()
+        for (source, version), alike in by_version.items():
+            twins = [next((t for t in alike if t.files != each.files), None) for each in alike]
+            for each, twin in zip(alike, twins, strict=True):
+                if twin is None:
+                    self.collected.versions.append(each)
+                    continue
+                message = f"{twin.location} is {source} {version}, too, with other content"
+                hint = "Import the right one of the two alone."
+                self._refuse(each.manifest, each.marks, Reason.INVALID_MANIFEST, message, hint)
 
     def _root(self, path: str, roots: Container[str]) -> str | None:
         """Return the directory of a file's Crossplane package; None for a chart's and for examples."""
