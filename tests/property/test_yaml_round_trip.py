@@ -376,7 +376,7 @@ def test_each_single_field_edit_of_a_real_file_changes_exactly_the_expected_byte
 def _mix(tree: Tree, seed: str) -> Iterator[Edit]:
     """Yield the fixed mix of edits of one document: every kind, at places chosen by its name."""
     spots = list(_paths(tree.value))
-    for path, found in _sample(spots, 4 * FUZZ, seed):
+    for path, found in _sample(spots, 2 * FUZZ, seed):
         if isinstance(found, dict):
             yield AddKey(path, "added", {"a": ["b"]})
         elif isinstance(found, list):
