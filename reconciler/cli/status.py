@@ -179,7 +179,7 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
 
 
 def _exits(exits: frozenset[Exit], chosen: "Iterable[Owner] | None") -> set[Exit]:
-    """Return 5 for a repository that must be read and was not, 3 for what stalled; of chosen owners theirs."""
+    """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen."""
     if chosen is None:
         return {*exits} & {Exit.INVALID_INPUT, Exit.UNAVAILABLE}
     from reconciler.report.status import condition
