@@ -205,10 +205,7 @@ def _edit_comments(local: Node, part: MergedField, path: Path) -> Iterator[Edit]
     if part.line is not KEEP and (part.line or "") != comments.line:
         yield SetLineComment(path, part.line or None)
     if part.head is not KEEP and (part.head or "") != comments.head:
-        # A header of the file that upstream joined to its first field is no second comment.
-        header = local.tree.comments.head
-        if not header or len(path) > 1 or not (part.head or "").startswith(header):
-            yield SetHeadComment(path, part.head or None)
+        yield SetHeadComment(path, part.head or None)
 
 
 def _slot_or_value(merged: Merged, *, flow: bool) -> Any:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from reconciler.krm.yaml import Tree
-from reconciler.policy import MergeMode, OnConflict
+from reconciler.policy import OnConflict
 from reconciler.render.update import Updated, update_package
 from reconciler.render.update.comments import with_upstream_header
 from tests.support.model import kptfile, package
@@ -199,20 +199,18 @@ def test_text_without_a_first_line_has_no_comments_above_it(text: str) -> None:
     assert with_upstream_header(tree, upstream, tree, "a: 2\n") == "# new\n\na: 2\n"
 
 
-@pytest.mark.parametrize("mode", list(MergeMode))
 @pytest.mark.parametrize(
     ("old", "new"), [("# one\n\n", "# one\n# two\n"), ("# one\n\n# two\n", "# 3\n\n# 4\n")]
 )
-def test_header_that_touches_the_first_field_comes_once(mode: MergeMode, old: str, new: str) -> None:
-    """A header with a blank line below is the file's; without, it is the comment of the first field."""
+def test_header_that_touches_the_first_field_comes_once(old: str, new: str) -> None:
+    """Without a blank line below, a header is the comment of the first field; kpt then writes both."""
     base, upstream, local = (
         f"{head}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  a: '{a}'\n  b: '{b}'\n"
         for head, a, b in ((old, 1, 1), (new, 2, 1), (old, 1, 2))
     )
     sides = (package({"app.yaml": text}) for text in (base, upstream, local))
 
-    text = update_package(*sides, mode=mode).files["app.yaml"].data.decode()
+    text = update_package(*sides).files["app.yaml"].data.decode()
 
-    assert text.count("# one") <= 1
-    assert mode is not MergeMode.DEFAULT or text.startswith(f"{new}apiVersion")
+    assert text.startswith(f"{new}apiVersion")
     assert "a: '2'\n  b: '2'" in text
