@@ -22,7 +22,7 @@ Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
 WIDE_HEADS = (*HEADS[:-1], "OWNER", "SET", "STALLED", "READY", "REASON", "WAITING FOR", "MESSAGE")
 _SAID = frozenset({Reason.AWAITING_WAVE.facts.waits_for, ANSWER})
-"""What a package waits for where its message says it, too."""
+"""Waits that the message of a package names, too."""
 SORT_KEYS = ("name", "cluster", "main", "review", "state", "since")
 _COLORS = {
     Phase.PUBLISHED: Color.GREEN,
@@ -122,18 +122,18 @@ def status_lines(
     width: int | None = None,
     paint: Paint = plain,
     now: float = 0,
-    told: str = "",
+    problems: str = "",
 ) -> Iterator[str]:
     """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide.
 
     Where it folds, more than a few packages that differ in their names only share a row. With a clock
-    (`now`) it has ages instead of dates. A message that is `told` elsewhere is left out.
+    (`now`) it has ages instead of dates. A message that the text of `problems` has is left out.
     """
     shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
     if not shown:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide, now=now, told=told) for owner in shown]
+    rows = [row(owner, wide=wide, now=now, problems=problems) for owner in shown]
     if folds and not wide:
         rows, shown = _folded(rows, shown)
     heads = WIDE_HEADS if wide else HEADS
@@ -186,7 +186,7 @@ def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
     return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
 
 
-def row(owner: Owner, *, wide: bool = False, now: float = 0, told: str = "") -> tuple[str, ...]:
+def row(owner: Owner, *, wide: bool = False, now: float = 0, problems: str = "") -> tuple[str, ...]:
     """Return the cells of an owner, with a date, or with a clock an age."""
     package, summary = owner.get("package") or {}, owner.get("summary") or {}
     stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
@@ -212,7 +212,7 @@ def row(owner: Owner, *, wide: bool = False, now: float = 0, told: str = "") -> 
     else:
         is_unready = not package and ready.get("status") == "False"
         needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
-        if needs_message and message and message in told:
+        if needs_message and message and message in problems:
             message, waiting = "", waiting or MENDING
         waiting = "" if message and waiting in _SAID else waiting
         more = (": ".join(part for part in (waiting, message if needs_message else "") if part),)
