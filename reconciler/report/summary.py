@@ -64,8 +64,8 @@ def change_risks(change: Change) -> tuple[Risk, ...]:
     """Return the risks of a change, the worst first: its deletion, then conflicts to be answered."""
     is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
     own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
-    asked = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
-    return (*own, *asked, *(change.impact.risks if change.impact else ()))
+    conflicts = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
+    return (*own, *conflicts, *(change.impact.risks if change.impact else ()))
 
 
 def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
