@@ -21,7 +21,7 @@ from reconciler.dependencies.update.changes import VersionChange, resolution_cha
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Source
 
 

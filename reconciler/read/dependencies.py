@@ -22,7 +22,7 @@ from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kp
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.versions import VersionError, parse_relaxed
+from reconciler.dependencies.versions.version import VersionError, parse_relaxed
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import (

@@ -10,7 +10,8 @@ from urllib.parse import urljoin
 from reconciler.base.errors import UnavailableError, UsageError
 from reconciler.base.redact import mask_credentials
 from reconciler.base.suggestions import close_names
-from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict, precedence
+from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
+from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
 from reconciler.krm.yaml import YamlError, load_documents

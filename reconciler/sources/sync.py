@@ -23,7 +23,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
 from reconciler.forge.api.errors import MissingError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import SourcedDocument

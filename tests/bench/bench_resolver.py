@@ -50,7 +50,7 @@ from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from tests.bench.goals import Goals
 
 Wish = tuple[str, str]

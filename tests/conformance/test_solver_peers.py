@@ -31,7 +31,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 
 
 class World(NamedTuple):

@@ -33,7 +33,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     version_range,
 )
-from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.dependencies.versions.version import parse_loose, parse_strict
 from tests.support.values import replace
 
 RULES = (

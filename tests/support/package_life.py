@@ -33,7 +33,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from tests.support.values import replace
 
 CLUSTER = "one"

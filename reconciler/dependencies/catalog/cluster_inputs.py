@@ -43,8 +43,8 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Platform,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.dependencies.versions import VersionPolicy as Preference
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import VersionPolicy as Preference
 from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind, group_of

@@ -24,7 +24,7 @@ from reconciler.dependencies.dialects.reading import (
 )
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.versions.version import VersionError, parse_loose
 from reconciler.inventory.inventory import RepositoryView, Source, counted_views
 from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.names.problems import Problem

@@ -40,7 +40,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
+from reconciler.dependencies.versions.version import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
 
 BINDINGS = "reconciler.dev/dependencies"

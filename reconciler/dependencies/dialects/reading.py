@@ -18,7 +18,8 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
+from reconciler.dependencies.versions.constraint import Prereleases, lint_constraint
+from reconciler.dependencies.versions.version import VersionError
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem

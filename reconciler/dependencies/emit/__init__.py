@@ -36,7 +36,7 @@ from reconciler.dependencies.model.bundles import SHARING_GROUP, sharing_labels
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.build_problem import without_duplicates
-from reconciler.dependencies.versions import parse_relaxed
+from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.krm.yaml import emit
 from reconciler.names.problems import Problem
 

@@ -46,7 +46,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 

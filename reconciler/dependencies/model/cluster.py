@@ -25,7 +25,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     VersionRange,
 )
-from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
+from reconciler.dependencies.versions.version import Version, VersionPolicy
 from reconciler.names.ids import GroupKind
 from reconciler.names.problems import Problem
 
@@ -187,7 +187,10 @@ def build_catalogue(
     grouped: dict[PackageId, list[Candidate]] = {}
     for candidate in chosen.values():
         grouped.setdefault(candidate.id, []).append(candidate)
-    ordered = {id_: tuple(sorted(grouped[id_], key=_height)) for id_ in sorted(grouped)}
+    ordered = {
+        id_: tuple(sorted(grouped[id_], key=lambda c: (c.version.height, c.version.text)))
+        for id_ in sorted(grouped)
+    }
     claimed: dict[PackageId, set[PackageId]] = {}
     for id_, versions in ordered.items():
         for name in {name for candidate in versions for name in candidate.names}:
@@ -218,10 +221,6 @@ def _needed_kinds(
     needs = (need for r in requirements for need in r.alternatives if isinstance(need, PackageNeed))
     kinds = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
     return sorted((id_, kind) for id_, kind in kinds if id_ in unknown)
-
-
-def _height(candidate: Candidate) -> tuple[object, str]:
-    return (precedence_with_build(candidate.version), candidate.version.text)
 
 
 class ResolverSettings(PartlyCompared, frozen=True):

@@ -9,17 +9,16 @@ from msgspec.structs import force_setattr, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.versions import (
+from reconciler.dependencies.versions.constraint import (
     CarvelSelection,
     Constraint,
     Grammar,
     Prereleases,
-    Version,
-    VersionPolicy,
     is_digest,
     parse_constraint,
     parse_digest_or_constraint,
 )
+from reconciler.dependencies.versions.version import Version, VersionPolicy
 from reconciler.names.ids import GroupKind
 
 Pairs = tuple[tuple[str, str], ...]

@@ -42,7 +42,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
+from reconciler.dependencies.versions.version import VersionPolicy, rank
 from reconciler.names.problems import Problem
 
 
@@ -223,7 +223,7 @@ def _excluded_versions(
         causes += _ownership_bans(lookup, instance, scope, candidate)
         if candidate.withdrawn and place != locked:
             causes.append(Cause(CauseKind.WITHDRAWN, instance.package, str(candidate.version)))
-        if floor is not None and _sort_key(candidate) < _sort_key(floor):
+        if floor is not None and candidate.version.height < floor.version.height:
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor.version)))
         causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(bound, candidate)]
         if assumed not in ("", candidate.version.text):
@@ -288,10 +288,6 @@ def _floor(
     if inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade):
         return None
     return held if own is None or own.need.id.ecosystem is Ecosystem.CARVEL else None
-
-
-def _sort_key(candidate: Candidate) -> tuple[object, ...]:
-    return precedence_with_build(candidate.version)
 
 
 def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) -> None:

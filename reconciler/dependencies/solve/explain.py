@@ -28,8 +28,7 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.solve.sat import Questions, find_conflict
 from reconciler.dependencies.solve.solution import Explanation, Rejection
-from reconciler.dependencies.versions import lint_constraint
-from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
+from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
 
 _MOST_NAMES = 3
 """Versions, places or packages that one sentence names; more of them are counted."""

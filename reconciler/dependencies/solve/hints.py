@@ -38,8 +38,8 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.solve.sat import Questions, assign, is_solvable
 from reconciler.dependencies.solve.sat.solver import BudgetError
-from reconciler.dependencies.versions import Grammar, VersionError
-from reconciler.dependencies.versions.lint import probe_versions
+from reconciler.dependencies.versions.constraint import Grammar, probe_versions
+from reconciler.dependencies.versions.version import VersionError
 
 Edit = Callable[[ClusterInputs], ClusterInputs]
 

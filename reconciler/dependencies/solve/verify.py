@@ -21,7 +21,6 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
-from reconciler.dependencies.versions import precedence_with_build
 
 ByPackage = Mapping[PackageId, list[ResolvedInstance]]
 """The resolved instances of each package."""
@@ -98,9 +97,7 @@ def _candidate(
             yield f"{candidate} needs {need}, and the cluster has {version}"
     free = inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade)
     exact = own is not None and own.need.id.ecosystem is not Ecosystem.CARVEL
-    lower = locked is not None and (
-        precedence_with_build(candidate.version) < precedence_with_build(locked.version)
-    )
+    lower = locked is not None and candidate.version.height < locked.version.height
     if lower and not free and not exact and resolved.instance.package.name not in inputs.choices.upgrade:
         yield f"{candidate} is below what is locked"
 

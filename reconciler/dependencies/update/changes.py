@@ -22,7 +22,7 @@ from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
 
 _SHOWN = 3
 

@@ -30,7 +30,7 @@ from reconciler.dependencies.solve.explain import _listing
 from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.sat import solve
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from tests.support.dependency_manifests import (
     FILE,
     crossplane,

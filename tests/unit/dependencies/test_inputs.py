@@ -19,7 +19,7 @@ from reconciler.dependencies.model.packages import Ecosystem, Interface, Package
 from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
 from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents

@@ -34,7 +34,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.lookup import any_version
-from reconciler.dependencies.versions import VersionError, parse_strict
+from reconciler.dependencies.versions.version import VersionError, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 CLUSTER = InstallSlot(SlotKind.CLUSTER)

@@ -44,7 +44,7 @@ from reconciler.dependencies.solve.lookup import (
     slot_places,
     with_rendered_labels,
 )
-from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.dependencies.versions.version import parse_loose, parse_strict
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 DB = PackageId(Ecosystem.CARVEL, "db.io")

@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy

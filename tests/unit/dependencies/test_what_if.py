@@ -19,7 +19,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.update import cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.versions import VersionError
+from reconciler.dependencies.versions.version import VersionError
 from reconciler.dependencies.what_if import (
     Hypothesis,
     WhatIfOutcome,

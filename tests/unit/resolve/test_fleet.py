@@ -35,7 +35,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey

@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord

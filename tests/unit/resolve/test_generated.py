@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
