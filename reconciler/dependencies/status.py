@@ -8,11 +8,10 @@ from msgspec import Struct
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import PackageGraph, package_graph
-from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
-from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.lock.convert import USER
+from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.names.problems import Problem
 
 DIRECTORY = "conditions/packages"

@@ -11,16 +11,15 @@ from msgspec.structs import replace
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, ParsedManifest
-from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, Resolution
+from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, LockUpdate, Resolution, ResolveOptions
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.hints import Edit, name_cluster, with_default, with_install
-from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions.version import parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Source
 

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
+from reconciler.dependencies.lock.convert import lock_solution, locked_choices, locked_pins
 from reconciler.dependencies.lock.format import record_bytes
-from reconciler.dependencies.lock.read import locked_choices, locked_pins
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable

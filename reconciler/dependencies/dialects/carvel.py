@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
 from msgspec import Struct
 
 from reconciler.api import carvel as api
@@ -17,6 +16,7 @@ from reconciler.dependencies.dialects.reading import (
     join_api_version,
     manifest_label,
 )
+from reconciler.dependencies.model.cluster import written_values
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ApiNeed,
@@ -30,13 +30,12 @@ from reconciler.dependencies.model.packages import (
     Override,
     PackageId,
     PackageNeed,
-    Pairs,
     Platform,
     PlatformNeed,
     Requirement,
     Values,
 )
-from reconciler.dependencies.versions.version import VersionError, parse_relaxed
+from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
@@ -90,41 +89,31 @@ def read_package(
     if parsed is None:
         return notes.reading()
     spec = parsed.spec
-    try:
-        version = parse_relaxed(spec.version)
-    except VersionError as error:
-        notes.refuse(("spec", "version"), str(error), reason=Reason.INVALID_VERSION)
+    version = notes.version(spec.version, ("spec", "version"), parse_relaxed)
+    if version is None:
         return notes.reading()
     if id_ is None and parsed.metadata.name not in ("", f"{spec.ref_name}.{spec.version}"):
         notes.warn(("metadata", "name"), f"The name should be {spec.ref_name}.{spec.version}")
+    installation = InstallationType.NO_RESTRICTIONS
+    if spec.installation_type in set(InstallationType):
+        installation = InstallationType(spec.installation_type)
+    else:
+        message = f"installationType {spec.installation_type!r} is none of {', '.join(InstallationType)}"
+        notes.refuse(("spec", "installationType"), message)
     reader = _Items(notes, dialect)
     requires = [reader.requirement(item, path) for item, path in zip(spec.dependencies, items, strict=True)]
     candidate = Candidate(
         id_ or PackageId(Ecosystem.CARVEL, spec.ref_name),
         version,
         requires=tuple(requires),
-        provides=tuple(_gvk(provided.api_version, provided.kind) for provided in spec.provides),
-        installation=_installation(spec.installation_type, notes),
+        provides=tuple(Gvk.of(provided.api_version, provided.kind) for provided in spec.provides),
+        installation=installation,
         platforms=tuple(_platforms(spec, notes)),
         names=(spec.ref_name,) if id_ else (),
         withdrawn=annotations(document).get(WITHDRAWN, ""),
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
-
-
-def _gvk(api_version: str, kind: str) -> Gvk:
-    group, _, version = api_version.rpartition("/")
-    return Gvk(group, version, kind)
-
-
-def _installation(text: str, notes: Diagnostics) -> InstallationType:
-    try:
-        return InstallationType(text)
-    except ValueError:
-        choices = ", ".join(InstallationType)
-        notes.refuse(("spec", "installationType"), f"installationType {text!r} is none of {choices}")
-        return InstallationType.NO_RESTRICTIONS
 
 
 def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[PlatformNeed]:
@@ -212,7 +201,7 @@ class _Items(Struct, frozen=True):
             by = item.gvk.provided_by
             provider = None if by is None else self._package(by, (*path, "gvk", "providedBy", "version"))
             location = self.notes.at(*path, "gvk", "apiVersion")
-            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location), alias
+            yield ApiNeed(Gvk.of(item.gvk.api_version, item.gvk.kind), provider, location), alias
 
     def _package(self, reference: "api.PackageReference", path: Path) -> PackageNeed:
         range_ = self.notes.range(self.dialect, reference.version, path)
@@ -233,6 +222,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
         )
     range_ = _selected_range(selection, ("spec", "packageRef", "versionSelection"), notes)
+    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
     install = Install(
@@ -255,23 +245,13 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         values=tuple(
             Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
         ),
-        inherit=_inherited(spec),
+        inherit=written_values({name: value for name, value in given.items() if value}),
         allow_downgrade=DOWNGRADABLE in noted,
         prune_dependencies=dependencies.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))
-
-
-def _inherited(spec: "api.PackageInstallSpec") -> Pairs:
-    """Return the settings that a dependency inherits from its parent, as canonical JSON."""
-    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
-    return tuple(
-        (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
-        for name, value in given.items()
-        if value
-    )
 
 
 def _selected_range(selection: "api.VersionSelection | None", path: Path, notes: Diagnostics) -> Any:

@@ -24,16 +24,15 @@ from reconciler.dependencies.emit.generated import (
     name_collisions,
     owner_of,
 )
-from reconciler.dependencies.lock.format import ClusterLock, LockedPackage, LockedRevision
-from reconciler.dependencies.lock.write import (
+from reconciler.dependencies.lock.convert import (
     CARVEL_API_VERSION,
     CARVEL_KIND,
     PORTER_KIND,
     PORTER_SCHEMA,
     USER,
 )
-from reconciler.dependencies.model.bundles import SHARING_GROUP, sharing_labels
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.lock.format import ClusterLock, LockedPackage, LockedRevision
+from reconciler.dependencies.model.cluster import SHARING_GROUP, ClusterInputs, sharing_labels
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions.version import parse_relaxed

@@ -8,9 +8,11 @@ from msgspec import Struct, field
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.dependencies.lock.convert import CARVEL_KIND, PORTER_KIND, USER
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.write import CARVEL_KIND, PORTER_KIND, USER
-from reconciler.dependencies.model.bundles import (
+from reconciler.dependencies.model.cluster import (
+    Catalogue,
+    SlotKind,
     UnknownVariableError,
     bundle_name,
     dependency_parameters,
@@ -18,7 +20,6 @@ from reconciler.dependencies.model.bundles import (
     rendered_labels,
     template_variables,
 )
-from reconciler.dependencies.model.cluster import Catalogue, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
 from reconciler.names.problems import Problem
 

@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -69,6 +69,12 @@ class Gvk(NamedTuple):
     group: str
     version: str
     kind: str
+
+    @classmethod
+    def of(cls, api_version: str, kind: str) -> Self:
+        """Return the API of a manifest."""
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
 
     def __str__(self) -> str:
         return f"{'/'.join(part for part in (self.group, self.version) if part)}/{self.kind}"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     DesiredState,
@@ -21,7 +22,6 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     package_name,
 )
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Install
 from reconciler.dependencies.revisions.ownership import (
@@ -34,7 +34,7 @@ from reconciler.dependencies.revisions.ownership import (
     refuse_claims,
     transfer_ownership,
 )
-from reconciler.dependencies.solve.solution import Solution
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12

@@ -21,13 +21,14 @@ from reconciler.dependencies.solve.hints import suggest_hints
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
+    Explanation,
     InstanceNode,
     InstanceRequirement,
+    Rejection,
     ResolutionProblem,
     Unsatisfiable,
 )
 from reconciler.dependencies.solve.sat import Questions, find_conflict
-from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
 
 _MOST_NAMES = 3

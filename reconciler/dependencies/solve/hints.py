@@ -26,6 +26,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.formula import BudgetError
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.solve.problem import (
     Cause,
@@ -37,7 +38,6 @@ from reconciler.dependencies.solve.problem import (
     within_reach,
 )
 from reconciler.dependencies.solve.sat import Questions, assign, is_solvable
-from reconciler.dependencies.solve.sat.solver import BudgetError
 from reconciler.dependencies.versions.constraint import Grammar, probe_versions
 from reconciler.dependencies.versions.version import VersionError
 

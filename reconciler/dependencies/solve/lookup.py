@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
+    SHARING_GROUP,
     ClusterInputs,
     InstallSlot,
     Instance,
     ObservedInstallation,
     SlotKind,
+    bundle_name,
+    rendered_labels,
 )
 from reconciler.dependencies.model.packages import (
     ApiNeed,

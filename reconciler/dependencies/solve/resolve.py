@@ -16,6 +16,7 @@ from reconciler.dependencies.model.packages import Candidate, Install, Interface
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
 from reconciler.dependencies.solve.explain import SkipReasons, explain
+from reconciler.dependencies.solve.formula import BudgetError
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
@@ -23,23 +24,20 @@ from reconciler.dependencies.solve.problem import (
     BudgetExceeded,
     Cause,
     CauseKind,
+    Explanation,
     InstanceNode,
     InstanceRequirement,
     ResolutionProblem,
-    SolverOutcome,
-    Unsatisfiable,
-    split_problem,
-)
-from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
-from reconciler.dependencies.solve.sat.solver import BudgetError
-from reconciler.dependencies.solve.solution import (
-    Explanation,
     ResolvedInstance,
     SkippedRequirement,
     Solution,
+    SolverOutcome,
+    Unsatisfiable,
     decode,
+    split_problem,
     with_requesters,
 )
+from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
 from reconciler.dependencies.solve.verify import verify
 from reconciler.names.problems import Problem
 

@@ -19,8 +19,12 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
 )
-from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
+from reconciler.dependencies.solve.problem import (
+    AlternativeSource,
+    RequirementEdge,
+    ResolvedInstance,
+    Solution,
+)
 
 ByPackage = Mapping[PackageId, list[ResolvedInstance]]
 """The resolved instances of each package."""

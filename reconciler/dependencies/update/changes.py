@@ -4,24 +4,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
+    ClusterUpdate,
     LockedDependency,
     LockedInstance,
     LockedPackage,
     LockedRevision,
     LockOp,
+    LockUpdate,
     OwnershipEntry,
     Resolution,
     lock_changes,
     ownership_entries,
     package_name,
 )
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
 
 _SHOWN = 3

@@ -5,26 +5,29 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import FleetLocks
 from reconciler.dependencies.lock.format import (
+    DEFAULT_OPTIONS,
     ClusterLock,
+    ClusterUpdate,
     DesiredState,
     LockedPackage,
     LockedRevision,
     LockOp,
+    LockUpdate,
     Resolution,
+    ResolveOptions,
     SolverPolicy,
     SolverRecord,
+    check_lock,
     next_lock,
     ownership_entries,
 )
-from reconciler.dependencies.lock.invariants import check_lock
-from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: every run resolves it again."""

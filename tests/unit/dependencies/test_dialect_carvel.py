@@ -9,7 +9,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.carvel import (
     _correct_override,
-    _gvk,
     package_id,
     read_carvel,
     read_kpt,
@@ -298,4 +297,4 @@ def test_misspelt_constraints_are_read_and_other_fields_stay() -> None:
     ("api_version", "group", "version"), [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("", "", "")]
 )
 def test_kind_of_the_core_group_has_an_empty_group(api_version: str, group: str, version: str) -> None:
-    assert _gvk(api_version, "Service") == Gvk(group, version, "Service")
+    assert Gvk.of(api_version, "Service") == Gvk(group, version, "Service")

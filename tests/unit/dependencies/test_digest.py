@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,

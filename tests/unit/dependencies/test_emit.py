@@ -16,6 +16,7 @@ from reconciler.dependencies.emit import (
     is_generated_by,
     is_unmodified,
 )
+from reconciler.dependencies.lock.convert import lock_solution
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
@@ -24,7 +25,6 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     next_lock,
 )
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source

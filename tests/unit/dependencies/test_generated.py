@@ -15,8 +15,8 @@ from reconciler.dependencies.emit.generated import (
     name_collisions,
     owner_of,
 )
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedDependency, LockedInstance, LockedPackage, LockedSlot
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import (
     Candidate,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks, read_locks
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,

@@ -7,7 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
     ClusterState,
     InstallSlot,

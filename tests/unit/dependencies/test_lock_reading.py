@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.dependencies.lock.convert import locked_choices, locked_pins, transferred_pins, with_lock
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedInstance,
@@ -11,7 +12,6 @@ from reconciler.dependencies.lock.format import (
     LockedSlot,
     Resolution,
 )
-from reconciler.dependencies.lock.read import locked_choices, locked_pins, transferred_pins, with_lock
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.lock.convert import FleetLocks
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.status import _bytes, _Reader, status_entries, status_files
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 

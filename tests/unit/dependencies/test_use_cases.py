@@ -2,9 +2,8 @@
 
 import pytest
 
+from reconciler.dependencies.lock.convert import lock_solution, locked_pins, with_lock
 from reconciler.dependencies.lock.format import Resolution, record_bytes
-from reconciler.dependencies.lock.read import locked_pins, with_lock
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     LockedChoice,
