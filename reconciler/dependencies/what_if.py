@@ -14,7 +14,7 @@ from reconciler.dependencies.dialects.reading import Document, ParsedManifest
 from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, LockUpdate, Resolution, ResolveOptions
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
-from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import Edit, name_cluster, with_default, with_install
 from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes

@@ -38,7 +38,7 @@ from reconciler.dependencies.model.cluster import (
     template_variables,
 )
 from reconciler.dependencies.model.packages import Install, PackageId, Requirement
-from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
+from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
@@ -240,11 +240,6 @@ class ClusterResult(Struct, frozen=True):
     is_open: bool
     is_sound: bool = False
 
-    @property
-    def lock(self) -> PreviousLock:
-        """The lock with which the next run begins."""
-        return PreviousLock(self.revisions.resolution, self.revisions.revisions)
-
 
 class ClusterResolver(Struct):
     """Resolves one cluster after the other; equal clusters of a run are resolved once."""
@@ -267,12 +262,12 @@ class ClusterResolver(Struct):
         decided = self._decide(inputs, before, keeps=keeps)
         # What this run removes may have been in the way: a second run must not find another result.
         for _ in range(_MOST_ROUNDS if self.options == DEFAULT_OPTIONS else 0):
-            changes = lock_changes(before.resolution, decided.lock.resolution)
+            changes = lock_changes(before.resolution, decided.revisions.resolution)
             if not decided.problems or all(change.op is LockOp.ADD for change in changes):
                 break
-            before = decided.lock
+            before = decided.revisions
             again = self._decide(inputs, before, keeps=keeps)
-            if again.lock.resolution == before.resolution:
+            if again.revisions.resolution == before.resolution:
                 break
             decided = again
         self._known[key] = replace(decided, is_sound=True)

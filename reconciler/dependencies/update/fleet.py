@@ -25,7 +25,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 

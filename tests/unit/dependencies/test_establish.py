@@ -19,7 +19,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
-from reconciler.dependencies.revisions.reconcile import revision_name
+from reconciler.dependencies.revisions import revision_name
 from reconciler.dependencies.status import status_files
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks

@@ -34,7 +34,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
-from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
+from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
