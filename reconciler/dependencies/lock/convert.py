@@ -365,14 +365,6 @@ def _generated_object(
     return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
 
 
-_DIALECTS = {
-    Ecosystem.XPKG: "crossplane",
-    Ecosystem.CARVEL: "carvel",
-    Ecosystem.BUNDLE: "porter",
-    Ecosystem.KPT: "kpt",
-}
-
-
 def lock_solution(
     inputs: ClusterInputs, solution: Solution, previous: Resolution | None = None
 ) -> Resolution:
@@ -413,7 +405,7 @@ class _ResolutionWriter(NamedTuple):
         parents = tuple(str(parent) for parent in resolved.requested_by)
         return LockedPackage(
             instance=instance,
-            dialect=install.dialect if install else _DIALECTS[resolved.instance.package.ecosystem],
+            dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
             api_version=own.api_version,
             kind=own.kind,
             name=own.name,

@@ -52,6 +52,13 @@ class Ecosystem(StrEnum):
     BUNDLE = "bundle"
     KPT = "kpt"
 
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the manifests that install packages of this ecosystem."""
+        return {Ecosystem.XPKG: Dialect.CROSSPLANE, Ecosystem.BUNDLE: Dialect.PORTER}.get(self) or Dialect(
+            self
+        )
+
 
 class PackageId(NamedTuple):
     """A package regardless of version."""
