@@ -388,8 +388,20 @@ def decode(
     users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
     for instance, place in answer.chosen.items():
         node = problem.nodes[instance]
-        demands = _unique(node.requirements[place])
-        edges = tuple(_edge(demand, answer) for demand in demands if demand.cause in answer.selected)
+        demands = list({demand.cause: demand for demand in node.requirements[place]}.values())
+        edges = tuple(
+            RequirementEdge(
+                demand.requirement,
+                demand.cause.resource,
+                w.via,
+                w.alternative,
+                w.instance,
+                w.active,
+                w.target,
+            )
+            for demand in demands
+            if (w := answer.selected.get(demand.cause)) is not None
+        )
         resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
         skipped += [
             SkippedRequirement(instance, d.requirement, explain_skipped(d))
@@ -397,24 +409,6 @@ def decode(
             if d.cause not in answer.selected
         ]
     return resolved, skipped
-
-
-def _unique(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]:
-    return list({demand.cause: demand for demand in demands}.values())
-
-
-def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
-    alternative = answer.selected[demand.cause]
-    signature = demand.cause.resource
-    return RequirementEdge(
-        demand.requirement,
-        signature,
-        alternative.via,
-        alternative.alternative,
-        alternative.instance,
-        alternative.active,
-        alternative.target,
-    )
 
 
 def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, ResolvedInstance]:
@@ -426,12 +420,6 @@ def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, Reso
             if edge.target is not None and edge.active:
                 parents.setdefault(edge.target, []).append(item.instance)
     return {
-        item.instance: ResolvedInstance(
-            item.instance,
-            item.candidate,
-            item.edges,
-            item.user,
-            tuple(dict.fromkeys(parents.get(item.instance, ()))),
-        )
+        item.instance: replace(item, requested_by=tuple(dict.fromkeys(parents.get(item.instance, ()))))
         for item in ordered
     }
