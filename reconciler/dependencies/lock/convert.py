@@ -49,7 +49,6 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     PackageNeed,
     Requirement,
-    VersionRange,
     dns_label,
     version_range,
 )
@@ -113,7 +112,10 @@ def _candidate(package: LockedPackage) -> Candidate:
         PackageId(Ecosystem(package.instance.ecosystem), package.instance.name),
         _version(package.version),
         digest=package.digest,
-        requires=tuple(_requirement(dependency) for dependency in package.dependencies),
+        requires=tuple(
+            Requirement((_need(each),), alias=each.alias, optional=each.optional)
+            for each in package.dependencies
+        ),
         source=package.source,
         kind=package.kind if package.instance.ecosystem == Ecosystem.XPKG else "",
     )
@@ -126,24 +128,15 @@ def _version(text: str) -> Version:
         return parse_loose(text)
 
 
-def _requirement(locked: LockedDependency) -> Requirement:
-    return Requirement((_need(locked),), alias=locked.alias, optional=locked.optional)
-
-
 def _need(locked: LockedDependency) -> Need:
     if locked.need == "api":
         api, _, kind = locked.id.rpartition("/")
-        group, _, version = api.rpartition("/")
-        return ApiNeed(Gvk(group, version, kind))
-    range_ = _range(locked)
+        return ApiNeed(Gvk.of(api, kind))
+    range_ = version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
     if locked.need == "interface":
         return InterfaceNeed(locked.id, range_)
     ecosystem, _, name = locked.id.partition(":")
     return PackageNeed(PackageId(Ecosystem(ecosystem), name), range_)
-
-
-def _range(locked: LockedDependency) -> VersionRange:
-    return version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
 
 
 SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
@@ -158,22 +151,18 @@ def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin,
     pinned = {pin.instance for pin in pins}
     transferred: dict[Instance, Pin] = {}
     for pin in pins:
-        for instance in _successors(pin.instance, standing):
+        package, slot = pin.instance
+        successors: list[Instance] = []
+        if slot.kind is SlotKind.INSTALL and pin.instance not in standing:
+            successors = [Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))]
+        elif slot.kind in SHARED_SLOT_KINDS:
+            near = (i for i in standing if i.package == package)
+            anywhere = slot.kind is SlotKind.CLUSTER
+            successors = sorted(i for i in near if anywhere or i.slot.namespace == slot.namespace)
+        for instance in successors:
             if instance not in pinned:
                 transferred.setdefault(instance, Pin(instance, pin.candidate))
     return (*pins, *(transferred[instance] for instance in sorted(transferred)))
-
-
-def _successors(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
-    package, slot = instance
-    if slot.kind is SlotKind.INSTALL and instance not in standing:
-        yield Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))
-    elif slot.kind in SHARED_SLOT_KINDS:
-        for other in sorted(standing):
-            if other.package == package and (
-                slot.kind is SlotKind.CLUSTER or other.slot.namespace == slot.namespace
-            ):
-                yield other
 
 
 class FleetLocks(Struct, frozen=True):
@@ -205,7 +194,9 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             lock = read_record(data, PackageLock)
             name = lock.resolution
             if name not in bodies:
-                bodies[name] = _read_resolution(files.get(resolution_path(name), b""))
+                body = read_record(files.get(resolution_path(name), b""), Resolution)
+                locked_pins(body)  # versions and ranges in it, too
+                bodies[name] = body
         except (ValueError, VersionError) as error:
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
             problems.append(
@@ -215,27 +206,12 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             locks[lock.scope.cluster] = ClusterLock(lock, bodies[name])
             if (name, lock.revisions) not in sound and (wrong := lock_violations(lock, bodies[name])):
                 broken.add(lock.scope.cluster)
-                problems.append(_broken_lock(path, wrong))
+                hint = "Correct it on the state branch; until then nothing of this cluster changes."
+                message = f"The lock is broken: {'; '.join(wrong)}"
+                problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
             else:
                 sound.add((name, lock.revisions))
     return FleetLocks(locks, frozenset(broken), tuple(problems))
-
-
-def _read_resolution(data: bytes) -> Resolution:
-    """Parse a resolution, with the versions and ranges in it.
-
-    Raises:
-        ValueError: It is no resolution.
-        VersionError: It was edited into an invalid version or range.
-    """
-    resolution = read_record(data, Resolution)
-    locked_pins(resolution)
-    return resolution
-
-
-def _broken_lock(path: str, wrong: tuple[str, ...]) -> Problem:
-    hint = "Correct it on the state branch; until then nothing of this cluster changes."
-    return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)
 
 
 RequirementPath = tuple[LockedPackage, ...]
@@ -266,18 +242,11 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
     by_instance = {str(package.instance): package for package in resolution.packages}
     for package in sorted(resolution.packages, key=lambda package: str(package.instance)):
         if package.instance.ecosystem == Ecosystem.KPT and package.instance.slot.kind != SlotKind.INSTALL:
-            paths = sorted(
-                _trails(package, by_instance), key=lambda path: [str(step.instance) for step in path]
-            )
+            parents = (by_instance[parent] for parent in package.requested_by if parent in by_instance)
+            paths = [path for parent in parents if (path := _shortest(parent, by_instance)) is not None]
             if paths:
+                paths.sort(key=lambda path: [str(step.instance) for step in path])
                 yield NeededPackage(package, tuple(paths))
-
-
-def _trails(needed: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> Iterator[RequirementPath]:
-    for parent in sorted(needed.requested_by):
-        path = _shortest(by_instance[parent], by_instance) if parent in by_instance else None
-        if path is not None:
-            yield path
 
 
 def _shortest(last: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> RequirementPath | None:
@@ -326,19 +295,16 @@ def cluster_objects(
     Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
     Differs: two repositories with one path in two registries get two names.
     """
-    objects: dict[Instance, ClusterObject] = {}
-    generated = []
     installs = inputs.installs_by_instance()
+    objects = {
+        instance: ClusterObject(install.api_version, install.kind, install.name)
+        for instance in solution.resolved
+        if (install := installs.get(instance)) is not None
+    }
     for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
-        install = installs.get(resolved.instance)
-        if install is not None:
-            objects[resolved.instance] = ClusterObject(install.api_version, install.kind, install.name)
-        else:
-            generated.append(resolved)
-    for resolved in generated:
-        objects[resolved.instance] = _generated_object(
-            resolved, held.get(locked_instance(resolved.instance)), objects.values()
-        )
+        if resolved.instance not in objects:
+            previous = held.get(locked_instance(resolved.instance))
+            objects[resolved.instance] = _generated_object(resolved, previous, objects.values())
     return objects
 
 

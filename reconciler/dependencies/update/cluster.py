@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -83,8 +82,12 @@ def autoremove(
     retained = () if prune else (p for p in left.values() if _is_retained(p, before))
     unused = {package.instance: package for package in retained}
     unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
-    packages = [*used.values(), *(_without_removed_parents(package, unused) for package in unused.values())]
-    return msgspec.structs.replace(
+    left_names = set(map(str, unused))
+    packages = list(used.values())
+    for package in unused.values():
+        parents = tuple(who for who in package.requested_by if who in left_names)
+        packages.append(replace(package, requested_by=parents, owner=min(parents, default="")))
+    return replace(
         fresh,
         packages=tuple(sorted(packages, key=lambda package: package.instance.order)),
         unused=tuple(sorted(unused, key=lambda package: package.order)),
@@ -104,33 +107,26 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
     nothing needs any more is listed as unused, as their parents are gone then.
     """
     locked = {package.instance: package for package in before.packages}
-    packages = [
-        _with_locked_dependencies(package, locked.get(package.instance)) for package in fresh.packages
-    ]
-    left = msgspec.structs.replace(fresh, packages=tuple(packages), skipped=before.skipped)
+    packages = []
+    for package in fresh.packages:
+        old = locked.get(package.instance)
+        if old is not None:
+            version = old.resolved_version or old.version  # the version that has these dependencies
+            version_of = None if version == package.version else version
+            package = replace(package, dependencies=old.dependencies, resolved_version=version_of)  # noqa: PLW2901
+        packages.append(package)
+    left = replace(fresh, packages=tuple(packages), skipped=before.skipped)
     generated = {package.instance for package in before.packages if package.owner != USER}
     needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
     kept = _with_kept(left, before, (generated | needed) - {package.instance for package in packages})
-    return msgspec.structs.replace(kept, unused=autoremove(left, before).unused)
+    return replace(kept, unused=autoremove(left, before).unused)
 
 
 def _with_kept(fresh: Resolution, before: Resolution, kept: set[LockedInstance]) -> Resolution:
     packages = (*fresh.packages, *(package for package in before.packages if package.instance in kept))
     ordered = sorted(packages, key=lambda package: package.instance.order)
     unused = tuple(package for package in before.unused if package in kept)
-    return msgspec.structs.replace(fresh, packages=tuple(ordered), unused=unused)
-
-
-def _with_locked_dependencies(package: LockedPackage, locked: LockedPackage | None) -> LockedPackage:
-    """Return a package with the dependencies that are locked, and the version that has them."""
-    if locked is None:
-        return package
-    resolved = locked.resolved_version or locked.version
-    return msgspec.structs.replace(
-        package,
-        dependencies=locked.dependencies,
-        resolved_version=None if resolved == package.version else resolved,
-    )
+    return replace(fresh, packages=tuple(ordered), unused=unused)
 
 
 def _reachable(
@@ -181,16 +177,7 @@ def _with_present_parents(
     )
     parents = parents or tuple(sorted(users)) or package.requested_by
     owner = package.owner if package.owner in parents else min(parents)
-    return msgspec.structs.replace(package, requested_by=parents, owner=owner)
-
-
-def _without_removed_parents(
-    package: LockedPackage, unused: dict[LockedInstance, LockedPackage]
-) -> LockedPackage:
-    """Return an unused package with only those parents that are left."""
-    left = {str(instance) for instance in unused}
-    parents = tuple(who for who in package.requested_by if who in left)
-    return msgspec.structs.replace(package, requested_by=parents, owner=min(parents, default=""))
+    return replace(package, requested_by=parents, owner=owner)
 
 
 def upgraded_with_parent(
@@ -347,25 +334,18 @@ class ClusterResolver(Struct):
 
         Both only grow from round to round, so this terminates.
         """
-        needed: frozenset[str] = frozenset()
+        if not self.options.dependencies:
+            fresh = leave_dependencies(fresh, before.resolution)
+        needed, resolution = frozenset[str](), fresh
         while True:
-            resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
+            if keeps:
+                resolution = retain_all(fresh, before.resolution)
+            elif self.options.dependencies:
+                resolution = autoremove(fresh, before.resolution, needed=needed, prune=self.options.prune)
             update = reconcile_revisions(inputs, solution, resolution, before, forget=self.options.prune)
             if update.still_needed <= needed:
                 return update
             needed |= update.still_needed
-
-    def _kept(
-        self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
-    ) -> Resolution:
-        """Return the resolution with retained packages."""
-        if not self.options.dependencies:
-            fresh = leave_dependencies(fresh, before)
-        if keeps:
-            return retain_all(fresh, before)
-        if not self.options.dependencies:
-            return fresh
-        return autoremove(fresh, before, needed=needed, prune=self.options.prune)
 
 
 def _contested_owners(solution: Solution, after: Resolution, before: Resolution, held: Owners) -> Owners:
@@ -409,9 +389,10 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
         if resolved.user or not resolved.candidate.inputs:
             continue
         asking = [
-            (requirement, _root_install(inputs, solution, parent), parent)
+            (edge.requirement, _root_install(inputs, solution, parent), parent)
             for parent in resolved.requested_by
-            for requirement in _requirements_for(solution.resolved[parent], instance)
+            for edge in solution.resolved[parent].edges
+            if edge.target == instance and edge.active
         ]
         given = [
             _is_provided(
@@ -424,10 +405,6 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
         missing = [name for name in resolved.candidate.inputs if not any(gives(name) for gives in given)]
         for requirement, install, _ in asking if missing else ():
             yield _problem(resolved, requirement, install, missing)
-
-
-def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
-    return (edge.requirement for edge in parent.edges if edge.target == instance and edge.active)
 
 
 def _is_provided(

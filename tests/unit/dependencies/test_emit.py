@@ -8,12 +8,12 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.emit import (
     GeneratedManifests,
     _as_text,
     generate_manifests,
     installed_version,
-    is_generated_by,
     is_unmodified,
 )
 from reconciler.dependencies.lock.convert import lock_solution

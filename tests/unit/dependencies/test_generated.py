@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.emit.generated import (
+from reconciler.dependencies.emit import (
     GeneratedPackage,
     ObjectRef,
     PackageGraph,

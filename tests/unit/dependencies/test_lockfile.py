@@ -11,7 +11,6 @@ from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.convert import (
-    _broken_lock,
     _candidate,
     lock_solution,
     locked_choices,
@@ -349,16 +348,6 @@ def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
     aws = msgspec.structs.replace(shop, instance=msgspec.structs.replace(shop.instance, ecosystem="xpkg"))
 
     assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]
-
-
-def test_broken_lock_is_named_with_each_violation() -> None:
-    problem = _broken_lock("locks/edge.json", ("first", "second"))
-
-    assert (problem.location.path, problem.message) == (
-        "locks/edge.json",
-        "The lock is broken: first; second",
-    )
-    assert problem.hint == "Correct it on the state branch; until then nothing of this cluster changes."
 
 
 def test_fleet_changed_if_one_cluster_did() -> None:
