@@ -23,7 +23,7 @@ from reconciler.dependencies.lock.format import (
     next_lock,
     ownership_entries,
 )
-from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
@@ -77,15 +77,12 @@ def update_locks(
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions.sort(key=lambda item: item.cluster)
     if not writes and not any(update.changed for update in decisions):
-        decisions = [_as_before(update) for update in decisions]
+        # A new digest of the inputs alone is left to a run that writes.
+        decisions = [
+            replace(u, after=u.before, is_outdated=u.finished and u.before != u.after) for u in decisions
+        ]
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
-
-
-def _as_before(update: ClusterUpdate) -> ClusterUpdate:
-    """Return an update without a new digest of the inputs, if that is all that it changes."""
-    is_outdated = update.finished and update.before != update.after
-    return replace(update, after=update.before, is_outdated=is_outdated)
 
 
 def _with_unavailable(
@@ -123,12 +120,14 @@ class _FleetUpdate(NamedTuple):
         """Return the update of one cluster, resolved from its lock."""
         before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
         result = self.resolver.resolve(world, before, keeps=keeps)
+        discovery = "index" if world.choices.discovery else "none"
+        policy = SolverPolicy(allow_downgrade=world.choices.allow_downgrade, discovery=discovery)
         lock = next_lock(
             world.cluster,
             input_digest=INCOMPLETE_DIGEST if result.is_open else self.resolver.digests.of(world),
             resolution=result.revisions.resolution,
             revisions=result.revisions.revisions,
-            solver=_solver(world.choices),
+            solver=SolverRecord(policy=policy),
             previous=old.lock if old else None,
         )
         after = ClusterLock(lock, result.revisions.resolution)
@@ -175,12 +174,6 @@ def _observed_lock(world: ClusterInputs) -> PreviousLock:
     )
 
 
-def _solver(choices: ResolverSettings) -> SolverRecord:
-    discovery = "index" if choices.discovery else "none"
-    policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
-    return SolverRecord(policy=policy)
-
-
 def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:
     return any(
         package.instance.name.rpartition("//")[0] in unreachable for package in old.resolution.packages
@@ -194,10 +187,8 @@ def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     because merged manifests request more or less, the new lock holds at once; with `strict` every cluster
     keeps its present one.
     """
-    scopes = (replace(scope, after=_effective(scope, strict=strict)) for scope in decision.scopes)
+    scopes = []
+    for scope in decision.scopes:
+        moved = any(change.op is LockOp.CHANGE for change in scope.changes)
+        scopes.append(replace(scope, after=scope.before if strict or moved else scope.after))
     return replace(decision, scopes=tuple(scopes))
-
-
-def _effective(scope: ClusterUpdate, *, strict: bool) -> ClusterLock | None:
-    moved = any(change.op is LockOp.CHANGE for change in scope.changes)
-    return scope.before if strict or moved else scope.after
