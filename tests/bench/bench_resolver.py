@@ -43,12 +43,12 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.formula import SatSolver, encode
 from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded
-from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_strict
 from tests.bench.goals import Goals
+from tests.support.dependency_worlds import solve
 
 Wish = tuple[str, str]
 

@@ -12,11 +12,10 @@ from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.digest import InputDigests
 from tests.bench import bench_resolver as bench
-from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world
+from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.values import replace
 

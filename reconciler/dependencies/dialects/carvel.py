@@ -39,14 +39,8 @@ from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
-
-
 WITHDRAWN = "reconciler.dev/withdrawn"
-
-
 DOWNGRADABLE = "packaging.carvel.dev/downgradable"
-
-
 IGNORED_PLATFORMS = {
     Platform.KUBERNETES: "packaging.carvel.dev/ignore-kubernetes-version-selection",
     Platform.KAPP_CONTROLLER: "packaging.carvel.dev/ignore-kapp-controller-version-selection",
@@ -209,7 +203,7 @@ class _Items(Struct, frozen=True):
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
-    parsed = notes.parse(api.PackageInstall, _correct_spelling(_list_values(document, notes), notes))
+    parsed = notes.parse(api.PackageInstall, _normalized_install(document, notes))
     if parsed is None:
         return notes.reading()
     spec, noted = parsed.spec, annotations(document)
@@ -267,32 +261,25 @@ def _override(override: "api.DependencyOverride", path: Path, notes: Diagnostics
     return Override(override.ref_name, range_, override.install, notes.at(*path))
 
 
-def _list_values(document: Document, notes: Diagnostics) -> Document:
-    """Bring a single value of the proposal's last example, a mapping, into the list that it belongs to."""
-    spec = document.get("spec")
-    if not isinstance(spec, Mapping) or not isinstance(spec.get("values"), Mapping):
-        return document
-    path: Path = ("spec", "values")
-    notes.warn(path, "values is read as a list of one", hint="Start the item with a dash")
-    return {**document, "spec": {**spec, "values": [spec["values"]]}}
+def _normalized_install(document: Document, notes: Diagnostics) -> Document:
+    """Bring a single value of the proposal's last example, a mapping, into the list that it belongs to.
 
-
-def _correct_spelling(document: Document, notes: Diagnostics) -> Document:
-    """Correct the proposal's misspelt `contraints`: a constraint that is silently dropped would be worse."""
-    spec = document.get("spec")
-    dependencies = spec.get("dependencies") if isinstance(spec, Mapping) else None
-    overrides = dependencies.get("override") if isinstance(dependencies, Mapping) else None
-    if (
-        not isinstance(spec, Mapping)
-        or not isinstance(dependencies, Mapping)
-        or not isinstance(overrides, list)
-    ):
+    And correct its misspelt `contraints`: a constraint that is silently dropped would be worse.
+    """
+    if not isinstance(document.get("spec"), Mapping):
         return document
-    path: Path = ("spec", "dependencies", "override")
-    corrected = [
-        _correct_override(override, (*path, number), notes) for number, override in enumerate(overrides)
-    ]
-    return {**document, "spec": {**spec, "dependencies": {**dependencies, "override": corrected}}}
+    spec = dict(document["spec"])
+    if isinstance(spec.get("values"), Mapping):
+        notes.warn(("spec", "values"), "values is read as a list of one", hint="Start the item with a dash")
+        spec["values"] = [spec["values"]]
+    dependencies = spec.get("dependencies")
+    if isinstance(dependencies, Mapping) and isinstance(dependencies.get("override"), list):
+        path: Path = ("spec", "dependencies", "override")
+        corrected = [
+            _correct_override(each, (*path, n), notes) for n, each in enumerate(dependencies["override"])
+        ]
+        spec["dependencies"] = {**dependencies, "override": corrected}
+    return {**document, "spec": spec}
 
 
 def _correct_override(override: Any, path: Path, notes: Diagnostics) -> Any:

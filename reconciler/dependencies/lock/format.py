@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.wire import Record, canonical_json
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "reconciler.dev/v1alpha1"
-
-
 LOCK_VERSION = 1
-
-
 SOLVER = "sat-canonical-2"
 
 
@@ -269,7 +266,7 @@ def next_lock(
     )
     if previous is None:
         return fresh
-    same = msgspec.structs.replace(fresh, generation=previous.generation)
+    same = replace(fresh, generation=previous.generation)
     return previous if same == previous else fresh
 
 
@@ -330,8 +327,7 @@ def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEn
 
 def current_holder(entry: OwnershipEntry | None) -> str:
     """Return the instance that owns a CRD or composition in the cluster; empty if none does."""
-    stands = entry is not None and (entry.controller or entry.retained)
-    return entry.package if entry is not None and stands else ""
+    return entry.package if entry is not None and (entry.controller or entry.retained) else ""
 
 
 class ClusterLock(Struct, frozen=True):
@@ -356,11 +352,10 @@ def is_lock_file(path: str) -> bool:
 
 def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
     """Return the violated invariants of a single lock, in sentences. Total."""
-    return (
-        *_revision_violations(lock.revisions),
-        *_object_violations(lock, resolution),
-        *_ownership_violations(lock, resolution),
-    )
+    objects = {package.object for package in resolution.packages}
+    strays = (revision for revision in lock.revisions if revision.package not in objects)
+    astray = (f"revision {r.name} belongs to {r.package}, which is not there" for r in strays)
+    return (*_revision_violations(lock.revisions), *astray, *_ownership_violations(lock, resolution))
 
 
 def step_violations(
@@ -393,13 +388,6 @@ def _revision_violations(revisions: Iterable[LockedRevision]) -> Iterator[str]:
     for name, count in sorted(Counter(revision.name for revision in ordered).items()):
         if count > 1:
             yield f"{plural(count, 'revision')} {verb(count, 'is', 'are')} called {name}"
-
-
-def _object_violations(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
-    objects = {package.object for package in resolution.packages}
-    for revision in lock.revisions:
-        if revision.package not in objects:
-            yield f"revision {revision.name} belongs to {revision.package}, which is not there"
 
 
 def _ownership_violations(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
@@ -514,7 +502,7 @@ class ClusterUpdate(Struct, frozen=True):
         if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
             return False
         same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
-        return msgspec.structs.replace(self.before.lock, **same) == self.after.lock
+        return replace(self.before.lock, **same) == self.after.lock
 
     @property
     def changes(self) -> "tuple[LockChange, ...]":

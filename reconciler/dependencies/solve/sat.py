@@ -278,27 +278,18 @@ class Questions:
         return [cause for cause in causes if cause in core]
 
 
-def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:
-    """Return causes of an unsatisfiable problem that contradict one another."""
-    return contradiction(problem)[0]
+def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:
+    """Solve a problem canonically; where it contradicts itself, further questions about it can be asked.
 
-
-def solve(problem: ResolutionProblem) -> SolverOutcome:
-    """Solve a problem canonically: equal problems have equal results, whatever the solver does inside.
-
-    Among all valid assignments: as few locked versions change as possible, and of those sets of kept
-    versions the one with the lowest names. Then requirements are decided one by one, the user's first,
-    those with one alternative before those with several, optional ones last: each takes its first
-    alternative, and each new instance its first version, that some valid assignment has. Alternatives are
-    tried in the order: locked, existing, as written, and within one locked before new.
+    Equal problems have equal results, whatever the solver does inside. Among all valid assignments: as few
+    locked versions change as possible, and of those sets of kept versions the one with the lowest names. Then
+    requirements are decided one by one, the user's first, those with one alternative before those with
+    several, optional ones last: each takes its first alternative, and each new instance its first version,
+    that some valid assignment has. Alternatives are tried in the order: locked, existing, as written, and
+    within one locked before new.
 
     Deterministic: bounded by the problem's budget of conflicts, never by time.
     """
-    return attempt(problem)[0]
-
-
-def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:
-    """Solve a problem; where that contradicts itself, further questions about it can be asked."""
     try:
         answer = assign(problem)
     except BudgetError as error:
