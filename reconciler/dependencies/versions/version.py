@@ -120,10 +120,6 @@ def _within_64_bits(text: str, number: semver.Version) -> semver.Version:
     return number
 
 
-def _has_leading_zero(part: str) -> bool:
-    return part.isdigit() and len(part) > 1 and part[0] == "0"
-
-
 def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
