@@ -274,9 +274,9 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
     else:
         learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
         current = replace(current, **learned)
-    known = {revision.name: revision for revision in history.revisions} | {current.name: current}
+    by_name = {revision.name: revision for revision in history.revisions} | {current.name: current}
     revisions = tuple(
-        sorted((replace(each, current=name == current.name) for name, each in known.items()), key=_number)
+        sorted((replace(each, current=name == current.name) for name, each in by_name.items()), key=_number)
     )
     targets = [
         (request, _requested_revision(request, revisions, package.package))

@@ -108,8 +108,8 @@ def explain_skipped(inputs: ClusterInputs, problem: ResolutionProblem, demand: I
         )
         for instance, node in problem.nodes.items()
     }
-    asked = replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
-    explainer = _Explainer(inputs, problem, contradiction(asked)[0].causes)
+    strict = replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
+    explainer = _Explainer(inputs, problem, contradiction(strict)[0].causes)
     leading = explainer.paths_to(demand) | {demand.cause}
     facts = [explainer.fact(c) for group in explainer.chain() for c in group if c not in leading]
     return _listing(facts) or "it contradicts other requirements"

@@ -169,8 +169,8 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
     Whoever binds decides: only the shape of an interface must fit.
     """
     chosen = {pinned.instance: pinned for pinned in resolved}
-    there = {qualified(i.namespace, i.name): i.interfaces for i in inputs.presence.installations}
-    there |= {qualified(i.namespace, i.name): i.interfaces for i in inputs.installs}
+    there = {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.presence.installations}
+    there |= {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.installs}
     for install in inputs.installs:
         is_bound = bool(install.bindings) and not install.external
         pinned = chosen.get(inputs.instance_of(install)) if is_bound else None
@@ -179,8 +179,7 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
             if edge.via is not AlternativeSource.BINDING or not isinstance(need, InterfaceNeed):
                 continue
             bound = dict(install.bindings)[edge.requirement.alias]
-            target = edge.detail.removeprefix("binding:")
-            offered = chosen[edge.target].candidate.interfaces if edge.target else there.get(target, ())
+            offered = chosen[edge.target].candidate.interfaces if edge.target else there.get(edge.detail, ())
             if not any(interface.meets(need) for interface in offered):
                 message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
