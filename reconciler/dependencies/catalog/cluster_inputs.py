@@ -439,29 +439,24 @@ def _cluster_inputs(
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
-            inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet, snapshot=snapshot)
-            yield replace(inputs, activations=tuple(sorted(scope.activations, key=str)))
+            environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
+            inputs = ClusterInputs(
+                installs,
+                catalogues[own],
+                choices=replace(fleet.choices, defaults=index.defaults_of(cluster, environment)),
+                activations=tuple(sorted(scope.activations, key=str)),
+                cluster=cluster,
+            )
+            yield _with_snapshot(inputs, snapshot, fleet.instance) if snapshot.present else inputs
 
 
-def _inputs_of(
-    cluster: str,
-    installs: tuple[Install, ...],
-    own: Catalogue,
-    index: IndexContents,
-    fleet: FleetClusters,
-    *,
-    snapshot: Snapshot,
-) -> ClusterInputs:
-    environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
-    choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment))
-    if not snapshot.present:
-        return ClusterInputs(installs, own, choices=choices, cluster=cluster)
-    presence = _with_interfaces(observe_cluster(snapshot, ours=installs, instance=fleet.instance), own)
+def _with_snapshot(inputs: ClusterInputs, snapshot: Snapshot, instance: str) -> ClusterInputs:
+    presence = observe_cluster(snapshot, ours=inputs.installs, instance=instance)
+    presence = _with_interfaces(presence, inputs.catalogue)
     standing = {installation.id for installation in presence.installations}
     chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
-    pins = imported_pins(chosen, own)
-    observed = observed_revisions(snapshot)
-    return ClusterInputs(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
+    pins = imported_pins(chosen, inputs.catalogue)
+    return replace(inputs, presence=presence, pins=pins, observed=observed_revisions(snapshot))
 
 
 def _named_cluster(document: SourcedDocument) -> str:

@@ -136,7 +136,14 @@ def read_bundle(
     used = _used_outputs(document)
     requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
     _check_wiring(document, requires, path, notes)
-    shape = tuple(_items(document.get(key)) for key in ("outputs", "parameters", "credentials"))
+    shape = tuple(
+        tuple(
+            sorted(
+                (str(item.get("name")), str(item.get("type") or "")) for item in _mappings(document.get(key))
+            )
+        )
+        for key in ("outputs", "parameters", "credentials")
+    )
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
     candidate = Candidate(
         PackageId(Ecosystem.BUNDLE, own),
@@ -416,14 +423,9 @@ def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
 
 
-def _items(section: Any) -> Pairs:
-    """Return names and types of a bundle's outputs, parameters or credentials."""
-    if isinstance(section, Mapping):
-        section = [
-            {"name": name, **(value if isinstance(value, Mapping) else {})} for name, value in section.items()
-        ]
-    items = [item for item in section if isinstance(item, Mapping)] if isinstance(section, list) else []
-    return tuple(sorted((str(item.get("name")), str(item.get("type") or "")) for item in items))
+def _mappings(section: Any) -> list[Mapping[str, Any]]:
+    """Return the outputs, parameters or credentials of a bundle that say more than their name."""
+    return [item for _, item in _listed(section) if isinstance(item, Mapping)]
 
 
 def _inputs(document: Document) -> Iterator[str]:
