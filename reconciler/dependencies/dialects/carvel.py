@@ -219,6 +219,12 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
+    overrides = []
+    for number, override in enumerate(dependencies.override):
+        own, at = override.version_selection, (*path, "override", number)
+        says = own is not None and (own.constraints or own.prereleases is not None)
+        another = _selected_range(own, (*at, "versionSelection"), notes) if says else None
+        overrides.append(Override(override.ref_name, another, override.install, notes.at(*at)))
     install = Install(
         parsed.metadata.namespace or "default",
         parsed.metadata.name,
@@ -232,10 +238,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
         install_dependencies=dependencies.install,
-        overrides=tuple(
-            _override(override, (*path, "override", n), notes)
-            for n, override in enumerate(dependencies.override)
-        ),
+        overrides=tuple(overrides),
         values=tuple(
             Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
         ),
@@ -252,13 +255,6 @@ def _selected_range(selection: "api.VersionSelection | None", path: Path, notes:
     text = selection.constraints if selection else ""
     admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
     return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
-
-
-def _override(override: "api.DependencyOverride", path: Path, notes: Diagnostics) -> Override:
-    selection = override.version_selection
-    says = selection is not None and (selection.constraints or selection.prereleases is not None)
-    range_ = _selected_range(selection, (*path, "versionSelection"), notes) if says else None
-    return Override(override.ref_name, range_, override.install, notes.at(*path))
 
 
 def _normalized_install(document: Document, notes: Diagnostics) -> Document:

@@ -255,7 +255,9 @@ class Questions:
         try:
             place = len(conflict)
             while place >= 0 and (left := left - 1) >= 0:
-                smaller = self._contradiction([c for n, c in enumerate(conflict) if n != place])
+                fewer = [cause for number, cause in enumerate(conflict) if number != place]
+                core = None if self.is_solvable(fewer) else set(self.core())
+                smaller = None if core is None else [cause for cause in fewer if cause in core]
                 is_first = place == len(conflict)
                 if smaller is not None:
                     is_first &= len(smaller) < len(conflict)  # asked again, it may get smaller still
@@ -269,13 +271,6 @@ class Questions:
         """Return the causes of the last question without a solution that contradict one another already."""
         core = set(self.solver.core())
         return [cause for cause, guard in self.solver.formula.guards.items() if guard in core]
-
-    def _contradiction(self, causes: list[Cause]) -> list[Cause] | None:
-        """Return those of the causes that already contradict one another; None if they do not."""
-        if self.is_solvable(causes):
-            return None
-        core = set(self.core())
-        return [cause for cause in causes if cause in core]
 
 
 def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:

@@ -74,10 +74,11 @@ def autoremove(
     used |= {instance: old[instance] for instance in needed_now}
     names = frozenset({USER, *map(str, used)})
     used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
+    users = [package.instance for package in used.values() if package.owner == USER]
     left = {
         instance: package
         for instance, package in old.items()
-        if instance not in used and not any(_replaces(other, package) for other in used.values())
+        if instance not in used and not any(_is_same_place(user, instance) for user in users)
     }
     retained = () if prune else (p for p in left.values() if _is_retained(p, before))
     unused = {package.instance: package for package in retained}
@@ -155,12 +156,11 @@ def _is_retained(package: LockedPackage, before: Resolution) -> bool:
     return not all(dependency.uninstall for dependency in pointing)
 
 
-def _replaces(user: LockedPackage, package: LockedPackage) -> bool:
+def _is_same_place(user: LockedInstance, other: LockedInstance) -> bool:
     """Tell whether a user's manifest replaces a generated package: same package, same place."""
-    mine, other = user.instance, package.instance
-    same = (mine.ecosystem, mine.name) == (other.ecosystem, other.name)
-    near = other.slot.kind == SlotKind.CLUSTER or mine.slot.namespace == other.slot.namespace
-    return user.owner == USER and same and near and other.slot.kind in SHARED_SLOT_KINDS
+    same = (user.ecosystem, user.name) == (other.ecosystem, other.name)
+    near = other.slot.kind == SlotKind.CLUSTER or user.slot.namespace == other.slot.namespace
+    return same and near and other.slot.kind in SHARED_SLOT_KINDS
 
 
 def _with_present_parents(
@@ -263,9 +263,19 @@ class ClusterResolver(Struct):
     def _decide(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Resolve a cluster once, beginning with a lock."""
         inputs, duplicates = without_duplicates(inputs, before.running)
-        locked_inputs = self._asked(inputs, before.resolution)
+        names = package_names(inputs, self.options.upgrade)
+        locked_inputs = replace(inputs, choices=replace(inputs.choices, upgrade=names))
+        if not self.options.dependencies:
+            alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
+            locked_inputs = replace(locked_inputs, installs=alone)
+        if before.resolution.packages or any(ownership_entries(before.resolution)):
+            locked_inputs = with_lock(locked_inputs, before.resolution)
         while True:
-            solution = self._solve(locked_inputs, before.resolution)
+            solution = self.solution(locked_inputs)
+            # Once more where a package that moves takes its dependencies along
+            if free := upgraded_with_parent(locked_inputs, solution, before.resolution):
+                pins = tuple(pin for pin in locked_inputs.pins if pin.instance not in free)
+                solution = self.solution(replace(locked_inputs, pins=pins))
             fresh = lock_solution(inputs, solution, before.resolution)
             revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
             contested = _contested_owners(
@@ -290,22 +300,6 @@ class ClusterResolver(Struct):
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
         return (self.digests.of(inputs), history, inputs.assumed, places, keeps)
-
-    def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
-        names = package_names(inputs, self.options.upgrade)
-        adjusted = replace(inputs, choices=replace(inputs.choices, upgrade=names))
-        if not self.options.dependencies:
-            alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
-            adjusted = replace(adjusted, installs=alone)
-        return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
-
-    def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
-        """Resolve, and once more where a package that moves takes its dependencies along."""
-        solution = self.solution(inputs)
-        free = upgraded_with_parent(inputs, solution, before)
-        if not free:
-            return solution
-        return self.solution(replace(inputs, pins=tuple(p for p in inputs.pins if p.instance not in free)))
 
     def solution(self, inputs: ClusterInputs) -> Solution:
         """Return the verified solution, computed once per distinct question; problems have places.

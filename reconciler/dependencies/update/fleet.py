@@ -11,7 +11,6 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     DesiredState,
-    LockedPackage,
     LockedRevision,
     LockOp,
     LockUpdate,
@@ -66,7 +65,9 @@ def update_locks(
         old = held.get(world.cluster)
         is_current = old is not None and old.lock.input_digest == run.resolver.digests.of(world)
         settled = is_current and options == DEFAULT_OPTIONS
-        if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
+        packages = old.resolution.packages if old and unreachable else ()
+        is_away = any(package.instance.name.rpartition("//")[0] in unreachable for package in packages)
+        if world.cluster in locks.broken or settled or is_away:
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
         else:
             decisions.append(run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster)))
@@ -96,21 +97,17 @@ def _with_unavailable(
         packages = update.after.resolution.packages if update.after else ()
         keeps = not sure or scopes.is_incomplete(update.cluster)
         excuse = unread or ("while some files cannot be read" if keeps else "")
-        reasons = {
-            str(package.instance): _unavailable(package, catalogues.get(update.cluster), excuse)
-            for package in packages
-            if package.unavailable
-        }
+        reasons = {}
+        for package in packages:
+            if package.unavailable:
+                id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+                catalogue = catalogues.get(update.cluster)
+                why = catalogue.refusal(id_, package.version) if catalogue else None
+                text = f"cannot be found {excuse}" if excuse else "is no longer published"
+                text = f"was refused: {why.location}: {why.message}" if why else text
+                reasons[str(package.instance)] = text
         updates.append(replace(update, unavailable=reasons) if reasons else update)
     return updates
-
-
-def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: str) -> str:
-    id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
-    refusal = catalogue.refusal(id_, package.version) if catalogue else None
-    if refusal is not None:
-        return f"was refused: {refusal.location}: {refusal.message}"
-    return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
 class _FleetUpdate(NamedTuple):
@@ -171,12 +168,6 @@ def _observed_lock(world: ClusterInputs) -> PreviousLock:
             )
             for revision in world.observed
         ),
-    )
-
-
-def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:
-    return any(
-        package.instance.name.rpartition("//")[0] in unreachable for package in old.resolution.packages
     )
 
 
