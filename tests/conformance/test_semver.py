@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.dependencies.model.packages import Dialect, version_range
 from reconciler.dependencies.versions.constraint import (
-    CarvelSelection,
     Constraint,
     Grammar,
     parse_comparator,
@@ -118,7 +118,9 @@ def select(row: Row) -> str | None:
     match row["dialect"]:
         case "vendir" | "packageinstall":
             keep = None if row["prereleases"] is None else tuple(row["prereleases"])
-            return select_carvel(row["versions"], CarvelSelection(row["constraints"], keep))
+            return select_carvel(
+                row["versions"], version_range(Dialect.CARVEL, row["constraints"], prereleases=keep)
+            )
         case "crossplane-install" | "crossplane-update":
             downgrade = row["downgrades"]
             return select_crossplane(

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from reconciler.dependencies.versions.constraint import CarvelSelection, parse_masterminds
+from reconciler.dependencies.model.packages import VersionRange
+from reconciler.dependencies.versions.constraint import parse_masterminds
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
@@ -13,10 +14,10 @@ from reconciler.dependencies.versions.version import (
 )
 
 
-def select_carvel(texts: Iterable[str], selection: CarvelSelection) -> str | None:
+def select_carvel(texts: Iterable[str], selection: VersionRange) -> str | None:
     """Return the highest version that the selection admits; what does not parse is no candidate."""
     parsed = _readable(texts, relaxed=True)
-    return _first(rank(version for version in parsed if selection.keeps(version)))
+    return _first(rank(version for version in parsed if selection.allows(version)))
 
 
 def select_crossplane(

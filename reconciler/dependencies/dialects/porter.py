@@ -424,7 +424,7 @@ def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
 
 
 def _mappings(section: Any) -> list[Mapping[str, Any]]:
-    """Return the outputs, parameters or credentials of a bundle that say more than their name."""
+    """Return those outputs, parameters or credentials of a bundle that have fields."""
     return [item for _, item in _listed(section) if isinstance(item, Mapping)]
 
 

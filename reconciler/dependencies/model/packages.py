@@ -10,10 +10,10 @@ from msgspec.structs import force_setattr, replace
 from reconciler.base.errors import Location
 from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.versions.constraint import (
-    CarvelSelection,
     Constraint,
     Grammar,
     Prereleases,
+    carvel_keeps,
     is_digest,
     parse_constraint,
     parse_digest_or_constraint,
@@ -132,18 +132,13 @@ class VersionRange(PartlyCompared, frozen=True):
     no pre-release, even where the range names one.
     """
 
-    UNCOMPARED = frozenset({"constraint", "selection"})
+    UNCOMPARED = frozenset({"constraint"})
 
     dialect: Dialect
     text: str = ""
     prereleases: Prereleases = None
     releases_only: bool = False
     constraint: Constraint | None = None
-    selection: CarvelSelection | None = None
-
-    def __post_init__(self) -> None:
-        if self.dialect.grammar is Grammar.CARVEL:
-            force_setattr(self, "selection", CarvelSelection(self.text, self.prereleases))
 
     def __str__(self) -> str:
         return self.text or "any version"
@@ -152,8 +147,8 @@ class VersionRange(PartlyCompared, frozen=True):
         """Whether a package of this version and content satisfies the range."""
         if self.releases_only and version.prerelease:
             return False
-        if self.selection is not None:
-            return self.selection.keeps(version)
+        if self.dialect is Dialect.CARVEL or self.dialect is Dialect.KPT:
+            return carvel_keeps(self.constraint, self.prereleases, version)
         return self.constraint is None or self.constraint.allows(version, digest=digest)
 
 

@@ -5,7 +5,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -380,35 +380,24 @@ Prereleases = tuple[str, ...] | None
 """Carvel's choice of pre-releases: None keeps none, empty keeps all, words keep those that contain one."""
 
 
-class CarvelSelection(NamedTuple):
-    """Carvel's `versionSelection`: a range (empty: no filter) and which pre-releases stay."""
+def carvel_keeps(constraint: Constraint | None, prereleases: Prereleases, version: Version) -> bool:
+    """Whether Carvel's `versionSelection` admits a version: its range, None for any, and its pre-releases.
 
-    constraints: str = ""
-    prereleases: Prereleases = None
+    An exact constraint on a pre-release admits that pre-release without a word about it.
 
-    def keeps(self, version: Version) -> bool:
-        """Whether this selection admits `version`.
-
-        An exact constraint on a pre-release admits that pre-release without a word about it.
-
-        Raises:
-            VersionError: The range does not parse.
-
-        Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage; vendir versions/versions.go,
-        FilterPrereleases.
-        """
-        constraint = parse_carvel(self.constraints) if self.constraints else None
-        if constraint is not None and not constraint.allows(version):
-            return False
-        if version.is_release:
-            return True
-        if self.prereleases is not None:
-            words = self.prereleases
-            return not words or any(word and word in version.prerelease for word in words)
-        match constraint and constraint.groups:
-            case ((only,),):
-                return only.op is Operator.EQ and bool(only.bound.prerelease)
+    Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage; vendir versions/versions.go,
+    FilterPrereleases.
+    """
+    if constraint is not None and not constraint.allows(version):
         return False
+    if version.is_release:
+        return True
+    if prereleases is not None:
+        return not prereleases or any(word and word in version.prerelease for word in prereleases)
+    match constraint and constraint.groups:
+        case ((only,),):
+            return only.op is Operator.EQ and bool(only.bound.prerelease)
+    return False
 
 
 # Constraints that parse but can hardly be intended

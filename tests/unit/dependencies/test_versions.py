@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.dependencies.model.packages import Dialect, VersionRange, version_range
 from reconciler.dependencies.versions.constraint import (
-    CarvelSelection,
     Grammar,
+    Prereleases,
     lint_constraint,
     only_prereleases,
     only_with_build,
@@ -94,12 +95,15 @@ def test_moving_tags_are_partial() -> None:
 
 
 def test_exactly_one_prerelease_needs_no_permission() -> None:
+    def carvel(text: str, prereleases: Prereleases = None) -> VersionRange:
+        return version_range(Dialect.CARVEL, text, prereleases=prereleases)
+
     candidate = parse_relaxed("v3.0.0-rc.1")
 
-    assert CarvelSelection("3.0.0-rc.1").keeps(candidate)
-    assert not CarvelSelection(">=3.0.0-rc.1").keeps(candidate)
-    assert CarvelSelection(">=3.0.0-rc.1", ()).keeps(candidate)
-    assert not CarvelSelection(">=3.0.0-rc.1", ("beta",)).keeps(candidate)
+    assert carvel("3.0.0-rc.1").allows(candidate)
+    assert not carvel(">=3.0.0-rc.1").allows(candidate)
+    assert carvel(">=3.0.0-rc.1", ()).allows(candidate)
+    assert not carvel(">=3.0.0-rc.1", ("beta",)).allows(candidate)
 
 
 def test_only_prereleases_match() -> None:
