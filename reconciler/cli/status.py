@@ -160,7 +160,10 @@ def _show(
                 printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
                 printer.lines(map(terminal, rollout_lines(observed.rollouts)))
             width, paint, now = printer.width, printer.paint, printer.now
-            lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now)
+            texts = "\n".join(problem.message for problem in observed.problems if whole and not is_wide)
+            lines = status_lines(
+                owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts
+            )
             printer.lines(lines)
             if whole:
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))
