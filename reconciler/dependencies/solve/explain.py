@@ -53,6 +53,9 @@ _CODES = {
     CauseKind.ALIAS: "E-BIND",
 }
 
+_OF_VERSIONS = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.OWNER, CauseKind.ALIAS}
+"""Causes that are about versions of a package."""
+
 _FACTS = {
     CauseKind.REQUESTED: "{subject} asks for {what}",
     CauseKind.PLATFORM: "{name} {more}",
@@ -178,9 +181,9 @@ class _Explainer:
         kinds = {cause.kind for cause in self.causes}
         if any(cause.kind is CauseKind.ONCE and cause.resource == "namespace" for cause in self.causes):
             return "E-CARD-NS"
-        candidates = (c for node in self.problem.nodes.values() for c in node.candidates)
-        compositions = {name for candidate in candidates for name in candidate.compositions}
-        if any(c.kind is CauseKind.OWNER and c.subject in compositions for c in self.causes):
+        owned = {cause.subject for cause in self.causes if cause.kind is CauseKind.OWNER}
+        candidates = (c for node in self.problem.nodes.values() for c in node.candidates) if owned else ()
+        if any(not owned.isdisjoint(candidate.compositions) for candidate in candidates):
             return "E-OWN-COMPOSITION"
         return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
 
@@ -385,7 +388,8 @@ class _Explainer:
                 yield "build metadata counts in this range"
 
     def _fact(self, cause: Cause) -> str:
-        concerned, more = list(self._concerned(cause)), ""
+        concerned = list(self._concerned(cause)) if cause.kind in _OF_VERSIONS else []
+        more = ""
         match cause.kind:
             case CauseKind.PLATFORM:
                 needs = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
