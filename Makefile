@@ -115,7 +115,7 @@ mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of wh
 		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
-	RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
+	RECONCILER_SAMPLE=all RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
 	$(RUN)python -m tests.faults.matrix
 
 fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with atheris where it can be installed; findings become cases

@@ -83,14 +83,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run files, and the tests in each, in the order that RECONCILER_TEST_ORDER draws: none depends on it.
 
-    What is marked `one_forge` runs on one of its forges, other tests on others.
+    What is marked `one_forge` runs on one of its forges, other tests on others; of two it runs on both.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         forge = next((kind for kind in FORGES if kind in re.split(r"\W", item.name)), "")
         if forge and item.get_closest_marker("one_forge"):
             cases.setdefault(item.nodeid.replace(forge, ""), []).append(item)
-    left_out = {item for case, own in cases.items() for item in own if item not in pick(own, case)}
+    several = {case: own for case, own in cases.items() if len(own) > 2}
+    left_out = {item for case, own in several.items() for item in own if item not in pick(own, case)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     if seed := os.environ.get(ORDER):

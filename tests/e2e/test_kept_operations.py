@@ -101,7 +101,7 @@ def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review() -> None:
 
     rows = [line for line in world.run("status").out.splitlines() if line.startswith("ap1/web")]
 
-    assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True]
+    assert [row.endswith("  Rollout web/v2 of web is paused") for row in rows] == [True]
     told = world.run("explain", "--why-not", "web/v2", "ap1/web").out
     assert f"next: To go on, remove {PAUSE} from PackageVariantSet default/web." in told
 
@@ -364,7 +364,7 @@ def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped() -> None:
     assert "rollout web/v2 of default/web: paused, 1 of 3 published" in world.apply().out
 
     rows = [line for line in world.run("status").out.splitlines() if line.startswith(("eu1/web", "us1/web"))]
-    assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True] * 2
+    assert [row.endswith("  Rollout web/v2 of web is paused") for row in rows] == [True] * 2
     world.want(2, {SKIP: "web/v2/main"})
     assert "rollout" not in world.apply().out
 

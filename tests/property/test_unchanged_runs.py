@@ -28,7 +28,6 @@ from tests.support.shards import split_root
 from tests.support.world import EPOCH, Said, World, git
 
 CLUSTER = "cluster-europe-01"
-IN_DIRECTORY = "branch: main\n    directory: d\n---"
 HEAD = "apiVersion: apiextensions.k8s.io/v1\nkind: "
 CHANGES: dict[str, Callable[[World], None]] = {}
 Change = Callable[[World], None]
