@@ -2,8 +2,8 @@
 
 `make mutation SEED=1 N=40 FOLDERS="plan resolve"` draws functions of folders and one mutant of each,
 `make mutation CHANGED=origin/main` those of the functions that differ from a base. Only the tests that enter
-the mutated block run, the shortest first: those of up to LIMIT seconds, as many as BUDGET seconds allow. A
-mutant that none of them notices survives.
+the mutated block run: those of up to LIMIT seconds, as many as BUDGET seconds allow. Those of the path that
+TESTS names first come first, and of each path the shortest. A mutant that none of them notices survives.
 """
 
 import argparse
@@ -116,10 +116,13 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
             print(f"counts for nothing, because it fails or is too slow: {failed}", flush=True)
         print(f"recorded in {time.monotonic() - start:.0f} s", flush=True)
     tests = reach.find_tests({(mutant.function, mutant.line) for mutant in mutants}, files)
-    choice = []
+    choice, places = [], options.tests.split()
     imported = reach.find_imported()
     for mutant in mutants:
-        reaching = tests[mutant.function, mutant.line]
+        reaching = sorted(
+            tests[mutant.function, mutant.line],
+            key=lambda test: next(number for number, place in enumerate(places) if test.id.startswith(place)),
+        )
         chosen, left = [], options.budget
         for test in reaching:
             left -= test.seconds
