@@ -5,7 +5,7 @@
   // Ages are of the day on which somebody looks: the file itself has dates, so that equal runs give equal bytes.
   const age = (date) => `${Math.max(0, Math.floor((Date.now() - Date.parse(date)) / 864e5))} d`;
   const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
-    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "subpackages", "conditions",
+    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "subpackages", "conflicts", "conditions",
     "origins", "history", "revisions", "diff", "cause"];
   const AT = Object.fromEntries(COLUMNS.map((name, index) => [name, index]));
   const ROWS = 100, MATRIX_ROWS = 50, MATRIX_COLUMNS = 30, PRINTED_ROWS = 1000, OPEN_LINES = 400;
@@ -337,7 +337,11 @@
 
   // The page of a package
   const part = (title, ...content) => [element("h3", {}, title), ...content];
-  const plainTable = (caption, heads, rows) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  const plainTable = (caption, all, cells) => {
+    const used = [...all.keys()].filter((index) => cells.some((row) => row[index]));  // none that no row fills
+    return tableOf(caption, used.map((index) => all[index]), cells.map((row) => used.map((index) => row[index])));
+  };
+  const tableOf = (caption, heads, rows) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     // The roles hold where a narrow window lays rows out as blocks.
     element("table", { class: "stack", role: "table" }, element("caption", { class: "quiet" }, caption),
       element("thead", { role: "rowgroup" }, element("tr", { role: "row" },
@@ -374,7 +378,7 @@
       element("p", { class: "crumbs" }, element("a", { href: `#packages${query()}` }, "All packages"), near(-1, "← Previous"), near(1, "Next →")),
       facts(row),
       ...(list(row, "risks").length ? part("Risks", bullets(list(row, "risks"), "danger")) : []),
-      ...(list(row, "conflicts").length ? part("Conflicts", bullets(list(row, "conflicts"))) : []),
+      ...(row[AT.conflicts] ? part("Conflicts", plainTable("Conflicts", ["Where", "Before", "Upstream", "Local", "Local set by"], records(row, "conflicts"))) : []),
       ...(list(row, "warnings").length ? part("Warnings", bullets(list(row, "warnings"))) : []),
       ...(list(row, "subpackages").length ? part("Sub-packages", bullets(list(row, "subpackages"))) : []),
       ...(row[AT.diff] >= 0 ? part("Difference from main", diffView(row[AT.diff])) : []),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from itertools import groupby
+from itertools import chain, groupby
 from typing import (
     Annotated,
     Any,
@@ -150,9 +150,12 @@ def _repair(model: type[Any], data: Any, error: FieldError) -> str:
 def _unknown_field(model: type[Any], path: Path) -> FieldError:
     name, fields = str(path[-1]), _fields_at(model, path[:-1])
     hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
-    inside = next(_places_of(name, _type_at(model, path[:-1]), field_text(path[:-1])), "")
-    if inside and not get_close_matches(name, fields, cutoff=_MISSPELT):
-        hint, meant = f"{inside} is where a {model.__name__} has it.", inside
+    below = _places_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
+    above = (path[:length] for length in range(len(path) - 2, -1, -1))
+    outside = (field_text((*at, name)) for at in above if name in _fields_at(model, at))
+    elsewhere = next(chain(below, outside), "")
+    if elsewhere and not get_close_matches(name, fields, cutoff=_MISSPELT):
+        hint, meant = f"It belongs at {elsewhere}.", elsewhere
     message = f"Unknown field {field_text(path)}"
     return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
 

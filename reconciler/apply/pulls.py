@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
-from reconciler.apply.upstream_log import local_origins
+from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.errors import LimitedError, duration_text
@@ -58,25 +58,28 @@ class PullRequestTexts:
         from reconciler.report.markdown import group_body, pull_body  # noqa: PLC0415 - templates are slow to import
 
         members = self._groups[change.group] if change.group else [change]
-        files, described, links = {}, [], {}
+        files, described, links, upstream = {}, [], {}, {}
         for member in members:
             before, after = _sides(target.mirror, member, pull)
             files[member.package] = target.differences.changes(before, after, member.own_names)
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
+            commits = member.request.upstream if member.request else None
+            upstream[member.package] = target.log.changes(commits) if target.log else ()
             impact = member.impact or self._impacts.impact(before, after, ())
             described.append(replace(member, impact=impact))
         difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
         if is_group(f"{HEADS}{change.group}"):
-            return group_body(described, target.names, files, links, difference)
+            return group_body(described, target.names, files, links, difference, upstream=upstream)
         (single,) = described
+        origins = local_origins(target.mirror, pull.base, single)
         return pull_body(
-            single,
+            known_bases(single, origins),
             target.names,
             files[change.package],
             links=links[change.package],
             difference=difference,
-            upstream=target.log.changes(single.request.upstream) if target.log and single.request else (),
-            origins=local_origins(target.mirror, pull.base, single),
+            upstream=upstream[change.package],
+            origins=origins,
             boxes=has_issues(target.forge),
         )
 

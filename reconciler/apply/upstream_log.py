@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
+from msgspec.structs import replace
+
 from reconciler.base.errors import ReconcilerError
+from reconciler.functions.secrets import MASK
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File
@@ -62,10 +65,24 @@ def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterat
         if blob and all(mirror.blob_at(parent, path) != blob for parent in parents)
     )
     for oid, blob, parents in islice(changed, _MOST_COMPARED):
-        before = mirror.blob_at(parents[0], path) if parents else None
-        if _value(mirror, before, place) != _value(mirror, blob, place):
-            yield _described(mirror, oid)
+        before = _value(mirror, mirror.blob_at(parents[0], path) if parents else None, place)
+        if before != _value(mirror, blob, place):
+            yield _described(mirror, oid)._replace(replaced=before)
             return
+
+
+def known_bases(change: Change, origins: Mapping[str, UpstreamChange]) -> Change:
+    """Return a change in which conflicts without a known base have what the local value replaced.
+
+    A conflict that waits has none: its record has the two sides, masked where a Secret is near.
+    """
+    notes = [
+        note._replace(base=origins[note.name].replaced)
+        if note.base is None and note.name in origins and MASK not in (note.upstream, note.local)
+        else note
+        for note in change.conflicts
+    ]
+    return replace(change, conflicts=tuple(notes))
 
 
 def _described(mirror: Mirror, oid: Oid) -> UpstreamChange:

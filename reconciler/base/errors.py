@@ -76,9 +76,12 @@ class ReconcilerError(Exception):
 
 
 class UsageError(ReconcilerError):
-    """The command was called with something that cannot mean anything."""
+    """The command was called with something that cannot mean anything; the hint tells what would."""
 
     exit_code = Exit.USAGE
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
 
 
 class MissingEngineError(ReconcilerError):

@@ -26,6 +26,12 @@ def some(texts: Sequence[str], most: int) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def words(name: str) -> str:
+    """Return a name in CamelCase as words: `InvalidYAML` as `invalid YAML`."""
+    parts = re.findall(r"[A-Z]{2,}(?![a-z])|[A-Z][a-z]*", name)
+    return " ".join(part if part.isupper() else part.lower() for part in parts)
+
+
 def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
     return singular if number == 1 else otherwise

@@ -158,7 +158,7 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
 
 
 def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
-    from reconciler.report.summary import exit_of
+    from reconciler.plan.changes import exit_of
     from reconciler.report.text import outcome_lines
     from reconciler.run.apply import apply_plan
     from reconciler.run.plan import plan_run

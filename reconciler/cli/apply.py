@@ -86,7 +86,7 @@ def apply(
         measuring.repeat(report)
         printer.repeat(report.texts)
         return report.exit_code
-    from reconciler.report.summary import exit_of
+    from reconciler.plan.changes import exit_of
     from reconciler.run.plan import plan_run
 
     planned = plan_run(settings, to_apply=True, opened=reports.opened)

@@ -188,7 +188,7 @@ def _tagged(text: str) -> str:
 
     image = parse_image(text)
     if image is None:
-        raise UsageError(f"{text!r} is no image name")
+        raise UsageError(f"{text!r} is no image name", hint="Write it like ghcr.io/acme/set-labels:v1.")
     return image.tagged
 
 
@@ -205,7 +205,7 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
         try:
             steps = declared_steps(read_directory(directory))
         except InvalidPipelineError as error:
-            raise UsageError(f"{directory}: {error}") from error
+            raise UsageError(f"{directory}: {error}", hint="Correct its Kptfile.") from error
         for step in steps:
             image = parse_image(step.image, step.tag)
             if image is not None and isinstance(find_engine(step, runtimes, policy), Unrunnable):

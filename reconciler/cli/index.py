@@ -176,7 +176,9 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
     options |= {"source": source, "ecosystem": ecosystem, "interface": interface}
     files = {path.name: path.read_bytes() for path in options["manifests"]}
     if HEADER in files:
-        raise UsageError(f"{HEADER} is the name of the header that this command writes")
+        raise UsageError(
+            f"{HEADER} is the name of the header that this command writes", hint="Rename the file."
+        )
     id_, folder, written = _add(root, files, options)
     lines = [f"added {id_} {options['version']} as {folder}"]
     if interface:
@@ -241,7 +243,9 @@ def import_(
     from reconciler.run.options import RunOptions, open_mirrors
 
     if bool(paths) == bool(repository):
-        raise UsageError("Name files or directories, or a repository with --git")
+        raise UsageError(
+            "Nothing to import is named", hint="Name files or directories, or a repository with --git."
+        )
     root = _root(control)
     if repository:
         mirror = open_mirrors(RunOptions(control=control)).open(repository)
@@ -308,7 +312,11 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
     versions = _candidates(index, package)
     gone = [candidate for candidate in versions if version in ("", candidate.version.text)]
     if not gone:
-        hint = suggest(version, [candidate.version.text for candidate in versions], otherwise="")
+        hint = suggest(
+            version,
+            [candidate.version.text for candidate in versions],
+            otherwise="It has " + ", ".join(sorted({candidate.version.text for candidate in versions})) + ".",
+        )
         raise UsageError(f"{package} has no version {version}", hint=hint)
     folders = sorted({candidate.location.path.rpartition("/")[0] for candidate in gone})
     remove_folders(root, folders)
@@ -383,7 +391,9 @@ def _one_layer(environment: str, cluster: str) -> None:
         UsageError: Two are.
     """
     if environment and cluster:
-        raise UsageError("--environment and --cluster are two layers: name one")
+        raise UsageError(
+            "--environment and --cluster are two layers", hint="Name one, and run it again for the other."
+        )
 
 
 def _split_source(text: str) -> tuple[str, str]:
@@ -478,7 +488,7 @@ def _label_pairs(labels: Iterable[str]) -> dict[str, str]:
     """
     for label in labels:
         if "=" not in label:
-            raise UsageError(f"{label} is not KEY=VALUE")
+            raise UsageError(f"{label} is not KEY=VALUE", hint="Write it like team=web.")
     return dict(label.partition("=")[::2] for label in labels)
 
 

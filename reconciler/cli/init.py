@@ -96,9 +96,9 @@ def init(
     need corrections.
     """
     if exports and application_sets:
-        raise UsageError("--from-porch and --from-argocd make different fleets: convert one of them")
+        raise UsageError("--from-porch and --from-argocd make different fleets", hint="Convert one of them.")
     if checkouts and not application_sets:
-        raise UsageError("--checkout is for --from-argocd")
+        raise UsageError("--checkout is for --from-argocd", hint="Add --from-argocd FILE, or leave it out.")
     converts = bool(exports or application_sets)
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
@@ -160,7 +160,9 @@ def _of_argocd(
         None,
     )
     if wrong is not None:
-        raise UsageError(f"--checkout {wrong}: write URL=DIRECTORY, a directory that exists")
+        raise UsageError(
+            f"--checkout {wrong} names no directory", hint="Write URL=DIRECTORY, of a directory that exists."
+        )
     checkouts_by_url = {normalise_url(url): Path(at) for url, _, at in pairs}
     addresses = Addresses(starter.upstream, next(iter(starter.downstreams), ""), checkouts_by_url)
     conversion = convert_application_sets(read_manifest_files({str(p): p for p in exports}), addresses)

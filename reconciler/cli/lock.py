@@ -65,7 +65,10 @@ def lock(
         return Exit.DONE
     options = settings.resolving
     if frozen and options != DEFAULT_OPTIONS:
-        raise UsageError("--frozen contradicts --upgrade, --no-dependencies and --prune")
+        raise UsageError(
+            "--frozen contradicts --upgrade, --no-dependencies and --prune",
+            hint="It refuses every change; `reconciler lock` without it shows what they would change.",
+        )
     if frozen or check:
         locking = decide_lock(read_lock_inputs(settings), options)
         exits = {Exit.PENDING} if check and locking.changed else set()

@@ -376,7 +376,10 @@ def resolving_options(command: Command) -> Command:
         from reconciler.dependencies.update.locks import ResolveOptions
 
         if no_dependencies and prune:
-            raise UsageError("--no-dependencies and --prune contradict each other")
+            raise UsageError(
+                "--no-dependencies and --prune contradict each other",
+                hint="The first keeps what others need at its version, the second lets it go: choose one.",
+            )
         resolving = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
         return command(*args, settings=replace(settings, resolving=resolving), **options)
 

@@ -514,7 +514,7 @@ def read_policy(config: Path | None) -> "Policy":
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     pairs = dict(text.partition("=")[::2] for text in given)
     if not all(name and value for name, value in pairs.items()):
-        raise UsageError(f"{option} takes NAME=VALUE")
+        raise UsageError(f"{option} takes NAME=VALUE", hint=f"Write it like {option} region=eu.")
     return pairs
 
 

@@ -129,7 +129,7 @@ def _write_html(path: Path | None, planned: "PlannedRun", measuring: "Measuring"
 
 
 def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:
-    from reconciler.report.summary import exit_of
+    from reconciler.plan.changes import exit_of
 
     return exit_of(planned.plan, detailed=detailed)
 

@@ -242,7 +242,9 @@ def _read(name: str) -> tuple[str, bytes]:
     try:
         return name, Path(name).read_bytes()
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+        raise UsageError(
+            f"{name} cannot be read: {error.strerror}", hint="Name a file, or - for standard input."
+        ) from error
 
 
 def _import_value(directory: Path, planned: "SnapshotFiles") -> dict[str, Any]:

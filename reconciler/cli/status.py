@@ -12,6 +12,7 @@ import click
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display
+from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.output import (
@@ -79,7 +80,7 @@ def status(
     Everything is looked at as it is now, in the repositories and on the forges; nothing is written.
     Filters of different kinds must all match; repeated ones of one kind are alternatives, but every
     `--label` (KEY or KEY=VALUE, of the PackageVariant) must match. Names may be patterns.
-    Exits 3 when something is stalled, 5 when a repository cannot be read.
+    Exits 3 when something is stalled, 5 when a repository cannot be read (0 if it only warns).
 
     \b
     Examples:
@@ -127,7 +128,6 @@ def _show(
     from reconciler.report.needs import need_lines, need_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
     from reconciler.report.status import (
-        condition,
         sort_owners,
         status_csv,
         status_json_lines,
@@ -139,8 +139,7 @@ def _show(
     owners: list[Owner] = filters.select(observed.owners)
     if sort or output not in (Output.JSON, Output.YAML):
         owners = sort_owners(owners, sort or SORT_KEYS[0])
-    stalled = any(condition(owner, "Stalled").get("status") == "True" for owner in owners)
-    exits = _exits(set(observed.exits), chosen=any(filters), stalled=stalled)
+    exits = _exits(observed.exits, owners if any(filters) else None)
     match Output(output):
         case Output.JSON | Output.YAML:
             problems = [problem_value(problem) for problem in observed.problems]
@@ -161,7 +160,10 @@ def _show(
                 printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
                 printer.lines(map(terminal, rollout_lines(observed.rollouts)))
             width, paint, now = printer.width, printer.paint, printer.now
-            lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now)
+            texts = "\n".join(problem.message for problem in observed.problems if whole and not is_wide)
+            lines = status_lines(
+                owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts
+            )
             printer.lines(lines)
             if whole:
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))
@@ -179,10 +181,16 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
     printer.text("\n".join(map(terminal, text.split("\n"))))
 
 
-def _exits(exits: set[Exit], *, chosen: bool, stalled: bool) -> set[Exit]:
-    """Return 5 if a repository could not be read, 3 if something is stalled; of chosen owners only theirs."""
-    own = {Exit.INVALID_INPUT} if stalled else set()
-    return own if chosen else own | (exits & {Exit.INVALID_INPUT, Exit.UNAVAILABLE})
+def _exits(exits: frozenset[Exit], chosen: "Iterable[Owner] | None") -> set[Exit]:
+    """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen."""
+    if chosen is None:
+        return {*exits} & {Exit.INVALID_INPUT, Exit.UNAVAILABLE}
+    from reconciler.report.status import condition
+
+    stalled = (owner for owner in chosen if condition(owner, "Stalled").get("status") == "True")
+    reasons = {condition(owner, "Valid").get("reason") for owner in stalled}
+    unread = {*exits} & {Exit.UNAVAILABLE} if Reason.REPOSITORY_UNAVAILABLE in reasons else set()
+    return unread | ({Exit.INVALID_INPUT} if reasons - {Reason.REPOSITORY_UNAVAILABLE} else set())
 
 
 def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Exit, Location
+from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import PullRequest
@@ -490,3 +490,29 @@ class Outcome(Struct, frozen=True):
     unfinished: Mapping[PackageKey, Unfinished] = field(default_factory=dict)
     opened: Mapping[tuple[str, str], PullRequest] = field(default_factory=dict)
     locked: bool = False
+
+
+def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> Exit:
+    """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1).
+
+    Waiting for people is no failure with `exit.waiting: 0`.
+    """
+    exits = exits_of(plan, outcome=outcome, detailed=detailed)
+    policy = plan.context.inventory.policy if plan.context else None
+    is_tolerated = policy is not None and not policy.exit.waiting
+    return worst(exits - {Exit.WAITING} if is_tolerated else exits)
+
+
+def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:
+    """Return every class of exit that applies; the process can show only the worst."""
+    exits = set(plan.exits) - {Exit.PENDING}
+    # An unreachable repository is no one's invalid input; whether it counts is its own policy.
+    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in plan.problems):
+        exits.add(Exit.INVALID_INPUT)
+    if plan.refusals:
+        exits.add(Exit.REFUSED)
+    if outcome:
+        exits |= outcome.exits
+    if detailed and outcome is None and not plan.is_empty:
+        exits.add(Exit.PENDING)
+    return frozenset(exits - {Exit.DONE})

@@ -15,7 +15,16 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
-from reconciler.plan.changes import Change, Op, Plan, Unfinished, WriteDraft, WriteGroup, WriteRemoval
+from reconciler.plan.changes import (
+    Change,
+    Op,
+    Outcome,
+    Plan,
+    Unfinished,
+    WriteDraft,
+    WriteGroup,
+    WriteRemoval,
+)
 from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages
@@ -361,9 +370,11 @@ def current_states(plan: Plan) -> dict[PackageKey, PackageStatus]:
     return {status.package: status for status in statuses if status.package}
 
 
-def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
-    """Return the status of every owned package before any effect of the plan, sorted."""
-    return statuses_after(plan, _nothing_done(plan))
+def current_statuses(plan: Plan, outcome: Outcome | None = None) -> tuple[PackageStatus, ...]:
+    """Return the status of every owned package before any effect of the plan or after its outcome, sorted."""
+    if outcome is None:
+        return statuses_after(plan, _nothing_done(plan))
+    return statuses_after(plan, outcome.unfinished, outcome.opened)
 
 
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:

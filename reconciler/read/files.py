@@ -103,7 +103,7 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
         ConfigurationError: A link leads out of the package, a file is not regular, or a limit is exceeded.
     """
     if not root.is_dir():
-        raise UsageError(f"{root} is not a directory")
+        raise UsageError(f"{root} is not a directory", hint="Name the directory of a package.")
     files: dict[str, File] = {}
     size = 0
     for path, entry in _entries(root, "", limits):

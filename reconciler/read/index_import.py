@@ -321,7 +321,10 @@ def version_folder(source: str, version: str) -> str:
     _, is_git, address = parse_source(source)[0].partition("://")
     path = PurePosixPath("index", address if is_git else source, version)
     if not source or not version or ".." in path.parts or path.parts[0] != "index":
-        raise UsageError(f"{source} {version} cannot be a folder of the index")
+        raise UsageError(
+            f"{source} {version} cannot be a folder of the index",
+            hint="Write a name and version without `..`.",
+        )
     return str(path)
 
 

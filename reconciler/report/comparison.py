@@ -100,10 +100,9 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     for targets in comparison.targets:
         before, after = ("none" if n is None else n for n in (targets.before, targets.after))
         yield f"targets   {terminal(str(targets.key))}: {before} -> {after}"
-    labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
-        head = f"{labels[cause.first.package]:9} {terminal(name)}  ({cause.reason})"
+        head = f"{cause.label:9} {terminal(name)}  ({cause.reason})"
         yield f"{head}  {terminal(cause.text)}".rstrip()
         yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
     yield from (f"lock      {pin_line(pin)}" for pin in pins[:MOST_PINS])
@@ -126,12 +125,9 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
         {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
         for v in comparison.variants
     ]
-    labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
-        change = cause.first
-        parts = (str(cause.reason), cause.text, *risk_texts(cause.risks))
-        row = {"what": labels[change.package], "name": cause_name(cause, names)}
-        table.append({**row, "detail": "; ".join(filter(None, parts))})
+        detail = "; ".join(filter(None, (str(cause.reason), cause.text, *risk_texts(cause.risks))))
+        table.append({"what": cause.label, "name": cause_name(cause, names), "detail": detail})
     return table + locks[comparison.dangers :]
 
 

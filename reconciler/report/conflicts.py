@@ -10,7 +10,7 @@ from reconciler.functions.secrets import MASK, holds_secret
 from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote
 from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
-from reconciler.report.diff import LONGEST_LINE, MOST_LINES
+from reconciler.report.diff import LONGEST_LINE, MOST_LINES, cut
 
 Note = ConflictNote | AnswerNote
 N = TypeVar("N", ConflictNote, AnswerNote)
@@ -101,6 +101,8 @@ def conflict_lines(change: Change) -> Iterator[str]:
         for name in _OF_CHARTS:
             if text := getattr(note, name):
                 yield f"    {name}: {terminal(text)}"
+        if note.base is not None:
+            yield from _value_lines("before", note.base, note)
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
         if note.name:
@@ -109,6 +111,20 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer))}"
         yield from _value_lines("chosen", answer.chosen, answer)
         yield from _value_lines("dropped", answer.dropped, answer)
+
+
+def conflict_texts(change: Change, origins: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the conflicts of a change for a page, those that are answered too.
+
+    Each is its place, the value before, those of upstream and here, and what set this one, or answered it.
+    """
+    for note in (_shown(change, each) for each in change.conflicts):
+        before = "" if note.base is None else _side(note.base, note)
+        sides = (_side(note.upstream, note), _side(note.local, note))
+        yield _place_lines(note), before, *sides, origins.get(note.name, "")
+    for answer in (_shown(change, each) for each in change.answers):
+        chosen = f"answered by {answered_text(answer)}: {_side(answer.chosen, answer)}"
+        yield _place_lines(answer), "", _side(answer.upstream, answer), _side(answer.local, answer), chosen
 
 
 def change_keeps(change: Change) -> str:
@@ -153,16 +169,22 @@ _BY = {"edit": "an edit", "policy": "a policy", "keep": "Keep"}
 
 def place_text(note: Note) -> str:
     """Return where a conflict is: file, resource, field, as far as it has them."""
-    return " ".join(part for part in (note.path, note.resource, note.field) if part)
+    return " ".join(_place_lines(note).split("\n"))
+
+
+def _place_lines(note: Note) -> str:
+    return "\n".join(filter(None, (note.path, note.resource, note.field)))
 
 
 def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
-    lines = (value or "").rstrip("\n").split("\n")
-    if len(lines) == 1:
-        yield f"    {side}: {terminal(lines[0]) or _absent(value, note)}"
-        return
-    yield f"    {side}:"
-    yield from (f"      {terminal(line)}".rstrip() for line in _cut(lines))
+    first, *others = map(terminal, _side(value, note).split("\n"))
+    yield f"    {side}:" if others else f"    {side}: {first}"
+    yield from (f"      {line}".rstrip() for line in ((first, *others) if others else ()))
+
+
+def _side(value: str | None, note: Note) -> str:
+    """Return a value, or that there is none; of a long one the first lines."""
+    return "\n".join(_cut((value or "").rstrip("\n").split("\n"))) or _absent(value, note)
 
 
 def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
@@ -208,7 +230,7 @@ def _difference(before: tuple[str | None, str], after: tuple[str | None, str]) -
 
 
 def _cut(lines: Iterable[str]) -> Iterator[str]:
-    shown = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in lines]
+    shown = list(map(cut, lines))
     yield from shown[:MOST_LINES]
     if len(shown) > MOST_LINES:
         yield f"(and {plural(len(shown) - MOST_LINES, 'line')} more)"

@@ -71,7 +71,7 @@ class DifferenceReader:
             hides = holds_secret(before, after)
             change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
         lines = (own.fill_text(change.text) if own.values else change.text).split("\n")
-        return change._replace(text="\n".join(map(_cut, lines)))
+        return change._replace(text="\n".join(map(cut, lines)))
 
 
 def _one_side(path: str, before: File | None, after: File | None) -> FileChange:
@@ -98,7 +98,8 @@ def _masked_change(path: str, before: bytes, after: bytes, *, hides_text: bool) 
     return FileChange(path, added, removed, "\n".join(body))
 
 
-def _cut(line: str) -> str:
+def cut(line: str) -> str:
+    """Return a line, of a long one its beginning."""
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
 
 

@@ -34,12 +34,13 @@ class Diff(NamedTuple):
 
 
 class FoldedChanges(Struct, frozen=True):
-    """Changes of one cause, their differences the most frequent first; `detail` holds for all of them."""
+    """Changes of one cause with one `label`: what happens. The most frequent differences are first."""
 
     reason: Reason
     changes: tuple[Change, ...]
     detail: str
     diffs: tuple[Diff, ...]
+    label: str = ""
 
     @property
     def first(self) -> Change:
@@ -92,25 +93,26 @@ def fold_changes(
     """
     details = {change.package: detail(change, statuses.get(change.package), now) for change in changes}
     places: dict[tuple[object, ...], int] = {}
-    keyed = []
+    keyed: list[tuple[int, str, Reason, str, Change]] = []
     for index, change in enumerate(changes):
         reason = row_reason(change, statuses.get(change.package))
         text = details[change.package]
         if reason not in _OF_ROLLOUT:
             text = general_text(text, change, names)
-        label = (labels or {}).get(change.package, change.op)
+        label = (labels or {}).get(change.package, str(change.op))
         key = (label, change.op, reason, text, frozenset(risk.category for risk in change_risks(change)))
-        keyed.append((places.setdefault(key, index), reason, text, change))
+        keyed.append((places.setdefault(key, index), label, reason, text, change))
     causes = []
     for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
         group = list(members)
-        _, reason, text, _ = group[0]
+        _, label, reason, text, _ = group[0]
         own = tuple(change for *_, change in group)
         if len(own) == 1 or unfolded or (len(own) <= MOST_ROWS and reason not in _OF_ROLLOUT):
-            causes += [FoldedChanges(reason, (c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
+            alone = ((c, details[c.package], (Diff((c,), c.impact),)) for c in own)
+            causes += [FoldedChanges(reason, (c,), text, diffs, label) for c, text, diffs in alone]
         else:
             shared = common_text([details[change.package] for change in own], text)
-            causes.append(FoldedChanges(reason, own, shared, _diffs(own)))
+            causes.append(FoldedChanges(reason, own, shared, _diffs(own), label))
     return causes
 
 

@@ -25,6 +25,7 @@ from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.report.causes import group_problems
+from reconciler.report.history import HistoryEntry
 from reconciler.report.markdown import load_template
 from reconciler.report.needs import Need
 from reconciler.report.provenance import Origin
@@ -67,30 +68,13 @@ class PackageDiff(NamedTuple):
     note: str = ""
 
 
-class HistoryRow(NamedTuple):
-    """A revision of a package in its history, or an open draft."""
-
-    name: str
-    date: str
-    commit: str
-    author: str
-    subject: str
-
-
-class ConditionRow(NamedTuple):
-    """A condition of the owner of a package."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
 class PackageRow(Struct, frozen=True):
     """One package with everything that its page shows.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
-    -1 for none. `revisions` is the length of the history, of which `history` has the newest.
+    -1 for none. `revisions` is the length of the history, of which `history` has the newest. A conflict is
+    its place, the values before, of upstream and here, and what set this one or answered it; a condition of
+    the owner its type, status, reason and message.
     """
 
     repository: str
@@ -112,11 +96,11 @@ class PackageRow(Struct, frozen=True):
     risks: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[tuple[str, ...], ...] = ()
     subpackages: tuple[str, ...] = ()
-    conditions: tuple[ConditionRow, ...] = ()
+    conditions: tuple[tuple[str, ...], ...] = ()
     origins: tuple[Origin, ...] = ()
-    history: tuple[HistoryRow, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
     revisions: int = 0
     diff: int = -1
     cause: int = -1
@@ -162,16 +146,10 @@ class ReportSource(NamedTuple):
     version: str
 
 
-class ClusterRow(NamedTuple):
-    """A registered cluster by its name, and why it could not be read, "" if it was."""
-
-    name: str
-    unread: str = ""
-
-
 class HtmlReport(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
+    `clusters` are the registered ones, each with why it could not be read, "" if it was.
     `timings` are there only where they were asked for: equal inputs do not make them equal.
     """
 
@@ -194,7 +172,7 @@ class HtmlReport(Struct, frozen=True):
     effects: tuple[str, ...] = ()
     timings: Timings | None = None
     source: ReportSource | None = None
-    clusters: tuple[ClusterRow, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 # The page
@@ -308,9 +286,7 @@ def data_value(report: HtmlReport, redactor: Redactor) -> dict[str, Any]:
     diffs = [encoder.diff(diff) for diff in report.diffs]
     return {
         "kind": str(report.kind).lower(),
-        "clusters": [
-            [encoder.clean(cluster.name), encoder.clean(cluster.unread)] for cluster in report.clusters
-        ],
+        "clusters": [list(map(encoder.clean, item)) for item in report.clusters.items()],
         "packages": packages,
         "diffs": diffs,
         "lists": encoder.lists,
@@ -338,8 +314,11 @@ class _Encoder:
         def text(value: str) -> int:
             return self._number(_masked(self.clean(value), own)) if value else 0
 
-        def rows(values: Iterable[Sequence[str]]) -> int:
+        def rows(values: Iterable[Sequence[str]], text: Callable[[str], int] = text) -> int:
             return self._list([self._list(list(map(text, value))) for value in values])
+
+        def lines(value: str) -> int:
+            return self._number(_masked(shown_lines(self._redactor.text(value)), own))
 
         origins = [(o.file, o.field, o.value, o.source, str(o.location or "")) for o in row.origins]
         return [
@@ -347,10 +326,14 @@ class _Encoder:
             *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
             *map(text, (row.detail, row.waiting_for, row.manifest, row.pull, safe_link(row.pull_url))),
             *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
-            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts, row.subpackages)),
+            *(self._list(list(map(text, v))) for v in (row.warnings, row.subpackages)),
+            rows(row.conflicts, lines),
             rows(row.conditions),
             rows(origins),
-            [[*map(text, (r.name, r.date, r.author, r.subject)), self.clean(r.commit)] for r in row.history],
+            [
+                [*map(text, (r.revision, r.date[:10], r.author, r.subject)), self.clean(r.commit)]
+                for r in row.history
+            ],
             row.revisions,
             row.diff,
             row.cause,

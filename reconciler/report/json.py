@@ -12,7 +12,16 @@ from reconciler.base.redact import Redactor
 from reconciler.base.wording import json_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Outcome, Plan, Refusal, StartBranch, Write
+from reconciler.plan.changes import (
+    Change,
+    Outcome,
+    Plan,
+    Refusal,
+    StartBranch,
+    Write,
+    exit_of,
+    exits_of,
+)
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
@@ -23,8 +32,6 @@ from reconciler.report.summary import (
     Names,
     change_risks,
     count_ops,
-    exit_of,
-    exits_of,
     row_reason,
     sorted_changes,
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
@@ -39,7 +40,6 @@ from reconciler.report.summary import (
     arrow,
     change_order,
     clusters_text,
-    count_ops,
     move_text,
     risk_summary,
     sorted_changes,
@@ -62,24 +62,16 @@ LONGEST = 500
 
 
 class UpstreamChange(NamedTuple):
-    """A commit of an upstream package: its id, subject and author."""
+    """A commit of an upstream package: its id, subject and author; `replaced` is a value that it changed."""
 
     commit: str
     subject: str
     author: str
+    replaced: str | None = None
 
 
-_FOLDED = frozenset({"variant", "manifest", "instance"})
+_FOLDED = frozenset({"variant", "instance"})
 """Facts that a reviewer seldom needs."""
-_CAUSES = {
-    Op.CREATE: (Reason.NEW, "its variant asks for a package that is not there"),
-    Op.UPDATE: (Reason.UPSTREAM_CHANGED, "its variant has another upstream revision now"),
-    Op.EDIT: (Reason.CONTENT_CHANGED, "its variant, or something that it reads, changed"),
-    Op.ADOPT: (Reason.ADOPTED, "its variant has adoptionPolicy: adoptExisting"),
-    Op.TRANSFER: (Reason.OWNER_CHANGED, "another variant has it as its downstream now"),
-    Op.DELETE: (Reason.NOT_DESIRED, "no variant has it as its downstream any more"),
-    Op.ORPHAN: (Reason.ORPHANED, "its variant is gone and had deletionPolicy: orphan"),
-}
 
 
 def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> str:
@@ -108,7 +100,6 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(plan.changes),
         rollouts=tuple(rollout_texts(plan.rollouts)),
-        kept=count_ops(plan).get(Op.KEEP, 0),
         problems=group_problems(plan.problems),
         refusals=plan.refusals,
         dangers=[_short(move_text(move)) for move in dangers[:ROWS]],
@@ -214,6 +205,8 @@ def group_body(
     files: Mapping[PackageKey, Sequence[FileChange]],
     links: Mapping[PackageKey, Mapping[str, str]] | None = None,
     difference: str = "",
+    *,
+    upstream: Mapping[PackageKey, Sequence[UpstreamChange]] = MappingProxyType({}),
 ) -> str:
     """Return the body of the pull request that proposes several packages; each is a row.
 
@@ -232,12 +225,18 @@ def group_body(
         }
         for change in ordered
     ]
+    commits: dict[str, list[Change]] = {}
+    for change in ordered:
+        for each in upstream.get(change.package, ()):
+            commits.setdefault(_commit_text(each), []).append(change)
     return fill(
         "group.md",
         count=len(rows),
         instance=names.instance,
         difference=difference,
         differences=list(_differences(ordered, names, files)),
+        upstream=[(names_text(own, names), text) for text, own in commits.items()][:MOST_UPSTREAM],
+        more_upstream=max(0, len(commits) - MOST_UPSTREAM),
         rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
@@ -325,15 +324,13 @@ def _note(change: Change) -> str:
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     request = change.request
     yield "package", names.of(change)
-    yield "variant", f"PackageVariant {change.variant}" if change.variant else ""
+    is_moved = request is not None and request.kind is Op.TRANSFER
+    yield "new owner" if is_moved else "variant", f"PackageVariant {change.variant}" if change.variant else ""
     # Without the line, which moves whenever somebody edits the file above it.
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
     # Without the latest revision, which moves whenever somebody publishes one.
     yield from ((f"sub-package {note.path}", note.move) for note in change.subpackages if note.before)
-    cause = _CAUSES.get(request.kind) if request else None
-    # Why the request as a whole is there, whatever the last run did.
-    yield "why", f"{cause[1]} ({cause[0]})" if cause else str(change.reason)
     yield "rollout", request.rollout if request else ""
     yield "required by", ", ".join(request.requested_by) if request else ""
     yield "note", _note(change)

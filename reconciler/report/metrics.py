@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reconciler.base.reasons import Phase
 from reconciler.inventory.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
-from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
+from reconciler.plan.status import PackageStatus, current_statuses
 from reconciler.report.timings import Timings
 from reconciler.resolve.rollout_model import MemberPhase
 
@@ -111,8 +111,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     unread = sum(view.problem is not None for view in inventory.repositories.values())
     yield Sample("repositories", len(inventory.repositories) - unread, ("read",))
     yield Sample("repositories", unread, ("unread",))
-    statuses = statuses_after(plan, outcome.unfinished, outcome.opened) if outcome else current_statuses(plan)
-    yield from _state_samples(statuses)
+    yield from _state_samples(current_statuses(plan, outcome))
     yield Sample("packages_waiting", sum(change.waits for change in plan.changes))
     ops = Counter(change.op for change in plan.changes)
     yield from (Sample("changes", ops[op], (op,)) for op in Op)

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.wording import some
+from reconciler.base.wording import some, words
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Outcome, Plan
 from reconciler.plan.context import newest_pull
 from reconciler.plan.deletions import kept_drafts
-from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
+from reconciler.plan.status import PackageStatus, current_statuses
 from reconciler.report.causes import group_problems
 from reconciler.report.console import Color, Paint, plain, table_rows
 from reconciler.report.overview import PackageOverview, package_overviews
@@ -91,9 +91,7 @@ class Need(NamedTuple):
 
 def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
     """Return what waits for people after the effects of a plan; without an outcome before any of them."""
-    if outcome is None:
-        return find_needs(plan, current_statuses(plan))
-    return find_needs(plan, statuses_after(plan, outcome.unfinished, outcome.opened))
+    return find_needs(plan, current_statuses(plan, outcome))
 
 
 def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
@@ -119,7 +117,7 @@ def _repairs(plan: Plan) -> Iterator[Need]:
             NeedPlace(str(problem.location) or problem.subject) for problem in group.problems
         )
     for reason, own in places.items():
-        yield Need(Action.REPAIR, reason, tuple(own))
+        yield Need(Action.REPAIR, words(reason), tuple(own))
 
 
 def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need]:

@@ -11,15 +11,16 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
 from reconciler.plan.status import PackageStatus, current_statuses
 
+ANSWER, MENDING = "an answer to its conflicts", "a fix of its manifest or repository"
 _WAITING = {
     Phase.PUBLISHED: "",
     Phase.NOT_READY: "its functions and readiness gates",
-    Phase.CONFLICT: "an answer to its conflicts",
+    Phase.CONFLICT: ANSWER,
     Phase.REJECTED: "another change, or reconciler.dev/retry",
     Phase.HELD_BACK: "a person",
     Phase.PAUSED: "the end of the pause",
     Phase.PENDING: "the next apply",
-    Phase.STALLED: "a fix of its manifest or repository",
+    Phase.STALLED: MENDING,
 }
 _REVISION_DIGITS = 8
 

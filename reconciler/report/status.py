@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 import orjson
 
 from reconciler.base.escape import terminal
-from reconciler.base.reasons import Phase
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.wording import age_text, json_text, plural
 from reconciler.plan.changes import SubpackageNote
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import MOST_ROWS
+from reconciler.report.overview import ANSWER, MENDING
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
 WIDE_HEADS = (*HEADS[:-1], "OWNER", "SET", "STALLED", "READY", "REASON", "WAITING FOR", "MESSAGE")
+_SAID = frozenset({Reason.AWAITING_WAVE.facts.waits_for, ANSWER})
+"""Waits that the message of a package names, too."""
 SORT_KEYS = ("name", "cluster", "main", "review", "state", "since")
 _COLORS = {
     Phase.PUBLISHED: Color.GREEN,
@@ -119,17 +122,18 @@ def status_lines(
     width: int | None = None,
     paint: Paint = plain,
     now: float = 0,
+    problems: str = "",
 ) -> Iterator[str]:
     """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide.
 
     Where it folds, more than a few packages that differ in their names only share a row. With a clock
-    (`now`) it has ages instead of dates.
+    (`now`) it has ages instead of dates. A message that the text of `problems` has is left out.
     """
     shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
     if not shown:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide, now=now) for owner in shown]
+    rows = [row(owner, wide=wide, now=now, problems=problems) for owner in shown]
     if folds and not wide:
         rows, shown = _folded(rows, shown)
     heads = WIDE_HEADS if wide else HEADS
@@ -182,7 +186,7 @@ def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
     return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
 
 
-def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
+def row(owner: Owner, *, wide: bool = False, now: float = 0, problems: str = "") -> tuple[str, ...]:
     """Return the cells of an owner, with a date, or with a clock an age."""
     package, summary = owner.get("package") or {}, owner.get("summary") or {}
     stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
@@ -208,6 +212,9 @@ def row(owner: Owner, *, wide: bool = False, now: float = 0) -> tuple[str, ...]:
     else:
         is_unready = not package and ready.get("status") == "False"
         needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
+        if needs_message and message and message in problems:
+            message, waiting = "", waiting or MENDING
+        waiting = "" if message and waiting in _SAID else waiting
         more = (": ".join(part for part in (waiting, message if needs_message else "") if part),)
     return tuple(terminal(str(cell)) for cell in (*first, *more))
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.wording import age_text, plural, some
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Risk
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.policy.risks import DELETION
@@ -156,7 +155,8 @@ def detail(change: Change, status: PackageStatus | None = None, now: float = 0) 
     """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
     stands = status_text(status, now) if status and change.op is Op.KEEP else ""
-    waits = "waits for a person" if change.waits else ""
+    is_told = status is not None and status.phase is Phase.CONFLICT
+    waits = "waits for a person" if change.waits and not is_told else ""
     parts = (upstream_text(change), stands, change.detail, unready, waits)
     return "; ".join(part for part in parts if part)
 
@@ -197,32 +197,6 @@ def upstream_text(change: Change) -> str:
 def arrow(old: str, new: str) -> str:
     """Return `old -> new`, or the one that there is."""
     return f"{old} -> {new}" if old and new and old != new else new or old
-
-
-def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> Exit:
-    """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1).
-
-    Waiting for people is no failure with `exit.waiting: 0`.
-    """
-    exits = exits_of(plan, outcome=outcome, detailed=detailed)
-    policy = plan.context.inventory.policy if plan.context else None
-    is_tolerated = policy is not None and not policy.exit.waiting
-    return worst(exits - {Exit.WAITING} if is_tolerated else exits)
-
-
-def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:
-    """Return every class of exit that applies; the process can show only the worst."""
-    exits = set(plan.exits) - {Exit.PENDING}
-    # An unreachable repository is no one's invalid input; whether it counts is its own policy.
-    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in plan.problems):
-        exits.add(Exit.INVALID_INPUT)
-    if plan.refusals:
-        exits.add(Exit.REFUSED)
-    if outcome:
-        exits |= outcome.exits
-    if detailed and outcome is None and not plan.is_empty:
-        exits.add(Exit.PENDING)
-    return frozenset(exits - {Exit.DONE})
 
 
 _CLUSTERS = 5

@@ -10,6 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.commits import parse_annotations
 from reconciler.git.repository import Mirror
+from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
@@ -91,16 +92,9 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
     if package is None:
         return
     mirror = inputs.mirrors.open(view.remote)
-    drafts = sorted(package.drafts, key=lambda draft: -draft.tip.time)
-    untagged = sorted(package.unpublished, key=lambda state: -state.commit.time)
-    numbered = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
-    stages = [
-        *((f"draft {draft.workspace}", draft.tip.oid, draft.tree) for draft in drafts),
-        *(("untagged", state.commit.oid, state.tree) for state in untagged),
-        *((f"v{r.revision}", r.commit.oid, r.tree) for r in numbered),
-    ]
+    stages, drafts = package_stages(package), len(package.drafts)
     trees = [tree for _, _, tree in stages]
-    older = [*(package.main_tree for _ in drafts), *trees[len(drafts) + 1 :], None]
+    older = [*(package.main_tree for _ in package.drafts), *trees[drafts + 1 :], None]
     needs = Needs({view.url: frozenset(trees)})
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files
     reader = ImpactReader(inputs.inventory.policy.risks)
@@ -109,7 +103,19 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
         after = contents.get(tree, {})
         impact = reader.impact(before, after, ()) if tree in contents else None
         labels = _labels(commit, change.package.path, mirror)
-        yield _entry(label, commit, after, mirror)._replace(impact=impact, labels=labels)
+        yield read_entry(label, commit, after, mirror)._replace(impact=impact, labels=labels)
+
+
+def package_stages(package: PackageState) -> list[tuple[str, Oid, Oid]]:
+    """Return label, commit and tree of each revision, the newest first; open drafts come before them."""
+    drafts = sorted(package.drafts, key=lambda draft: -draft.tip.time)
+    untagged = sorted(package.unpublished, key=lambda state: -state.commit.time)
+    numbered = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
+    return [
+        *((f"draft {draft.workspace}", draft.tip.oid, draft.tree) for draft in drafts),
+        *(("untagged", state.commit.oid, state.tree) for state in untagged),
+        *((f"v{r.revision}", r.commit.oid, r.tree) for r in numbered),
+    ]
 
 
 def _labels(oid: Oid, path: str, mirror: Mirror) -> Mapping[str, str]:
@@ -121,7 +127,8 @@ def _labels(oid: Oid, path: str, mirror: Mirror) -> Mapping[str, str]:
     return next((each.labels for each in named if each.labels), {})
 
 
-def _entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:
+def read_entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:
+    """Return a revision or a draft; its upstream is that of its files."""
     data = mirror.find_commit(commit)
     kptfile = files.get(KPTFILE)
     upstream = version_label(read_header(kptfile.data)) if kptfile else ""

@@ -118,7 +118,10 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
     path = Path(chart)
     if "://" not in chart and path.exists():
         if version:
-            raise UsageError("--version is for charts elsewhere: a directory or archive has one version")
+            raise UsageError(
+                "--version is for charts elsewhere",
+                hint="A directory or archive has one version: leave it out.",
+            )
         if path.is_dir():
             return _vendored(read_directory(path), path.name)
         return _unpacked(path.read_bytes(), path.name)
@@ -129,11 +132,11 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
         mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
         return _from_git(chart, version, policy, mirrors)
     if not chart.startswith((OCI, "https://", "http://")):
-        if "://" not in chart:
-            raise UsageError(f"{chart} does not exist")
         hint = (
             "Name oci://HOST/NAME, https://REPOSITORY/NAME, REPOSITORY.git/PATH, a directory or an archive."
         )
+        if "://" not in chart:
+            raise UsageError(f"{chart} does not exist", hint=hint)
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
     client = _open_client(policy)
     return _fetched(find_chart_version(chart.rstrip("/"), version, client), version, client)
@@ -204,7 +207,9 @@ def _unpacked(archive: bytes, source: str) -> VendoredChart:
                 content = opened.extractfile(member)
                 files[path.partition("/")[2]] = File.of(content.read() if content else b"")
     except (tarfile.TarError, OSError, EOFError, gzip.BadGzipFile) as error:
-        raise UsageError(f"{source} is no archive of a chart: {error}") from error
+        raise UsageError(
+            f"{source} is no archive of a chart: {error}", hint="Name a .tgz that `helm package` made."
+        ) from error
     return _vendored(files, source)
 
 

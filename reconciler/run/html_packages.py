@@ -7,6 +7,7 @@ from typing import Final
 import orjson
 from msgspec import Struct, field
 
+from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.dependencies.status import status_entries
 from reconciler.expand import expand
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -15,14 +16,16 @@ from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.status import PackageStatus
 from reconciler.read.contents import fetch_contents
-from reconciler.report.conflicts import conflict_lines
+from reconciler.report.conflicts import conflict_texts
 from reconciler.report.folding import risk_texts
-from reconciler.report.html import ConditionRow, HistoryRow, PackageRow
+from reconciler.report.history import HistoryEntry
+from reconciler.report.html import PackageRow
 from reconciler.report.overview import PackageOverview, package_overviews
 from reconciler.report.provenance import Origin, find_origins
 from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks, row_reason
 from reconciler.resolve import Needs
+from reconciler.run.explain import package_stages, read_entry
 from reconciler.run.plan import PlannedRun
 
 MOST_REVISIONS: Final = 10
@@ -73,7 +76,8 @@ class _RowReader:
         overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
-        history = self._stages(change)
+        target = self._target(change)
+        history = package_stages(target.package) if target else []
         return PackageRow(
             repository,
             name,
@@ -87,11 +91,11 @@ class _RowReader:
             risks=tuple(risk_texts(change_risks(change))),
             categories=tuple(dict.fromkeys(risk.category for risk in change_risks(change))),
             warnings=change.warnings,
-            conflicts=tuple(line.strip() for line in conflict_lines(change)),
+            conflicts=self._conflicts(change),
             subpackages=tuple(note.text for note in change.subpackages),
             conditions=conditions,
             origins=self._origins.get(change.package, ()),
-            history=tuple(self._revision(change, *stage) for stage in history[: self._revisions]),
+            history=tuple(self._history(change, history[: self._revisions])),
             revisions=len(history),
             diff=sources.differences.get(change.package, -1),
             cause=sources.causes.get(change.package, -1),
@@ -135,6 +139,19 @@ class _RowReader:
         cluster = view.cluster if view else ""
         return downstream.repo, downstream.package or package_name(owner), cluster
 
+    def _conflicts(self, change: Change) -> tuple[tuple[str, ...], ...]:
+        view = self._inputs.inventory.repositories[change.repository]
+        mirror = self._inputs.mirrors.open(view.remote) if change.conflicts and view.head else None
+        origins = local_origins(mirror, view.branch, change) if mirror else {}
+        since = {name: f"{c.subject} ({c.author}, {c.commit[:8]})" for name, c in origins.items()}
+        return tuple(conflict_texts(known_bases(change, origins), since))
+
+    def _history(self, change: Change, stages: Iterable[tuple[str, Oid, Oid]]) -> Iterator[HistoryEntry]:
+        view = self._inputs.inventory.repositories[change.repository]
+        for label, commit, _ in stages:
+            entry = read_entry(label, commit, {}, self._inputs.mirrors.open(view.remote))
+            yield entry._replace(commit=commit[:8])
+
     def _label(self, change: Change) -> str:
         labels = self._sources.labels
         return str(change.op) if labels is None else labels.get(change.package, self._sources.other)
@@ -142,24 +159,6 @@ class _RowReader:
     def _target(self, change: Change) -> PlanTarget | None:
         context = self._sources.planned.plan.context
         return context.targets.get(change.package) if context else None
-
-    def _stages(self, change: Change) -> list[tuple[str, Oid, int]]:
-        """Return the revisions of a package as `history` lists them: drafts first, then the newest."""
-        target = self._target(change)
-        if target is None:
-            return []
-        package = target.package
-        drafts = [(f"draft {draft.workspace}", draft.tip.oid, draft.tip.time) for draft in package.drafts]
-        untagged = [("untagged", state.commit.oid, state.commit.time) for state in package.unpublished]
-        numbered = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
-        tagged = [(f"v{r.revision}", r.commit.oid, r.commit.time) for r in numbered]
-        return [*sorted(drafts, key=lambda d: -d[2]), *sorted(untagged, key=lambda s: -s[2]), *tagged]
-
-    def _revision(self, change: Change, name: str, oid: Oid, time: int) -> HistoryRow:
-        view = self._inputs.inventory.repositories[change.repository]
-        commit = self._inputs.mirrors.open(view.remote).find_commit(oid)
-        subject = commit.message.strip().partition("\n")[0] if commit else ""
-        return HistoryRow(name, _date(time), oid[:8], commit.author.name if commit else "", subject)
 
 
 _VARIANT: Final = "PackageVariant"
@@ -174,11 +173,9 @@ def _owner_key(owner: Owner) -> ObjectName:
     return ObjectName(owner.get("namespace", ""), owner.get("name", ""))
 
 
-def _conditions(owner: Owner) -> tuple[ConditionRow, ...]:
+def _conditions(owner: Owner) -> tuple[tuple[str, ...], ...]:
     fields = ("type", "status", "reason", "message")
-    return tuple(
-        ConditionRow(*(str(c.get(name, "")) for name in fields)) for c in owner.get("conditions", ())
-    )
+    return tuple(tuple(str(c.get(name, "")) for name in fields) for c in owner.get("conditions", ()))
 
 
 def _overview_fields(overview: PackageOverview | None, change: Change) -> dict[str, str]:

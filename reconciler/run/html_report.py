@@ -18,7 +18,6 @@ from reconciler.plan.status import (
     current_status,
     current_statuses,
     status_after,
-    statuses_after,
 )
 from reconciler.report.comparison import (
     comparison_causes,
@@ -38,7 +37,6 @@ from reconciler.report.html import (
     NEW,
     PROBLEMS,
     CauseRow,
-    ClusterRow,
     DiffRow,
     FileDiff,
     HtmlReport,
@@ -169,7 +167,7 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
     return replace(
         _with_origin(report, planned),
         risks=risk_counts(differing.values()),
-        causes=tuple(_cause_rows(causes, names, differences, labels=labels)),
+        causes=tuple(_cause_rows(causes, names, differences)),
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
         rollouts=tuple(rollout_texts(planned.plan.rollouts)),
@@ -194,8 +192,7 @@ def _with_origin(report: HtmlReport, planned: PlannedRun) -> HtmlReport:
         commit.message.strip().partition("\n")[0] if commit else "",
         __version__,
     )
-    rows = tuple(ClusterRow(*item) for item in clusters.items())
-    return replace(report, source=source, clusters=rows)
+    return replace(report, source=source, clusters=clusters)
 
 
 def _sources(
@@ -206,13 +203,9 @@ def _sources(
 ) -> PackageSources:
     """Return what rows of packages are made of, with the states before the plan or after its outcome."""
     plan = planned.plan
-    if outcome is None:
-        statuses, files = current_statuses(plan), current_status(plan)
-    else:
-        statuses = statuses_after(plan, outcome.unfinished, outcome.opened)
-        files = status_after(plan, outcome.unfinished, outcome.opened)
+    files = status_after(plan, outcome.unfinished, outcome.opened) if outcome else current_status(plan)
     of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
-    return PackageSources(planned, statuses, files, differences.places, of_causes)
+    return PackageSources(planned, current_statuses(plan, outcome), files, differences.places, of_causes)
 
 
 def _cause_rows(
@@ -220,13 +213,12 @@ def _cause_rows(
     names: Names,
     differences: Differences,
     *,
-    labels: Mapping[PackageKey, str] | None = None,
     phases: Mapping[PackageKey, str] | None = None,
 ) -> Iterator[CauseRow]:
     for cause in causes:
         change = cause.first
         yield CauseRow(
-            (labels or {}).get(change.package, str(change.op)),
+            cause.label,
             names.of(change),
             str(cause.reason),
             cause.text,

@@ -15,6 +15,7 @@ from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.names.problems import Problem
+from reconciler.plan.changes import exits_of
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
@@ -22,7 +23,6 @@ from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.needs import Need, find_needs
 from reconciler.report.overview import PackageOverview, package_overviews
-from reconciler.report.summary import exits_of
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Needs
 from reconciler.resolve.rollout_model import Rollout

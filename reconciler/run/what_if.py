@@ -122,7 +122,10 @@ def _candidate(change: str, versions: list[Candidate], version: str, manifest: P
     try:
         candidate = hypothetical_version(versions, version)
     except (VersionError, ValueError) as error:
-        raise UsageError(f"{change} is not one version of one package: {error}") from error
+        raise UsageError(
+            f"{change} is not one version of one package: {error}",
+            hint=f"Write {change.partition('@')[0]}@VERSION.",
+        ) from error
     return _read(manifest, candidate) if manifest else candidate
 
 
@@ -155,5 +158,6 @@ def _read(manifest: Path, like: Candidate) -> Candidate:
     wrong = [*(broken.problem for broken in parsed.broken), *reading.problems]
     if wrong or not reading.candidates:
         message = wrong[0].message if wrong else "It describes no package"
-        raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
+        hint = (wrong[0].hint if wrong else "") or "Write it like the manifests of versions below index/."
+        raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}", hint=hint)
     return reading.candidates[0]

@@ -186,7 +186,9 @@ def choose_version(versions: Iterable[str], constraint_text: str) -> str:
     try:
         constraint = parse_constraint(constraint_text or "*", Grammar.MASTERMINDS)
     except VersionError as error:
-        raise UsageError(f"--version {constraint_text}: {error}") from error
+        raise UsageError(
+            f"--version {constraint_text}: {error}", hint="Write it like 1.2.3, or ^1.2 as Helm does."
+        ) from error
     parsed = []
     for text in versions:
         with suppress(VersionError):

@@ -33,7 +33,9 @@ def read_manifest_files(
                 name = str(Path(shown) / file.relative_to(path)) if file != path else shown
                 files[name] = file.read_bytes()
         except OSError as error:
-            raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
+            raise UsageError(
+                f"{error.filename} cannot be read: {error.strerror}", hint="Name a file that exists."
+            ) from error
     return files
 
 

@@ -22,7 +22,7 @@ def check_writable(output: Path, *, replaces: Path | None = None) -> None:
     if not output.exists():
         return
     if not output.is_dir():
-        raise UsageError(f"{output} is no directory")
+        raise UsageError(f"{output} is no directory", hint="Name a directory that exists, or a new one.")
     if not any(output.iterdir()):
         return
     if replaces is None or not output.samefile(replaces):

@@ -114,11 +114,11 @@ def test_text_of_people_is_kept_and_generated_part_repaired(world: ForgeWorld) -
     pull.title = f"{pull.title} (urgent)"
     settled(world)
 
-    pull.body = pull.body.replace("Adds a package.", "Removes everything.")
+    pull.body = pull.body.replace("Adds a package that a manifest asks for.", "Removes everything.")
     assert changed(world).reason is Reason.PULL_REQUEST_OUTDATED
     world.run()
 
-    assert "Adds a package." in only(world).body
+    assert "Adds a package that a manifest asks for." in only(world).body
     assert only(world).body.startswith("Please look at this.")
     assert only(world).body.endswith("Thanks.")
     assert only(world).title.endswith("(urgent)")
@@ -177,7 +177,7 @@ def test_title_describes_the_whole_pull_request(world: ForgeWorld) -> None:
     world.upgrade("web")
     world.run()
     assert only(world).title.endswith("Create web from web/v2")
-    assert "Adds a package." in only(world).body
+    assert "Adds a package that a manifest asks for." in only(world).body
     world.simulator.merge("acme/edge-1", only(world).number)
     world.run()
     world.upgrade("web", revision=1)

@@ -19,7 +19,7 @@ from reconciler.base.errors import Exit
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
-from reconciler.report.summary import exit_of
+from reconciler.plan.changes import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import plan_run

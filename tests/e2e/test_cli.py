@@ -158,6 +158,9 @@ def test_a_dead_repository_is_unavailable_and_the_others_proceed(world: World) -
     assert said.code == 5
     assert "RepositoryUnavailable" in said.out
     assert DRAFT in world.all_refs()["edge-1.git"]
+    assert [
+        world.run("status", *names).code for names in ([], ["default/web-edge-2"], ["default/web-edge-1"])
+    ] == [5, 5, 0]
 
 
 def test_a_repository_that_only_warns_is_no_failure(world: World) -> None:
@@ -166,7 +169,13 @@ def test_a_repository_that_only_warns_is_no_failure(world: World) -> None:
     control(world).commit({"manifests/repositories/edge-2.yaml": text})
     (world.root / "edge-2.git").rename(world.root / "gone")
 
-    assert world.run("apply").code == 0
+    assert [
+        world.run(*command).code for command in (["apply"], ["status"], ["status", "default/web-edge-2"])
+    ] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(world: World) -> None:

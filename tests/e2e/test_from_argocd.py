@@ -222,7 +222,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, capsys: pytest.Capt
 
     for arguments, want in (
         ((file, "--from-porch", file), "make different fleets"),
-        ((file, "--checkout", "https://x.org"), "write URL=DIRECTORY"),
+        ((file, "--checkout", "https://x.org"), "Write URL=DIRECTORY"),
         ((tmp_path / "none.yaml",), "has no ApplicationSet that can be converted"),
     ):
         assert init(tmp_path, *arguments) in (2, 3)

@@ -58,7 +58,7 @@ def change(name: str, field: str, value: str) -> Change:
     )
 
 
-_FOLDS = ("Kptfile, variant and manifest", "Answers from a shell", "Difference")
+_FOLDS = ("Kptfile and owner", "Answers from a shell", "Difference")
 _FOLD = (*(f"<details>\n<summary>{title}</summary>" for title in _FOLDS), "</details>")
 """The only elements in the text about packages."""
 

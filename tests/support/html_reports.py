@@ -9,12 +9,11 @@ from typing import Any
 from reconciler.base.errors import Location
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
+from reconciler.report.history import HistoryEntry
 from reconciler.report.html import (
     CauseRow,
-    ConditionRow,
     DiffRow,
     FileDiff,
-    HistoryRow,
     HtmlReport,
     PackageDiff,
     PackageRow,
@@ -27,8 +26,8 @@ from reconciler.report.timings import StageDuration, Timings, Work
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
-    *("detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts"),
-    *("subpackages", "conditions", "origins", "history", "revisions", "diff", "cause"),
+    *("detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "subpackages"),
+    *("conflicts", "conditions", "origins", "history", "revisions", "diff", "cause"),
 )
 """The columns of a package, in the order of `report.js`."""
 
@@ -53,8 +52,8 @@ def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
     names.append(text(row[3]))
     values = dict(zip(COLUMNS, row, strict=True))
     values |= {name: text(values[name]) for name in COLUMNS[:16]}
-    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:21]}
-    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[21:23]}
+    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:20]}
+    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[20:23]}
     values["history"] = [[*map(text, entry[:-1]), entry[-1]] for entry in values["history"]]
     return {**values, "full": "/".join(part for part in names[:2] if part)}
 
@@ -152,17 +151,17 @@ def _row(number: int, diffs: int) -> PackageRow:
         risks=(f"deletion: deletes package {ware}",) if op == "delete" else (),
         categories=("deletion",) if op == "delete" else (),
         conditions=tuple(
-            ConditionRow(kind, "True", "NoErrors", "successfully ensured downstream package variant")
+            (kind, "True", "NoErrors", "successfully ensured downstream package variant")
             for kind in ("Ready", "Stalled", "Valid", "DraftExists", "DownstreamEnsured", "ConfigInjected")
         ),
         origins=tuple(_origins(cluster, ware, variant)),
         history=tuple(
-            HistoryRow(
+            HistoryEntry(
                 name,
-                "2026-01-01",
                 f"{number * 7 + place:08x}",
-                "Kim",
-                f"Approving package revision {ware}/{place}",
+                time=1_767_225_600,
+                author="Kim",
+                subject=f"Approving package revision {ware}/{place}",
             )
             for place, name in enumerate(("v2", "v1"))
         ),

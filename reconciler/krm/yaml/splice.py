@@ -180,7 +180,7 @@ def _insert_item(tree: Tree, edit: InsertItem) -> Replacement:
         return _insert_flow(tree, text, before=before, after=items[-1])
     indentation = tree.indentation
     text = edit.value.text if isinstance(edit.value, Raw) else emit_item(edit.value, indentation)
-    return _insert_block(tree, text, before=before, after=items[-1])
+    return _insert_block(tree, text, before=before, after=items[min(edit.index, len(items)) - 1])
 
 
 def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
@@ -354,6 +354,16 @@ def _raw_entry(name: str, raw: Raw, indentation: Indentation) -> str:
 def _insert_block(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:
     column = tree.column((before or after).start)
     pad = " " * column
+    if "\n#" in text and (holder := _holder_of_foot(after, text)):
+        # The comment stands here already, and stays below what it is below there.
+        text = text.removesuffix(f"\n{holder.comments.foot}")
+        if (
+            holder.index == after.index
+            and holder.comments.foot_span
+            and (before is None or before.index > after.index)
+        ):
+            at = _line_start(tree.text, holder.comments.foot_span.start)
+            return Replacement(at, at, f"{pad}{indent_lines(text, column)}\n")
     if before is None:
         at = _line_end(tree.text, tree.extent(after).end)
         return Replacement(at, at, f"\n{pad}{indent_lines(text, column)}")
@@ -362,6 +372,13 @@ def _insert_block(tree: Tree, text: str, *, before: Slot | None, after: Slot) ->
         at = _line_start(tree.text, at)
         return Replacement(at, at, f"{pad}{indent_lines(text, column)}\n")
     return Replacement(at, at, f"{indent_lines(text, column)}\n{pad}")
+
+
+def _holder_of_foot(slot: Slot, text: str) -> Slot | None:
+    """Return the sibling that has the comment at the end of an entry or item as its own foot comment."""
+    siblings = slot.parent.entries if isinstance(slot.parent, Mapping) else slot.parent.items
+    feet = ((sibling, sibling.comments.foot) for sibling in siblings)
+    return next((sibling for sibling, foot in feet if foot and text.endswith(f"\n{foot}")), None)
 
 
 def _insert_flow(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:

@@ -61,8 +61,9 @@ def with_upstream_header(base: Tree | None, upstream: Tree, local: Tree, merged:
     if base is None:
         return merged
     old, theirs, ours = (_header(tree) for tree in (base, upstream, local))
-    follows = old == ours != theirs and merged.startswith(ours)
-    return theirs + merged[len(ours) :] if follows else merged
+    if not old == ours != theirs:
+        return merged
+    return theirs + merged[len(_header(Tree.parse(merged))) :]
 
 
 def _may_drop(sides: DocumentSides) -> bool:
@@ -77,13 +78,10 @@ def _may_drop(sides: DocumentSides) -> bool:
 
 
 def _header(tree: Tree) -> str:
-    """Return the text above the first field of a document and the comment of that field."""
+    """Return the lines above the first field of a document, with the comment of that field."""
     root = root_of(tree)
     first = next(iter(root.children.values()), None) if root is not None and root.is_block else None
-    if first is None:
-        return ""
-    span = first.comments.head_span
-    return tree.text[: span.start if span else first.slot]
+    return tree.text[: tree.text.rfind("\n", 0, first.slot) + 1] if first is not None else ""
 
 
 def is_unedited(base: Tree, side: Tree, *, like_kpt: bool) -> bool:

@@ -63,7 +63,8 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
         if rendered
         else local
     )
-    attributions = dict(_attributions(local))
+    written = dict(_attributions(original))  # by upstream itself, which may drop them again
+    attributions = {of: names for of, names in _attributions(local) if not {*names} <= {*written.get(of, ())}}
     return Sides(
         _with_attributions(add_identifiers(original), attributions),
         _with_attributions(add_identifiers(upstream), attributions),

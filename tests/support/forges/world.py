@@ -14,9 +14,8 @@ from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
 from reconciler.inventory.shard import WHOLE, Shard, shard_of
 from reconciler.names.ids import normalise_url
-from reconciler.plan.changes import Outcome, Plan
+from reconciler.plan.changes import Outcome, Plan, exit_of
 from reconciler.read.credentials import CONTROL_TOKEN
-from reconciler.report.summary import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run

@@ -213,8 +213,16 @@ def test_field_of_another_place_is_told_with_its_place() -> None:
     assert isinstance(faults, tuple)
     assert [(fault.hint, fault.meant) for fault in faults] == [
         (
-            "spec.targets[].template.downstream is where a PackageVariantSet has it.",
+            "It belongs at spec.targets[].template.downstream.",
             "spec.targets[].template.downstream",
         ),
         ("Did you mean targets?", "targets"),
     ]
+
+
+def test_field_that_belongs_further_up_is_told_with_its_place() -> None:
+    target = {"template": {"repositorySelector": {"matchLabels": {}}}}
+    faults = parse_model(PackageVariantSet, {"apiVersion": "x", "kind": "y", "spec": {"targets": [target]}})
+
+    assert isinstance(faults, tuple)
+    assert faults[0].hint == "It belongs at spec.targets[0].repositorySelector."

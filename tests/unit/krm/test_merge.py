@@ -204,6 +204,20 @@ def test_field_deleted_by_local_stays_deleted() -> None:
             "b: 2\n",
             "b: 2\n# head\nn:\n  x: 1 # line\n",
         ),
+        (
+            "the comment below the fields stays below a new one",
+            "a: 1\nb: 1\n# end\n",
+            "a: 1\nb: 1\nc: 1\n# end\n",
+            "a: 2\nb: 1\n# end\n",
+            "a: 2\nb: 1\nc: 1\n# end\n",
+        ),
+        (
+            "a comment that another field has is not doubled",
+            "a: 1\n# end\n\nd: 1\n",
+            "a: 1\nb: 1\n# end\n\nd: 1\n",
+            "a: 1\n# end\n\nd: 2\n",
+            "a: 1\n# end\n\nd: 2\nb: 1\n",
+        ),
     ],
 )
 def test_comments_merge_independently_of_values(

@@ -120,6 +120,18 @@ ADD = [
         AddKey(A, "c", Raw("# head\nc: # line\n- 'x'\n# foot")),
         "a:\n    b: 1\n    # head\n    c: # line\n    - 'x'\n    # foot\n",
     ),
+    Case(
+        "raw item above the comment that it ends with",
+        "a:\n- x\n# of\n# all\n\nb: 1\n",
+        InsertItem(A, 1, Raw("- y\n# of\n# all")),
+        "a:\n- x\n- y\n# of\n# all\n\nb: 1\n",
+    ),
+    Case(
+        "raw item before that comment's own item",
+        "a:\n- x\n# all\n\nb: 1\n",
+        InsertItem(A, 0, Raw("- y\n# all")),
+        "a:\n- y\n- x\n# all\n\nb: 1\n",
+    ),
     Case("raw entry into null", "a:\n", AddKey(A, "c", Raw("c: 'x' # y")), "a:\n  c: 'x' # y\n"),
     Case("raw entry into flow", "a: {b: 1}\n", AddKey(A, "c", Raw("c: 'x' # y")), "a: {b: 1, c: x}\n"),
     Case("raw entry to what is absent", "b: 1\n", AddKey(A, "c", Raw("c: 'x'")), "b: 1\na:\n  c: 'x'\n"),

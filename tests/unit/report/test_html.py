@@ -11,14 +11,12 @@ from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
+from reconciler.report.history import HistoryEntry
 from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
-    ClusterRow,
-    ConditionRow,
     DiffRow,
     FileDiff,
-    HistoryRow,
     HtmlReport,
     PackageDiff,
     PackageRow,
@@ -68,10 +66,10 @@ def report_of(text: str, url: str = "") -> HtmlReport:
                 risks=(text,),
                 categories=(text,),
                 warnings=(text,),
-                conflicts=(text,),
-                conditions=(ConditionRow(text, text, text, text),),
+                conflicts=((text,) * 5,),
+                conditions=((text,) * 4,),
                 origins=(Origin(text, text, text, text, Location(text, 1)),),
-                history=(HistoryRow(text, text, text, text, text),),
+                history=(HistoryEntry(text, text, author=text, subject=text),),
                 revisions=1,
                 diff=0,
                 cause=0,
@@ -82,7 +80,7 @@ def report_of(text: str, url: str = "") -> HtmlReport:
         refusals=(Refusal(text, text, text),),
         needs=(Need(Action.REVIEW, text, (NeedPlace(text, url or text, text), NeedPlace(text)), (text,)),),
         source=ReportSource(text, text, text, text, text, text),
-        clusters=(ClusterRow(text, text),),
+        clusters={text: text},
         rollouts=(RolloutText(text, (WaveText(text, text, 1, 2, text, text),)),),
         lock=(text,),
         notes=(text,),

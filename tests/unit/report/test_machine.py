@@ -10,12 +10,11 @@ from reconciler.base.errors import Exit, Location
 from reconciler.base.escape import block
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Outcome, Plan
+from reconciler.plan.changes import Outcome, Plan, exit_of, exits_of
 from reconciler.report.diff import FileChange
 from reconciler.report.json import dump, outcome_value, plan_value
 from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.sarif import plan_sarif
-from reconciler.report.summary import exit_of, exits_of
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
 
@@ -95,7 +94,6 @@ def test_markdown_shows_what_changes_and_counts_the_rest() -> None:
 
     assert "| create | `edge-east/nginx` | New | `nginx/v1; waits for a person` |" in text
     assert "edge-west/b" not in text
-    assert "2 packages kept." in text
     assert "\\x1b[2Je" in text
     assert "stalls `PackageVariantSet default/bad`" in text
 

@@ -199,10 +199,18 @@ def test_text_without_a_first_line_has_no_comments_above_it(text: str) -> None:
     assert with_upstream_header(tree, upstream, tree, "a: 2\n") == "# new\n\na: 2\n"
 
 
-def test_comment_of_the_first_field_is_not_above_it() -> None:
-    base = Tree.parse("# one\n\n# two\na: 1\n")
-    upstream = Tree.parse("# three\n\n# four\na: 1\n")
+@pytest.mark.parametrize(
+    ("old", "new"), [("# one\n\n", "# one\n# two\n"), ("# one\n\n# two\n", "# 3\n\n# 4\n")]
+)
+def test_header_that_touches_the_first_field_comes_once(old: str, new: str) -> None:
+    """Without a blank line below, a header is the comment of the first field; kpt then writes both."""
+    base, upstream, local = (
+        f"{head}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  a: '{a}'\n  b: '{b}'\n"
+        for head, a, b in ((old, 1, 1), (new, 2, 1), (old, 1, 2))
+    )
+    sides = (package({"app.yaml": text}) for text in (base, upstream, local))
 
-    merged = with_upstream_header(base, upstream, base, "# one\n\n# two\na: 2\n")
+    text = update_package(*sides).files["app.yaml"].data.decode()
 
-    assert merged == "# three\n\n# two\na: 2\n"
+    assert text.startswith(f"{new}apiVersion")
+    assert "a: '2'\n  b: '2'" in text

@@ -667,6 +667,7 @@ BUCKET = (
         ("cnrm/x/v1", "cnrm/x/v1,krm-pkg-fn", "cnrm/x/v1", "cnrm/x/v1,krm-pkg-fn"),
         ("''", "kpt-pkg", "cnrm/x/v1", "cnrm/x/v1,kpt-pkg"),
         ("cnrm/x/v1", "cnrm/x/v1,kpt-pkg", None, None),
+        ("cnrm/x/v1,kpt-pkg", "cnrm/x/v1,kpt-pkg", "cnrm/x/v2", "cnrm/x/v2"),
     ],
 )
 @pytest.mark.parametrize("mode", list(MergeMode))
