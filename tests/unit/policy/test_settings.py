@@ -107,9 +107,7 @@ def test_check_of_a_change_takes_no_more_than_what_was_merged_allows() -> None:
         ({"configPath": "other.yaml"}, "configPath"),
     ],
 )  # fmt: skip
-def test_value_that_contradicts_another_is_refused_with_the_reason(
-    spec: dict[str, Any], why: str
-) -> None:
+def test_value_that_contradicts_another_is_refused_with_the_reason(spec: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         policy(**spec)
 
