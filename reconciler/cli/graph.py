@@ -96,7 +96,7 @@ def _missing(name: str, cluster: str, drawn: "Graph", fleet: "Graph") -> UsageEr
 
     elsewhere = [group.title for group in highlight(fleet, name).groups]
     if cluster and elsewhere:
-        hint = f"It is in {', '.join(elsewhere)}."
+        hint = f"Name one that has it: {', '.join(elsewhere)}."
         return UsageError(f"Cluster {cluster} has no package {name}", hint=hint)
     otherwise = "`reconciler graph` prints the names of packages, and the kinds that they own."
     message = f"No cluster has a package {name}, or one that owns such a kind"

@@ -312,11 +312,8 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
     versions = _candidates(index, package)
     gone = [candidate for candidate in versions if version in ("", candidate.version.text)]
     if not gone:
-        hint = suggest(
-            version,
-            [candidate.version.text for candidate in versions],
-            otherwise="It has " + ", ".join(sorted({candidate.version.text for candidate in versions})) + ".",
-        )
+        there = sorted({candidate.version.text for candidate in versions})
+        hint = suggest(version, there, otherwise=f"Name one that it has: {', '.join(there)}.")
         raise UsageError(f"{package} has no version {version}", hint=hint)
     folders = sorted({candidate.location.path.rpartition("/")[0] for candidate in gone})
     remove_folders(root, folders)

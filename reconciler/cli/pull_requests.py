@@ -265,7 +265,8 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
         named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.view.key.name)]
         if len(named) > 1:
             raise UsageError(
-                f"{text} is ambiguous: {', '.join(f.name for f in named)}", hint="Name the repository too."
+                f"{text} is ambiguous: {', '.join(f.name for f in named)}",
+                hint=f"Name the repository too, as in {named[0].name}.",
             )
         return _some(named, text, (f.name for f in listed))
     named = [f for f in listed if text in _names(f)]

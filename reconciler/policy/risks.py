@@ -8,6 +8,7 @@ from typing import Final
 from reconciler.policy.settings import SettingsGroup
 
 DELETION: Final = "deletion"
+CONFLICT: Final = "conflict"
 REMOVAL: Final = "removal"
 REGISTRY: Final = "registry"
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {

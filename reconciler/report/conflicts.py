@@ -15,10 +15,6 @@ from reconciler.report.diff import LONGEST_LINE, MOST_LINES, cut
 Note = ConflictNote | AnswerNote
 N = TypeVar("N", ConflictNote, AnswerNote)
 _VALUES = ("base", "upstream", "local", "chosen")
-DELETED = "(deleted)"
-EMPTY = "(empty)"
-LEFT_OUT = "(left out)"
-"""How comments are shown that the package does not have."""
 
 LONGEST_VALUE = 80
 """Characters of a value that fit a table; a longer one, like one of several lines, is shown below it."""
@@ -213,8 +209,8 @@ def _cell(value: str | None, note: Note) -> str:
 def _absent(value: str | None, note: Note) -> str:
     """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
     if note.field in (OF_UPSTREAM, OF_LOCAL):
-        return LEFT_OUT
-    return EMPTY if value is not None and note.resource else DELETED
+        return "(left out)"  # a comment that the package does not have
+    return "(empty)" if value is not None and note.resource else "(deleted)"
 
 
 def _is_long(value: str | None) -> bool:

@@ -15,7 +15,7 @@ LONGEST_LINE = 300
 MOST_LINES = 200
 """Lines of one file's difference; more than these are counted, not shown."""
 MOST_FILES = 100
-_NO_NEWLINE = "\\ No newline at end of file"
+NO_NEWLINE = "\\ No newline at end of file"
 MOST_TEXT = 30_000
 """Characters of all differences together."""
 _MOST_CHANGES = 1024
@@ -109,4 +109,4 @@ def _lines(data: bytes) -> list[str] | None:
         *lines, last = data.decode("utf-8").split("\n")
     except UnicodeDecodeError:
         return None
-    return [*lines, f"{last} {_NO_NEWLINE}"] if last else lines
+    return [*lines, f"{last} {NO_NEWLINE}"] if last else lines

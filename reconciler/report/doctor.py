@@ -9,7 +9,7 @@ from reconciler.base.escape import message_line, terminal
 from reconciler.base.suggestions import next_step
 from reconciler.base.wording import plural
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.json import API_VERSION
+from reconciler.report.json import listing
 
 
 class Severity(StrEnum):
@@ -60,4 +60,4 @@ def finding_lines(findings: Iterable[Diagnosis], *, paint: Paint = plain) -> Ite
 def findings_value(findings: Iterable[Diagnosis]) -> dict[str, Any]:
     """Return the findings as a JSON value."""
     items = [{**finding._asdict(), "severity": str(finding.severity)} for finding in findings]
-    return {"apiVersion": API_VERSION, "kind": "DiagnosisList", "items": items}
+    return listing("Diagnosis", items)

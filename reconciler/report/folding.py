@@ -14,6 +14,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
+from reconciler.policy.risks import CONFLICT
 from reconciler.report.summary import Names, change_risks, detail, row_reason
 
 MOST_ROWS = 5
@@ -178,9 +179,10 @@ def impact_text(impact: Impact) -> str:
 
 
 def risk_texts(risks: Iterable[Risk]) -> list[str]:
-    """Return a line for each class of risk: `rbac: adds ClusterRole web, removes Role db/web`."""
+    """Return a line for each class of risk: `rbac: adds ClusterRole web`; rows have conflicts already."""
     lines = []
-    for category, members in groupby(risks, key=lambda risk: risk.category):
+    shown = (risk for risk in risks if risk.category != CONFLICT)
+    for category, members in groupby(shown, key=lambda risk: risk.category):
         texts = [f"{risk.action} {risk.subject}" for risk in members]
         lines.append(f"{category}: {some(texts, MOST_SUBJECTS)}")
     return lines

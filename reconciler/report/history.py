@@ -11,8 +11,6 @@ from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import impact_text, risk_texts
 from reconciler.report.json import impact_value, risk_value
 
-_SHORT = 8
-
 
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
@@ -46,7 +44,7 @@ def history_lines(
     heads = ("REVISION", "DATE", "UPSTREAM", "COMMIT", "CHANGE", "BY", "SUBJECT")
     rows = [
         (
-            *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:_SHORT]),
+            *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:8]),
             impact_text(entry.impact) if entry.impact else "",
             *(terminal(entry.author), terminal(entry.subject)),
         )

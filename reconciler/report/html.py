@@ -7,6 +7,7 @@ packages are few; the page puts the names back.
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 import orjson
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from msgspec import Struct, field
 
 from reconciler.base.escape import terminal
@@ -177,6 +178,7 @@ class HtmlReport(Struct, frozen=True):
 
 # The page
 
+_CODE = re.compile(r"`([^`]+)`")
 _MOST_CAUSES = 500
 """Causes and effects that the summary lists; more of them are counted, and every package is in the table."""
 
@@ -237,6 +239,7 @@ def _environment(redactor: Redactor) -> Environment:
     )
     # A part of an address is the text as the page shows it, quoted: the script compares both.
     environment.filters["quoted"] = lambda text: quote(shown(text))
+    environment.filters["spans"] = lambda text: Markup(_CODE.sub(r"<code>\1</code>", escape(shown(text))))  # noqa: S704 - escaped
     environment.filters["plural"] = plural
     environment.filters["safe_link"] = safe_link
     environment.filters["number"] = "{:,}".format
@@ -264,8 +267,8 @@ _ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\
 def script_json(value: Any) -> str:
     """Return JSON that no text in it can end as a script element of HTML, or start a comment in."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    for character, escape in _ESCAPES.items():
-        text = text.replace(character, escape)
+    for character, escaped in _ESCAPES.items():
+        text = text.replace(character, escaped)
     return text
 
 

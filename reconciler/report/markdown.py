@@ -16,6 +16,7 @@ from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
+from reconciler.plan.draft_decision import asked_text
 from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.status import current_states
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -318,7 +319,8 @@ def _risks(change: Change) -> list[str]:
 def _note(change: Change) -> str:
     """Return what only the last run knows of a draft: why it was written again, or that people deleted it."""
     is_deleted = change.reason is Reason.DELETED_BY_PERSON
-    return change.message if change.writes or change.request is None or is_deleted else ""
+    note = change.message if change.writes or change.request is None or is_deleted else ""
+    return note.removesuffix(asked_text(change.conflicts)).removesuffix("; ")  # the text has the conflicts
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:

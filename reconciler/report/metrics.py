@@ -118,8 +118,9 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     pending = {change.package for change in plan.changes if change.pending}
     yield Sample("changes_pending", len(pending & outcome.unfinished.keys() if outcome else pending))
     yield Sample("conflicts", sum(len(change.conflicts) for change in plan.changes))
-    yield from _counted("problems", (str(problem.reason) for problem in plan.problems))
-    yield from _counted("refusals", (str(refusal.reason) for refusal in plan.refusals))
+    for name, reasons in (("problems", plan.problems), ("refusals", plan.refusals)):
+        counted = Counter(str(each.reason) for each in reasons)
+        yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
     for rollout in plan.rollouts:
         name = str(rollout.key)
         yield Sample("rollout_phase", 1, (name, rollout.phase))
@@ -174,8 +175,3 @@ def _state_samples(statuses: Iterable[PackageStatus]) -> Iterator[Sample]:
     yield from (Sample("packages", counts[phase], (phase,)) for phase in Phase)
     for phase, since in oldest.items():
         yield Sample("packages_oldest_timestamp_seconds", since, (phase,))
-
-
-def _counted(metric: str, values: Iterable[str]) -> Iterator[Sample]:
-    for value, count in Counter(values).items():
-        yield Sample(metric, count, (value,))

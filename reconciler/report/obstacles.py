@@ -158,7 +158,7 @@ def _request(
         )
         return
     source, location = find_request(resolved, context.inventory, trace.get(resolved.variant.key, {}))
-    yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", "Change it there.")
+    yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", f"Ask for {goal} there.")
 
 
 def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterator[Obstacle]:

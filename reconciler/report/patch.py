@@ -11,12 +11,12 @@ from reconciler.base.escape import inert, is_visible, terminal
 from reconciler.functions.secrets import holds_secret
 from reconciler.names.objects import File, Files
 from reconciler.report.console import Color, Paint, plain
+from reconciler.report.diff import NO_NEWLINE
 
 _NO_OID: Final = "0" * 40
 _CHUNK: Final = 52
 """Bytes of one line of a binary patch."""
 _COLORS: Final = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN}
-NO_NEWLINE: Final = "\\ No newline at end of file"
 
 
 def package_patch(

@@ -13,7 +13,7 @@ from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Risk
 from reconciler.plan.status import PackageStatus, current_states
-from reconciler.policy.risks import DELETION
+from reconciler.policy.risks import CONFLICT, DELETION
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -61,10 +61,11 @@ def change_order(change: Change) -> tuple[object, ...]:
 
 
 def change_risks(change: Change) -> tuple[Risk, ...]:
-    """Return the risks of a change, the worst first; the deletion of a package is the worst of all."""
+    """Return the risks of a change, the worst first: its deletion, then conflicts to be answered."""
     is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
     own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
-    return (*own, *(change.impact.risks if change.impact else ()))
+    conflicts = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
+    return (*own, *conflicts, *(change.impact.risks if change.impact else ()))
 
 
 def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
@@ -137,13 +138,6 @@ def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
 
 
-def status_text(status: PackageStatus, now: float = 0) -> str:
-    """Return the state of a package in a few words: `in review since 2026-01-31, #3`; "" if published."""
-    if status.phase is Phase.PUBLISHED:
-        return ""
-    return " ".join(filter(None, (status.phase, since_text(status, now))))
-
-
 def since_text(status: PackageStatus, now: float = 0) -> str:
     """Return the date of a state, or with a clock its age, and the pull request: `since 2026-01-31, #3`."""
     since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
@@ -154,7 +148,8 @@ def since_text(status: PackageStatus, now: float = 0) -> str:
 def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
     """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
-    stands = status_text(status, now) if status and change.op is Op.KEEP else ""
+    is_open = status is not None and status.phase is not Phase.PUBLISHED and change.op is Op.KEEP
+    stands = f"{status.phase} {since_text(status, now)}".strip() if status and is_open else ""
     is_told = status is not None and status.phase is Phase.CONFLICT
     waits = "waits for a person" if change.waits and not is_told else ""
     parts = (upstream_text(change), stands, change.detail, unready, waits)

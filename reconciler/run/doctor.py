@@ -165,7 +165,12 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
             message = (
                 f"It is {age // 3600} hours older than the control repository, so nothing is deleted by it"
             )
-            yield _warning("snapshot", each.path or each.cluster, message, "Import the cluster again.")
+            yield _warning(
+                "snapshot",
+                each.path or each.cluster,
+                message,
+                "Import the cluster again with `reconciler snapshot import`.",
+            )
         elif not each.complete:
             hint = "Import it with `reconciler snapshot import`, which says what it lists completely."
             message = "It lists no kind completely, so nothing is deleted because an object is not there"

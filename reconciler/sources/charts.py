@@ -71,7 +71,9 @@ def find_chart_version(address: str, version: str, client: RegistryClient) -> Fo
     entries = _entries(client.file(f"{repository}/index.yaml"), repository)
     if name not in entries:
         near = ", ".join(close_names(name, entries)) or ", ".join(sorted(entries)[:5])
-        raise UnavailableError(f"{repository} has no chart {name}", hint=f"It has {near or 'none'}.")
+        raise UnavailableError(
+            f"{repository} has no chart {name}", hint=f"Ask for one that it has: {near}." if near else ""
+        )
     listed = {str(each.get("version") or ""): each for each in entries[name] if isinstance(each, Mapping)}
     chosen = _chosen(listed, version, address)
     urls = listed[chosen].get("urls")
@@ -171,9 +173,9 @@ def _chosen(versions: Iterable[str], version: str, address: str) -> str:
     versions = list(versions)
     chosen = choose_version(versions, version)
     if not chosen:
-        near = ", ".join(close_names(version, versions)) or ", ".join(sorted(versions)[-3:]) or "none"
+        near = ", ".join(close_names(version, versions)) or ", ".join(sorted(versions)[-3:])
         message = f"{mask_credentials(address)} has no version {version or 'at all'}"
-        raise UnavailableError(message, hint=f"It has {near}.")
+        raise UnavailableError(message, hint=f"Ask for one that it has: {near}." if near else "")
     return chosen
 
 

@@ -40,7 +40,7 @@ def find_directory(root: Path, cluster: str) -> Path:
         return next(iter(clusters))
     if not cluster:
         names = ", ".join(sorted(filter(None, clusters.values())))
-        hint = f"Name it: --cluster NAME.{f' There are {names}.' if clusters else ''}"
+        hint = f"Name it: --cluster NAME{f', one of {names}' if clusters else ''}."
         raise UsageError("The cluster of this snapshot is unknown", hint=hint)
     return root if clusters.get(root) == cluster else root / cluster
 

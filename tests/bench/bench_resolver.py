@@ -146,12 +146,6 @@ def one_conflict(independent: int = 50) -> ClusterInputs:
     return world(build_catalogue(found), [(f"i{n}", "") for n in range(independent)] + [("x", ""), ("y", "")])
 
 
-def deep_conflict() -> ClusterInputs:
-    """Return a world without an answer in which every package is tied to the others."""
-    capped = [(f"p{number}", "<=3.0.0") for number in range(10)]
-    return world(correlated(100), [*capped, ("p11", ">=19.0.0")])
-
-
 def decide(asked: ClusterInputs) -> tuple[float, bool]:
     question = build_problem(asked).problem
 

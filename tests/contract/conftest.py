@@ -3,14 +3,43 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.conformance import require_file
+from tests.support.forges.bench import DIALECTS
 from tests.support.forges.description import load
 from tests.support.forges.gitea_administration import GiteaAdministration, RealClock
 from tests.support.forges.gitea_api import TOKEN, URL, GiteaServer, gitea_server
 from tests.support.forges.server import serving
+from tests.support.forges.world import ForgeWorld, Make, Serve, forge_world
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Serve a world until the test ends: the kind of forge is given, and what else `forge_world` takes."""
+    with ExitStack() as stack:
+        yield lambda kind, **fields: stack.enter_context(
+            forge_world(kind, tmp_path / "world", monkeypatch, **fields)
+        )
+
+
+@pytest.fixture(params=DIALECTS)
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    """Two repositories on a forge."""
+    return serve(request.param)
+
+
+@pytest.fixture(params=DIALECTS)
+def make(request: pytest.FixtureRequest, serve: Serve) -> Make:
+    """Return what serves a world of one repository, or of what is told otherwise, with more configuration."""
+
+    def make_world(more: str = "", **fields: Any) -> ForgeWorld:
+        return serve(request.param, more=more, **{"edges": ["edge-1"], **fields})
+
+    return make_world
 
 
 @pytest.fixture(scope="module")

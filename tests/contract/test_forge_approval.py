@@ -1,8 +1,5 @@
 """Approval by policy, on every forge and in Git alone: only what a rule lets pass, and only that commit."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from reconciler.base.errors import Exit
@@ -10,9 +7,11 @@ from reconciler.base.reasons import Phase, Reason
 from reconciler.plan.changes import Op
 from reconciler.plan.status import current_statuses
 from tests.support.forges.bench import DIALECTS
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Make
 from tests.support.git import kptfile
 from tests.support.small_world import app
+
+pytestmark = pytest.mark.one_forge
 
 AUTO = "  approval:\n    auto:\n    - {}\n"
 CHECKED = "  approval:\n    auto:\n    - checks: [ci/build, ci/lint]\n"
@@ -22,21 +21,6 @@ SELECTED = "  approval:\n    auto:\n    - selector: {matchLabels: {tier: dev}}\n
 GROUPED = f"  pullRequests:\n    groupBy: repository\n{AUTO}"
 WAITING = tuple(kind for kind in DIALECTS if kind != "bitbucket")
 """Forges that merge by themselves what waits for its checks."""
-Make = Callable[[str], ForgeWorld]
-
-
-@pytest.fixture(params=list(DIALECTS))
-def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    opened = []
-
-    def make_world(more: str) -> ForgeWorld:
-        context = forge_world(request.param, tmp_path / "world", monkeypatch, edges=["edge-1"], more=more)
-        opened.append(context)
-        return context.__enter__()
-
-    yield make_world
-    for context in opened:
-        context.__exit__(None, None, None)
 
 
 def states(world: ForgeWorld) -> dict[str, str]:

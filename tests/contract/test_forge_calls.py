@@ -1,6 +1,5 @@
 """How many requests a run takes: a constant number for a repository, and for each pull request."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,8 +7,10 @@ import pytest
 
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import HOUR
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve
 from tests.support.small_world import manifest, variant
+
+pytestmark = pytest.mark.one_forge
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "forges.md"
 PACKAGES = {"edge-1": 1, "edge-2": 2, "edge-3": 5}
@@ -39,16 +40,11 @@ class Requests(NamedTuple):
 
 
 @pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    root = tmp_path / "world"
-    with forge_world(
-        request.param, root, monkeypatch, edges=list(PACKAGES), packages=NAMES, more=LABELS
-    ) as made:
-        surplus = {manifest(edge, name): None for edge, count in PACKAGES.items() for name in NAMES[count:]}
-        made.repo("control").commit(surplus, message="Keep some\n")
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    made = serve(request.param, edges=list(PACKAGES), packages=NAMES, more=LABELS)
+    surplus = {manifest(edge, name): None for edge, count in PACKAGES.items() for name in NAMES[count:]}
+    made.repo("control").commit(surplus, message="Keep some\n")
+    return made
 
 
 def measure(world: ForgeWorld) -> Requests:

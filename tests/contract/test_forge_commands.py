@@ -1,15 +1,16 @@
 """`pr` and `approve` on every forge: the words of the local one, and what the next run makes of it."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
 from tests.support.forges.bench import DIALECTS, WITH_LABELS
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve
+
+pytestmark = pytest.mark.one_forge
 
 Command = Callable[..., str]
 SET = "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet"
@@ -17,13 +18,10 @@ NUMBERS = ["edge-1#1", "edge-1#2", "edge-2#1", "edge-2#2"]
 
 
 @pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    labels = "  pullRequests:\n    labels: [fleet]\n"
-    with forge_world(request.param, tmp_path / "world", monkeypatch, more=labels) as made:
-        made.run()
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    made = serve(request.param, more="  pullRequests:\n    labels: [fleet]\n")
+    made.run()
+    return made
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The dashboard: one issue of the control repository on every forge, and a file where there is none."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,18 +12,17 @@ from reconciler.inventory.shard import Shard
 from reconciler.plan.status import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS, WITH_ISSUES
 from tests.support.forges.server import Pull
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve, forge_world
+
+pytestmark = pytest.mark.one_forge
 
 ON = "  pullRequests:\n    dashboard: true\n"
 CONTROL = "acme/control"
 
 
 @pytest.fixture(params=WITH_ISSUES)
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    with forge_world(request.param, tmp_path / "world", monkeypatch, more=ON, hosted_control=True) as made:
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    return serve(request.param, more=ON, hosted_control=True)
 
 
 def issues(world: ForgeWorld) -> list[Pull]:

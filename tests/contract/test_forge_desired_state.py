@@ -1,8 +1,5 @@
 """Pull requests are desired state: whatever left one wrong, the next plan shows it and apply repairs it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from reconciler.base.errors import Exit
@@ -10,7 +7,9 @@ from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
 from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.server import Pull
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve
+
+pytestmark = pytest.mark.one_forge
 
 LABELS = "  pullRequests:\n    labels: [team-a]\n"
 EDITS = {
@@ -24,15 +23,10 @@ CREATE = r"/(pulls|merge_requests|pullrequests)$"
 
 
 @pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    root = tmp_path / "world"
-    with forge_world(
-        request.param, root, monkeypatch, edges=("edge-1",), packages=("web",), more=LABELS
-    ) as made:
-        made.kind = request.param  # type: ignore[attr-defined]
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    made = serve(request.param, edges=("edge-1",), packages=("web",), more=LABELS)
+    made.kind = request.param  # type: ignore[attr-defined]
+    return made
 
 
 def kind_of(world: ForgeWorld) -> str:

@@ -1,6 +1,6 @@
 """What forges refuse: writes where a repository is archived or a permission missing, protected merges."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,11 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.plan.changes import Op
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import Make, Serve
 from tests.support.values import replace
 
 WEB = HEADS["web"]
-AUTO = "  approval:\n    auto:\n    - {}\n"
-FORGE = "  approval:\n    auto:\n    - autoMerge: true\n"
+TWO = ["edge-1", "edge-2"]
 REFUSED = {
     ("github", "archived"): "Repository was archived so is read-only",
     ("github", "permission"): "Resource not accessible by integration",
@@ -45,33 +44,12 @@ UNMERGED = {
     ("gitea", "person"): "User not allowed to merge PR",
     ("gitea", "check"): "not all required status checks successful",
 }
-Make = Callable[..., ForgeWorld]
 
 
 @pytest.fixture(params=list(DIALECTS))
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SimulatorBench]:
     with simulated(request.param, tmp_path) as made:
         yield made
-
-
-@pytest.fixture(params=list(DIALECTS))
-def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    opened = []
-
-    def make_world(more: str = "") -> ForgeWorld:
-        context = forge_world(request.param, tmp_path / "world", monkeypatch, packages=("web",), more=more)
-        opened.append(context)
-        return context.__enter__()
-
-    yield make_world
-    for context in opened:
-        context.__exit__(None, None, None)
-
-
-@pytest.fixture
-def world_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForgeWorld]:
-    with forge_world("gitea", tmp_path / "world", monkeypatch, edges=["edge-1"]) as world:
-        yield world
 
 
 def desired(head: str = WEB) -> PullRequest:
@@ -165,9 +143,10 @@ def test_a_base_that_is_deleted_closes_its_pull_requests_where_the_forge_does(be
     assert bench.again().list_pulls() == (replace(pull, closed=0),)
 
 
+@pytest.mark.one_forge
 @pytest.mark.parametrize("why", ["archived", "permission"])
 def test_run_stops_at_the_repository_that_takes_no_writes(make: Make, why: str) -> None:
-    world = make()
+    world = make(edges=TWO, packages=["web"])
     world.simulator.repositories["acme/edge-1"].archived = why == "archived"
     world.simulator.may_write = why == "archived"
 
@@ -186,7 +165,7 @@ def test_run_stops_at_the_repository_that_takes_no_writes(make: Make, why: str) 
 
 @pytest.mark.parametrize("make", ["gitlab", "gitea"], indirect=True)  # GitHub's answer is not documented
 def test_pull_requests_that_are_switched_off_are_named(make: Make) -> None:
-    world = make()
+    world = make(edges=TWO, packages=["web"])
     world.simulator.repositories["acme/edge-1"].has_pulls = False
 
     ran = world.run()
@@ -198,8 +177,9 @@ def test_pull_requests_that_are_switched_off_are_named(make: Make) -> None:
     assert {c.op for c in ran.plan.changes if c.repository.name == "edge-1"} <= {Op.KEEP}
 
 
+@pytest.mark.one_forge
 def test_what_closed_with_its_base_is_a_rejection_that_is_reopened(make: Make) -> None:
-    world = make()
+    world = make(edges=TWO, packages=["web"])
     world.run()
     repo = world.repo("edge-1")
     main = repo.oid("main")
@@ -226,8 +206,8 @@ def test_refusals_of_several_drafts_are_one_error_each(bench: SimulatorBench) ->
         assert raised.value.cause.startswith(bench.simulator.api)
 
 
-def test_refused_tag_is_told_as_that_and_stops_no_other_package(world_of_two: ForgeWorld) -> None:
-    world = world_of_two
+def test_refused_tag_is_told_as_that_and_stops_no_other_package(serve: Serve) -> None:
+    world = serve("gitea", edges=["edge-1"])
     world.run()
     for pull in world.pulls("edge-1"):
         world.simulator.merge("acme/edge-1", pull.number)

@@ -1,8 +1,5 @@
 """Whole runs against simulated forges: real pushes, pull requests, merges by people, second runs."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from reconciler.base.errors import Exit
@@ -10,15 +7,9 @@ from reconciler.base.reasons import Reason
 from reconciler.report.causes import group_problems
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
-from tests.support.forges.world import VARIABLE, ForgeWorld, forge_world
+from tests.support.forges.world import VARIABLE, ForgeWorld, Serve
 
-
-@pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    with forge_world(request.param, tmp_path / "world", monkeypatch) as made:
-        yield made
+pytestmark = pytest.mark.one_forge
 
 
 def expected(world: ForgeWorld) -> list[tuple[str, str]]:
@@ -205,12 +196,8 @@ def test_a_closed_deletion_is_rejected(world: ForgeWorld) -> None:
 
 
 @pytest.fixture(params=list(DIALECTS))
-def proposing(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    more = "  pullRequests:\n    openOn: propose\n"
-    with forge_world(request.param, tmp_path / "world", monkeypatch, more=more) as made:
-        yield made
+def proposing(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    return serve(request.param, more="  pullRequests:\n    openOn: propose\n")
 
 
 def test_draft_has_no_pull_request_before_proposal(proposing: ForgeWorld) -> None:
@@ -233,12 +220,8 @@ def test_draft_has_no_pull_request_before_proposal(proposing: ForgeWorld) -> Non
 
 
 @pytest.fixture(params=list(DIALECTS))
-def grouped(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    more = "  pullRequests:\n    groupBy: repository\n"
-    with forge_world(request.param, tmp_path / "world", monkeypatch, more=more) as made:
-        yield made
+def grouped(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    return serve(request.param, more="  pullRequests:\n    groupBy: repository\n")
 
 
 def group(edge: str, number: int = 1) -> str:

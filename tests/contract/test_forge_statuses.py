@@ -1,32 +1,15 @@
 """The commit status of drafts: what tells a forge, and its branch protection, that a draft may be merged."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Answer
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Make
 from tests.support.small_world import app
 
+pytestmark = pytest.mark.one_forge
+
 STATUS = "  pullRequests: {status: reconciler}\n"
-Make = Callable[[str], ForgeWorld]
-
-
-@pytest.fixture(params=list(DIALECTS))
-def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    opened = []
-
-    def make_world(more: str) -> ForgeWorld:
-        context = forge_world(request.param, tmp_path / "world", monkeypatch, edges=["edge-1"], more=more)
-        opened.append(context)
-        return context.__enter__()
-
-    yield make_world
-    for context in opened:
-        context.__exit__(None, None, None)
 
 
 def statuses(world: ForgeWorld) -> dict[str, tuple[bool | None, str]]:

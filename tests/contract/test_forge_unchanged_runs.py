@@ -1,8 +1,6 @@
 """A run whose forges answer as before repeats its report; any other answer is a reason to compute it."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,9 @@ from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from reconciler.run.report_cache import Report, ReportCache
 from tests.support.forges.bench import DIALECTS
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve
+
+pytestmark = pytest.mark.one_forge
 
 EDGE = "edge-1"
 NAME = f"acme/{EDGE}"
@@ -19,13 +19,11 @@ PRINTED = ["Nothing to do\n"]
 
 
 @pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    with forge_world(request.param, tmp_path / "world", monkeypatch, edges=(EDGE,)) as made:
-        made.run()
-        made.run()
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    made = serve(request.param, edges=(EDGE,))
+    made.run()
+    made.run()
+    return made
 
 
 def cache(world: ForgeWorld) -> ReportCache:

@@ -1,8 +1,7 @@
 """An answer that is not as its API describes: it stalls one package, or its repository, and ends no run."""
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,9 @@ from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op
 from tests.support.forges.bench import DIALECTS
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import ForgeWorld, Serve
+
+pytestmark = pytest.mark.one_forge
 
 HEADS: dict[str, Callable[[Any], Any]] = {
     "github": lambda item: item["head"]["ref"],
@@ -32,15 +33,13 @@ WRONG = [
 
 
 @pytest.fixture(params=list(DIALECTS))
-def world(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ForgeWorld]:
-    with forge_world(request.param, tmp_path / "world", monkeypatch) as made:
-        made.kind = request.param  # type: ignore[attr-defined]
-        assert made.run().code is Exit.DONE
-        made.upgrade("web")
-        made.upgrade("db")
-        yield made
+def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    made = serve(request.param)
+    made.kind = request.param  # type: ignore[attr-defined]
+    assert made.run().code is Exit.DONE
+    made.upgrade("web")
+    made.upgrade("db")
+    return made
 
 
 def tamper(world: ForgeWorld, edge: str, head: str, change: Callable[[dict[str, Any]], Any]) -> None:

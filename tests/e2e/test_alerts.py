@@ -13,7 +13,6 @@ import yaml
 
 from tests.support.ci import need
 
-DAY = 86400
 BASE = {"command": "apply", "reconciler": "fleet"}
 
 

@@ -26,7 +26,6 @@ metadata:
 spec:
   manifest: [x]
 """
-TOLD = "error: reconciler.yaml:6:3: Unknown field spec.manifest\nhint: Did you mean manifests?\n"
 
 
 def test_every_command_is_in_the_tables() -> None:

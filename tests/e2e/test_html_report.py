@@ -147,3 +147,26 @@ def test_durations_are_in_the_page_only_where_they_are_asked_for(world: World, t
     plain, timed = ((tmp_path / f"{name}.html").read_text() for name in ("plain", "timed"))
     assert 'id="timings"' not in plain
     assert '<tr><th scope="row">render</th>' in timed.partition('id="timings"')[2]
+
+
+def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) -> None:
+    root = tmp_path / "conflict"
+    write_world(root, ("edge-1",))
+    world = World(root)
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*arguments).code == 0
+    with world.edit("edge-1", "Hotfix for the sale") as copy:
+        path = copy / "web/app.yaml"
+        path.write_text(path.read_text().replace("web:v1", "web:hotfix"))
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit(
+        {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
+    )
+    page = tmp_path / "page.html"
+    for arguments in (("plan",), ("apply",), ("plan",)):
+        world.run(*arguments, "--html", str(page))
+        ((place, *sides, origin),) = read_data(page.read_text())["packages"]["edge-1/web"]["conflicts"]
+
+        assert place == "app.yaml\nDeployment web\nspec.template.spec.containers[name=main].image"
+        assert sides == [f"registry.example/web:{tag}" for tag in ("v1", "v2", "hotfix")]
+        assert re.fullmatch(r"Hotfix for the sale \(.+, [0-9a-f]{8}\)", origin)

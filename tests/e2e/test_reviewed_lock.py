@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.schema import violations
-from tests.support.world import World, build_world, git, refs
+from tests.support.world import World, build_world, git, refs, restored
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 BRANCH = "reconciler/fleet/lock"
@@ -18,9 +18,13 @@ WEB, API = "locks/upstreams/default/web.json", "locks/upstreams/default/api.json
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world() -> World:
     """Two variants follow one tag; their first pins are merged, and the tag has moved since."""
-    world = build_world(WORLDS / "30-reviewed-lock", tmp_path / "w")
+    return restored("reviewed", make_reviewed)
+
+
+def make_reviewed(root: Path) -> World:
+    world = build_world(WORLDS / "30-reviewed-lock", root)
     with world.edit("control", "Want another") as copy:
         text = (copy / "manifests/web.yaml").read_text()
         api = text.replace("name: web", "name: api").replace(

@@ -1,7 +1,6 @@
 """State and status deleted, forged, older or newer, and a clock that is off: no package is touched."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.small_world import EDGES, manifest, variant
 STATE = "refs/heads/reconciler/fleet/state"
 STATUS = "refs/heads/reconciler/fleet/status"
 RECORDS = "packagevariants/default/edge-1.jsonl"
-Fault = Callable[[Repo, str], None]
 
 
 @pytest.fixture

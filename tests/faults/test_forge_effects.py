@@ -19,6 +19,7 @@ def _most(kind: str, name: str, fault: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.one_forge
 @pytest.mark.parametrize("kind", list(FORGES))
 @pytest.mark.parametrize("name", WORLDS)
 def test_after_a_fault_at_any_effect_on_a_forge_the_next_run_ends_as_an_undisturbed_one(

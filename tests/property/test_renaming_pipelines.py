@@ -40,7 +40,7 @@ RESOURCES = st.lists(
     unique_by=lambda resource: resource[:2],
 )
 SIDES = st.dictionaries(st.sampled_from(("a.yaml", "b.yaml", "deep/c.yaml")), RESOURCES, min_size=1)
-EXAMPLES = 20 * int(os.environ.get("RECONCILER_FUZZ", "1"))
+EXAMPLES = 10 * int(os.environ.get("RECONCILER_FUZZ", "1"))
 
 
 def package(side: Mapping[str, list[tuple[str, str, int, int]]], pipeline: list[str]) -> Files:
@@ -71,10 +71,6 @@ def rendered(files: Files) -> Files:
     result = run_pipeline(files)
     assert result.ok, result.error
     return result.files
-
-
-def resources_of(files: Files) -> dict[str, bytes]:
-    return {path: file.data for path, file in files.items() if path != "Kptfile"}
 
 
 @given(before=SIDES, after=SIDES, pipeline=PIPELINES, marked=st.booleans())

@@ -232,7 +232,9 @@ def _parse(inputs: Sequence[tuple[str, bytes]], options: ImportOptions, limits: 
 
 def _add(lists: _Lists, name: str, data: bytes, file: FileObjects) -> None:
     if not data.strip():
-        raise ConfigurationError(f"{name} is empty", hint="Did kubectl fail? Nothing was changed.")
+        raise ConfigurationError(
+            f"{name} is empty", hint="Nothing was changed. See what kubectl printed, and run it again."
+        )
     if file.problems:
         first, *others = file.problems
         more = f" (and {len(others)} more)" if others else ""

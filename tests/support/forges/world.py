@@ -1,6 +1,6 @@
 """A small world with downstream repositories on a simulated forge, and runs of it in this process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +80,12 @@ class ForgeWorld:
         """Change the upstream revision of every variant of a package, by default to the second."""
         files = {manifest(edge, package): variant(edge, package, revision=revision) for edge in self.edges}
         self.repo("control").commit(files, message="Upgrade\n")
+
+
+Serve = Callable[..., ForgeWorld]
+"""Serves a world on a kind of forge, with the options of `forge_world`."""
+Make = Callable[..., ForgeWorld]
+"""Serves a world on the forge of a test, with more configuration."""
 
 
 @contextmanager

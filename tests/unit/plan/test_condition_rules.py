@@ -48,7 +48,6 @@ REF = f"refs/heads/{BRANCH}"
 WRITE = a_write(ref=REF, expect=oid("d2"))
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
 QUESTION = "1 conflict in a.yaml: answer it in the pull request"
-VALID = ("all validation checks passed",)
 DONE = "successfully ensured downstream package variant"
 GOOD: dict[str, tuple[str, str, str]] = {
     "ConfigInjected": ("True", "NoInjectionPoints", ""),

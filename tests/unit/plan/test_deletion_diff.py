@@ -27,7 +27,6 @@ from tests.support.values import replace
 BY_NAME = {"downstream": {"repo": "edge", "packageExpr": "target.name"}}
 REGION = select(BY_NAME, region="eu")
 CLUSTERS = tuple(cluster(f"c{n}", region="eu") for n in range(4))
-KEY = ObjectName("default", "fleet")
 
 
 def diff(inventory: Inventory) -> SetDiff:

@@ -32,7 +32,6 @@ KEPT = a_change(variant=WEB)
 MOVE = MoveRef("refs/heads/x", oid("a1"), oid("a2"))
 DRAFT = a_write(ref="refs/heads/d", expect=oid("a3"), message="Title", time=7)
 DRAFTED = ["commit", "refs/heads/d", oid("a3"), oid("b2"), [["web", oid("e1")]], "Title", 7]
-PARTS = (GroupPart("a", oid("e1")), GroupPart("b", None))
 COMMITS = CommitPolicy()
 PEOPLE = [COMMITS.name, COMMITS.email, COMMITS.sign, COMMITS.sign_off]
 

@@ -47,7 +47,6 @@ NEXT = group_ref("default", SCOPE, 2)
 BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
 BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
 API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
-TIME = 50
 EMPTY = "Nothing of this group is left to propose."
 
 

@@ -68,7 +68,6 @@ WRITE = a_write()
 CONFLICT = ConflictNote("a.yaml", "spec", "1", None, "Pod a", "a#spec")
 OPEN = OpenConflict(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
 ANSWER = AnswerNote("a.yaml", "spec", "1", "2", "Pod a", "a#spec", "2", "policy", "keep-local", "the set")
-OWNED = KptfileHeader(owner="default/default/web", location="edge/web")
 
 
 def a_resolved(**fields: Any) -> ResolvedVariant:

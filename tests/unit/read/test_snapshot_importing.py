@@ -409,7 +409,7 @@ def test_each_cluster_has_its_own_directory(tmp_path: Path) -> None:
     assert find_directory(root, "edge-2") == root / "edge-2"
     with pytest.raises(UsageError) as caught:
         find_directory(root, "")
-    assert caught.value.hint == "Name it: --cluster NAME. There are edge-1, mgmt."
+    assert caught.value.hint == "Name it: --cluster NAME, one of edge-1, mgmt."
 
 
 def test_snapshots_of_clusters_are_separate_from_the_root(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, chan
 def test_plan_is_counts_then_changes_then_problems() -> None:
     assert list(plan_lines(PLAN, NAMES)) == [
         "1 to create, 1 to update, 2 kept, 1 will wait for people, 1 problem (checksum " + "c" * 12 + ")",
+        "risks: conflict in 1 package",
         "CHANGE  PACKAGE          REASON           DETAIL",
         "create  edge-east/nginx  New              nginx/v1; waits for a person",
         "update  edge-west/nginx  UpstreamChanged  nginx/v1 -> nginx/v2; 1 of 4 files differs",

@@ -170,7 +170,6 @@ def update(
     return texts, list(done.conflicts)
 
 
-NAME = "ConfigMap a"
 CHANGED = cm("a", value="y")
 ENCRYPTED = A + "sops:\n  mac: {}\n"
 
