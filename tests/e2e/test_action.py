@@ -78,16 +78,6 @@ def test_apply_does_what_was_reviewed_and_then_nothing(action: Path, job: Job) -
     assert (again.code, again.outputs["changed"]) == (0, "false")
 
 
-def test_apply_is_refused_in_a_run_for_a_pull_request(action: Path, job: Job) -> None:
-    checkout(job)
-    job.event = "pull_request"
-
-    ran = run_action(action, {"mode": "apply", "control": "checkout"}, job)
-
-    assert (ran.code, ran.outputs["exit-code"]) == (4, "4")
-    assert Repo(job.workspace / "edge-1.git").refs().keys() == {"refs/heads/main"}
-
-
 def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
     control = Repo(job.workspace / "control.git")
     more = variant("edge-1", "web", revision=2)
@@ -104,16 +94,6 @@ def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
     assert ran.outputs["summary"] == "Merging this alters 1 pending change"
     assert re.search(r"(?m)^::error .*file=manifests/bad\.yaml,line=2", ran.log)
     assert "### Problems of this change" in ran.summary
-
-
-@pytest.mark.parametrize(("name", "value"), [("mode", "destroy"), ("shard", "4/4"), ("level", "$(id)")])
-def test_an_input_that_means_nothing_is_usage(action: Path, job: Job, name: str, value: str) -> None:
-    checkout(job)
-    mode = {"mode": "check" if name == "level" else "plan"}
-
-    ran = run_action(action, {**mode, "control": "checkout", name: value}, job)
-
-    assert (ran.code, ran.outputs["exit-code"]) == (2, "2"), ran.log
 
 
 HOSTILE = "$(touch pwned-1)`touch pwned-2`\"; touch pwned-3; \"'; touch pwned-4; '\ntouch pwned-5\n--help"

@@ -3,7 +3,7 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -130,57 +130,6 @@ TEMPLATE = """\
       source: {repoURL: https://git.example.com/apps.git, path: shop}
       destination: {name: '{{cluster}}'}
 """
-
-
-class Left(NamedTuple):
-    """A change of an ApplicationSet, and what is told of it; `refused` if the ApplicationSet is left out."""
-
-    reason: str
-    old: str
-    new: str
-    want: str
-    refused: bool = False
-
-
-LEFT = [
-    Left("patches", "  template:", "  templatePatch: x\n  template:", "templatePatch is a template", True),
-    Left(
-        "several sources",
-        "source: {",
-        "sources: []\n      source: {",
-        "an Application of several sources",
-        True,
-    ),
-    Left("a function", "'{{cluster}}'", "'{{cluster | lower}}'", "is more than a parameter", True),
-    Left("the root", "path: shop", "path: .", "it shows all of https://git.example.com/apps.git", True),
-    Left("a commit", "path: shop", f"path: shop, targetRevision: {'ab' * 20}", "is a commit: tag it", True),
-    Left("a plugin", "path: shop", "path: shop, plugin: {}", "source.plugin has no equivalent", True),
-    Left("nothing", "[{cluster: east, size: 3}]", "[]", "its generators give nothing", True),
-    Left("two kinds", "[{list:", "[{git: {}, list:", "has the kinds git, list", True),
-    Left("Go's form", "'{{cluster}}'", "'{{.cluster}}'", "goTemplate is not true", True),
-    Left("waves", "  template:", "  strategy: {type: RollingSync}\n  template:", "strategy is left: waves"),
-    Left(
-        "patches of Kustomize", "path: shop", "path: shop, kustomize: {patches: []}", "kustomize.patches is"
-    ),
-    Left(
-        "a list of values", "path: shop", "path: shop, helm: {valuesObject: {a: []}}", "the value a is left"
-    ),
-    Left("value files", "path: shop", "path: shop, helm: {valueFiles: [a]}", "source.helm.valueFiles is"),
-    Left("namespace", "name: '{{cluster}}'", "name: '{{cluster}}', namespace: x", "destination.namespace is"),
-]
-
-
-@pytest.mark.parametrize("case", LEFT, ids=lambda case: case.reason)
-def test_what_has_no_equivalent_is_named(case: Left) -> None:
-    text = f"{HEAD}{LIST}{TEMPLATE}"
-    assert case.old in text
-    changed = text.replace(case.old, case.new)
-
-    if case.refused:
-        with pytest.raises(ConfigurationError, match=re.escape(case.want)):
-            convert(changed)
-    else:
-        assert case.want in "\n".join(convert(changed).lines())
 
 
 REVISIONS = [

@@ -59,6 +59,10 @@ class Marks:
         sys.meta_path.insert(0, _Finder(self))
         import_package(self.package)
 
+    def finds(self, path: Path) -> bool:
+        """Compile every module anew."""
+        return path.suffix == ".py"
+
     def compile(self, path: Path) -> CodeType:
         """Compile a module with a mark at the start of each block."""
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -73,6 +77,30 @@ class Marks:
         taken = {number for number, mark in enumerate(self.entered[:size]) if mark}
         self.entered[:size] = bytes(size)
         return taken
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A package with another source of one module."""
+
+    package: str
+    path: Path
+    source: str
+    entered: None = None
+
+    def install(self) -> None:
+        """Import the whole package so."""
+        assert self.package not in sys.modules, f"{self.package} is imported already"
+        sys.meta_path.insert(0, _Finder(self))
+        import_package(self.package)
+
+    def finds(self, path: Path) -> bool:
+        """Compile the module that is changed."""
+        return path == self.path
+
+    def compile(self, path: Path) -> CodeType:
+        """Compile the other source."""
+        return compile(self.source, str(path), "exec", dont_inherit=True)
 
 
 def import_package(package: str) -> None:
@@ -95,7 +123,7 @@ def _cached_functions(package: str) -> list["functools._lru_cache_wrapper[object
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: Marks | Changed) -> None:
         self._marks = marks
 
     def find_spec(
@@ -104,13 +132,13 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname.partition(".")[0] != self._marks.package:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec and spec.origin and spec.origin.endswith(".py"):
+        if spec and spec.origin and self._marks.finds(Path(spec.origin)):
             spec.loader = _Loader(fullname, spec.origin, self._marks)
         return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, marks: Marks) -> None:
+    def __init__(self, fullname: str, path: str, marks: Marks | Changed) -> None:
         super().__init__(fullname, path)
         self._marks = marks
 

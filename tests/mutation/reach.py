@@ -134,6 +134,16 @@ class Reach:
         """Return the test files that have no record of their content."""
         return [file for file in files if not self._record_of(file).exists()]
 
+    def write_imported(self, marks: Marks) -> None:
+        """Keep which functions ran while the package was imported."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        names = {marks.names[number].partition("#")[0] for number in marks.take()}
+        self._imported.write_text(json.dumps(sorted(names)), encoding="utf-8")
+
+    def find_imported(self) -> set[str]:
+        """Return the functions that run while the package is imported."""
+        return set(json.loads(self._imported.read_text())) if self._imported.exists() else set()
+
     def write(self, recorder: Recorder, files: Collection[Path]) -> None:
         """Keep what was recorded, per test file."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -161,13 +171,21 @@ class Reach:
     def find_tests(
         self, lines: Collection[tuple[Function, int]], files: Iterable[Path]
     ) -> dict[tuple[Function, int], list[ReachingTest]]:
-        """Return the tests of each line of a function, the shortest first."""
+        """Return the tests of each line of a function, the shortest first.
+
+        What a function does while modules are imported is there before every test: its tests are those that
+        enter its folder, and those that enter nothing because they read what is there.
+        """
+        imported = self.find_imported()
         records = [record for file in files if (record := self._read(file))]
         recorded = self._recorded_functions()
         tests: dict[tuple[Function, int], list[ReachingTest]] = {at: [] for at in lines}
         for at in lines:
             block = self._block_at(*at)
             for record in records:
+                if block.function in imported:
+                    tests[at] += _tests_in(record, "/".join(at[0].path.split("/")[:2]))
+                    continue
                 tests[at] += _tests_of(
                     record, block, self._hash(block.function), is_new=block.function not in recorded
                 )
@@ -180,6 +198,10 @@ class Reach:
                 return cast("dict[str, Any]", json.load(record))
         except FileNotFoundError:
             return None
+
+    @property
+    def _imported(self) -> Path:
+        return self.folder / "imported.json"
 
     @property
     def _functions(self) -> Path:
@@ -221,6 +243,14 @@ def _hash_bodies(body: Iterable[ast.stmt], prefix: str, hashes: dict[str, str]) 
             _hash_bodies(node.body, f"{prefix}{node.name}.", hashes)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             hashes[prefix + node.name] = hashlib.sha256(ast.dump(node).encode()).hexdigest()[:12]
+
+
+def _tests_in(record: Mapping[str, Any], folder: str) -> Iterator[ReachingTest]:
+    """Yield the tests of a record that enter a folder, or nothing."""
+    numbers = {n for n, name in enumerate(record["blocks"]) if name.startswith(f"{folder}/")}
+    for id_, (seconds, entered) in record["tests"].items():
+        if not entered or not numbers.isdisjoint(entered):
+            yield ReachingTest(seconds, id_)
 
 
 def _tests_of(record: Mapping[str, Any], block: Block, code: str, *, is_new: bool) -> Iterator[ReachingTest]:

@@ -2,8 +2,8 @@
 
 `make mutation SEED=1 N=40 FOLDERS="plan resolve"` draws functions of folders and one mutant of each,
 `make mutation CHANGED=origin/main` those of the functions that differ from a base. Only the tests that enter
-the mutated block run, the shortest first: those of up to LIMIT seconds, as many as BUDGET seconds allow. A
-mutant that none of them notices survives.
+the mutated block run: those of up to LIMIT seconds, as many as BUDGET seconds allow. Those of the path that
+TESTS names first come first, and of each path the shortest. A mutant that none of them notices survives.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.mutation.blocks import Marks, import_package
+from tests.mutation.blocks import Changed, Marks, import_package
 from tests.mutation.mutants import Mutant
 from tests.mutation.reach import Reach, Recorder
 from tests.mutation.report import find_gates, format_result, print_scores, write_json
-from tests.mutation.runner import MutantRunner, MutantTests, Result
+from tests.mutation.runner import MutantRunner, MutantTests, Result, Status
 from tests.mutation.sample import Sampler, find_stale, read_equivalents
 
 FOLDERS = "plan resolve expand render functions krm dependencies apply forge read git"
@@ -116,15 +116,19 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
             print(f"counts for nothing, because it fails or is too slow: {failed}", flush=True)
         print(f"recorded in {time.monotonic() - start:.0f} s", flush=True)
     tests = reach.find_tests({(mutant.function, mutant.line) for mutant in mutants}, files)
-    choice = []
+    choice, places = [], options.tests.split()
+    imported = reach.find_imported()
     for mutant in mutants:
-        reaching = tests[mutant.function, mutant.line]
+        reaching = sorted(
+            tests[mutant.function, mutant.line],
+            key=lambda test: next(number for number, place in enumerate(places) if test.id.startswith(place)),
+        )
         chosen, left = [], options.budget
         for test in reaching:
             left -= test.seconds
             if test.seconds <= options.limit and left >= 0:
                 chosen.append(test)
-        choice.append(MutantTests(mutant, chosen, len(reaching)))
+        choice.append(MutantTests(mutant, chosen, len(reaching), at_import=str(mutant.function) in imported))
     return choice
 
 
@@ -134,6 +138,7 @@ def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) ->
     def record(part: Sequence[Path], send: Callable[[str], None]) -> None:
         marks = Marks(options.root, options.package)
         marks.instrument()
+        reach.write_imported(marks)
         _server(options)()
         for start in range(0, len(part), 5):
             recorder = Recorder(marks)
@@ -148,12 +153,48 @@ def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) ->
 
 def _try_mutants(options: argparse.Namespace, subjects: Sequence[MutantTests]) -> Iterator[Result]:
     def try_part(part: Sequence[MutantTests], send: Callable[[Result], None]) -> None:
+        for subject in part:
+            if subject.at_import:
+                _try_at_import(options, subject, send)
         import_package(options.package)
-        files = sorted({test.id.partition("::")[0] for subject in part for test in subject.tests})
-        plugin = MutantRunner(options.root, options.package, part, send, _server(options))
-        _run_pytest(options, files, plugin)
+        _try_on(options, [subject for subject in part if not subject.at_import], send)
 
     yield from _in_forks(options, subjects, try_part)
+
+
+def _try_on(
+    options: argparse.Namespace,
+    subjects: Sequence[MutantTests],
+    send: Callable[[Result], None],
+    *,
+    is_imported: bool = False,
+) -> None:
+    files = sorted({test.id.partition("::")[0] for subject in subjects for test in subject.tests})
+    runner = MutantRunner(
+        options.root, options.package, subjects, send, _server(options), is_imported=is_imported
+    )
+    _run_pytest(options, files, runner)
+
+
+def _try_at_import(options: argparse.Namespace, subject: MutantTests, send: Callable[[Result], None]) -> None:
+    """Import the package with a mutant in a fork that has not imported it yet, and run the tests there."""
+    child = os.fork()
+    if not child:
+        path = options.root / subject.mutant.function.path
+        try:
+            Changed(options.package, path, subject.mutant.source).install()
+        except Exception:  # noqa: BLE001 # whatever it is: there is no package for any test
+            send(Result(subject, Status.CAUGHT, test="the import"))
+            os._exit(0)
+        code = 1
+        try:
+            _try_on(options, [subject], send, is_imported=True)
+            code = 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError(f"no test could be run on {subject.mutant.function}")
 
 
 def _in_forks(

@@ -49,6 +49,8 @@ class MutantTests:
     tests: Sequence[ReachingTest]
     reaching: int
     """How many tests reach it, also those for which the budget is too small."""
+    at_import: bool = False
+    """Whether its function runs while the package is imported."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class MutantRunner:
     subjects: Sequence[MutantTests]
     report: Callable[[Result], None]
     fork_server: Callable[[], None]
+    is_imported: bool = False
+    """Whether the package was imported with the mutant, of which there is one."""
     _items: dict[str, pytest.Item] = field(default_factory=dict)
     _functions: dict[tuple[str, str, int], list[FunctionType]] = field(default_factory=dict)
     _sound: dict[str, bool] = field(default_factory=dict)
@@ -89,7 +93,7 @@ class MutantRunner:
     def _try(self, subject: MutantTests) -> Result:
         start = time.perf_counter()
         tests = [test for test in subject.tests if test.id in self._items]
-        if not self._fits(subject.mutant):
+        if not (self.is_imported or self._fits(subject.mutant)):
             return Result(subject, Status.INVALID)
         if not tests:
             return Result(subject, Status.UNREACHED)
@@ -109,7 +113,7 @@ class MutantRunner:
     def _is_sound(self, test: ReachingTest) -> bool:
         """Tell whether a test passes alone without a mutant."""
         if test.id not in self._sound:
-            self._sound[test.id] = self._run(None, [test]) is None
+            self._sound[test.id] = self.is_imported or self._run(None, [test]) is None
         return self._sound[test.id]
 
     def _run(self, mutant: Mutant | None, tests: Sequence[ReachingTest]) -> "Failure | None":
@@ -138,7 +142,7 @@ class MutantRunner:
         with contextlib.suppress(BaseException):
             os.setsid()
             _isolate(scratch)
-            if mutant:
+            if mutant and not self.is_imported:
                 self._install(mutant)
             self.fork_server()
             items = [self._items[test.id] for test in tests]

@@ -40,6 +40,18 @@ def drain(values):
         values.pop()
     return values
 """,
+    "tiny/tables.py": """\
+def _count(steps):
+    return steps + 1
+
+COUNT = _count(2)
+""",
+    "checks/test_tables.py": """\
+from tiny import tables
+
+def test_count():
+    assert tables.COUNT == 3
+""",
     "checks/test_limits.py": """\
 import os
 import subprocess
@@ -128,6 +140,16 @@ def test_survivors_can_be_tried_again(tiny: Path) -> None:
     tried = {mutant["function"] for mutant in json.loads((tiny / "again.json").read_text())["mutants"]}
     assert ran.returncode == 1
     assert tried == {"Limit.weak", "Limit.environment", "Limit.untested"}
+
+
+def test_function_that_runs_while_modules_are_imported_is_tried_with_the_tests_of_what_it_made(
+    tiny: Path,
+) -> None:
+    ran = run_tool(tiny, "--folders", "tables")
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "tables         100.0 %  1 caught" in ran.stdout
+    assert "by checks/test_tables.py::test_count" in ran.stdout
 
 
 def test_score_that_is_high_enough_passes(tiny: Path) -> None:

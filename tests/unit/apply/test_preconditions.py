@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.apply.preconditions import Checkout, check_applicable, check_checkout
 from reconciler.base.errors import RefusedError
-from reconciler.inventory.standing import Standing
+from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Plan
 
@@ -76,3 +76,35 @@ def test_plan_that_was_not_reviewed_or_not_merged_is_refused(
     assert str(caught.value) == refusal
     if refusal.startswith("The plan"):
         assert caught.value.hint == "Something changed since: review the plan above, then pass its checksum."
+
+
+AGAIN = "; in a workflow, start a new run from the newest commit."
+
+
+@pytest.mark.parametrize(
+    ("position", "branch", "tip", "hint"),
+    [
+        (Position.BEHIND, "main", "main", f"Run `git pull`{AGAIN}"),
+        (Position.BEHIND, "", "main", f"Run `git fetch origin main && git checkout FETCH_HEAD`{AGAIN}"),
+        (Position.BEHIND, "main", "", "Check out the newest commit."),
+        (
+            *(Position.DROPPED, "main", "main"),
+            "Run `git fetch origin main`, and `git rebase origin/main` or check that branch out anew" + AGAIN,
+        ),
+        (Position.REWOUND, "main", "main", "If that is meant, push another commit to it: then"),
+        (Position.CURRENT, "main", "main", ""),
+        (Position.UNMERGED, "main", "main", ""),
+    ],
+)
+def test_commit_that_is_not_the_newest_is_refused_with_the_way_to_it(
+    position: Position, branch: str, tip: str, hint: str
+) -> None:
+    standing = Standing(position, commits=2, newest=Oid("2" * 40), applied=COMMIT, branch=tip)
+    said = ""
+    try:
+        check_checkout(Checkout("control.git", COMMIT, branch, published=True, standing=standing), "main")
+    except RefusedError as error:
+        said = error.hint
+
+    assert said.startswith(hint)
+    assert bool(said) is bool(hint)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import UsageError
 from reconciler.cli.action import Inputs
 
 
@@ -17,23 +16,6 @@ from reconciler.cli.action import Inputs
 )
 def test_flag_is_one_of_three_words(text: str, flag: bool) -> None:
     assert Inputs({"INPUT_DETAILED_EXITCODE": text}).flag("detailed-exitcode") is flag
-
-
-def test_input_that_is_not_given_is_empty() -> None:
-    inputs = Inputs({"INPUT_MODE": " plan "})
-
-    assert (inputs.text("mode"), inputs.text("base"), inputs.flag("strict")) == ("plan", "", False)
-
-
-@pytest.mark.parametrize(("text", "choice"), [("", "check"), ("check", "check"), ("apply", "apply")])
-def test_first_word_of_a_choice_is_its_default(text: str, choice: str) -> None:
-    assert Inputs({"INPUT_MODE": text}).choice("mode", ("check", "plan", "apply")) == choice
-
-
-@pytest.mark.parametrize("text", ["Apply", "destroy"])
-def test_other_word_of_a_choice_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="Input mode"):
-        Inputs({"INPUT_MODE": text}).choice("mode", ("check", "plan", "apply"))
 
 
 @pytest.mark.parametrize(

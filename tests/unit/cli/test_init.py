@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from reconciler.api.porch import PackageVariantSet, Repository
 from reconciler.api.validation import parse_model
-from reconciler.base.errors import RefusedError, UsageError
 from reconciler.cli import init as module
 from reconciler.cli.init import init
 from reconciler.cli.schema import manifest_schema
@@ -202,36 +201,6 @@ def test_editors_find_the_schema_of_each_file(tmp_path: Path, path: str) -> None
     assert schema["properties"].keys() >= {"apiVersion", "kind", "metadata", "spec"}
 
 
-@pytest.mark.parametrize(
-    "there", ["reconciler.yaml", "manifests/repositories.yaml", ".schemas/reconciler.json"]
-)
-def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
-    (tmp_path / there).parent.mkdir(exist_ok=True)
-    (tmp_path / there).write_text("mine")
-
-    with pytest.raises(RefusedError) as caught:
-        run(str(tmp_path))
-
-    assert there in str(caught.value)
-    assert (tmp_path / there).read_text() == "mine"
-    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / there]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--instance", "A/B"),
-        ("--forge", "gitlab", "--downstream-url", "git@gitlab.com:acme/edge.git"),
-        ("--upstream-url", "https://a.example/x: y", "--downstream-url", "b"),
-    ],
-)
-def test_what_no_file_could_hold_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError):
-        run(str(tmp_path), *arguments)
-
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_on_a_terminal_it_asks_for_what_no_option_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,17 +231,3 @@ def test_options_are_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "_is_terminal", lambda: True)
 
     assert "Where are pull requests" not in run(str(tmp_path), "--forge", "none")
-
-
-def test_next_steps_are_those_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    said = run("fleet")
-
-    assert said.partition("\nNext:\n")[2].splitlines() == [
-        "  write your repositories and a package into manifests/: the files show how",
-        "  cd fleet",
-        "  git init -b main",
-        '  git add . && git commit -m "Describe the fleet"',
-        "  reconciler plan",
-    ]

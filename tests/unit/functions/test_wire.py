@@ -42,6 +42,15 @@ def test_place_of_a_resource_is_within_its_package() -> None:
     assert file_of(resource("a", "d/r.yaml", 2)) == {"path": "d/r.yaml", "index": 2}
 
 
+def test_item_without_metadata_comes_back_as_it_was_unless_a_function_gave_it_some() -> None:
+    sent = [Resource({"kind": "Foo"}, path="r.yaml")]
+    bare, named = to_items(sent), to_items(sent)
+    named[0]["metadata"]["name"] = "a"
+
+    assert [r.value for r in from_items(bare, sent, "")] == [{"kind": "Foo"}]
+    assert [r.value for r in from_items(named, sent, "")] == [{"kind": "Foo", "metadata": {"name": "a"}}]
+
+
 def test_items_have_their_place_and_number_and_come_back_without() -> None:
     sent = [resource("a", "sub/r.yaml", 0, "sub"), resource("b", "sub/r.yaml", 1, "sub")]
 

@@ -75,47 +75,8 @@ def test_value_is_as_its_schema_says(graph: Graph) -> None:
     assert output_violations("Graph", json.dumps(graph_value(graph))) == []
 
 
-def test_value_has_owners_flags_and_paths_as_fields() -> None:
-    value = graph_value(WHY)
-    nodes = {node["id"]: node for node in value["groups"][0]["nodes"]}
-
-    assert value["groups"][0]["clusters"] == ["dev", "test"]
-    certs = nodes["carvel:certs.io@namespace/prod"]
-    assert (certs["version"], [*certs["owns"]], certs["shared"]) == ("1.0.0", ["Issuer.certs.io"], True)
-    assert value["groups"][0]["path"][-1] == certs["id"]
-
-
 def test_picture_does_not_depend_on_the_order_of_clusters() -> None:
     assert dependency_graph(fleet_locks(reverse=True)) == FLEET
-
-
-def test_one_cluster_can_be_drawn_alone() -> None:
-    assert [group.title for group in dependency_graph(fleet_locks(), cluster="test").groups] == ["test"]
-
-
-@pytest.mark.parametrize(
-    ("name", "titles"),
-    [
-        ("certs.io", ["dev, test"]),
-        ("carvel:certs.io", ["dev, test"]),
-        ("carvel:certs.io@namespace/prod", ["dev, test"]),
-        ("x.io/aws", ["prod"]),
-        ("aws", ["prod"]),
-        ("gone.io", []),
-    ],
-)
-def test_cause_is_drawn_for_the_clusters_that_have_the_package(name: str, titles: list[str]) -> None:
-    assert [group.title for group in highlight(FLEET, name).groups] == titles
-
-
-def test_cause_is_the_shortest_path_from_a_manifest() -> None:
-    (group,) = WHY.groups
-
-    assert [key.partition("@")[0] for key in group.path] == [
-        "manifest PackageInstall prod/shop",
-        "carvel:shop.io",
-        "carvel:certs.io",
-    ]
 
 
 HOSTILE = 'a"]; end\n--> <script>&x</script> \x1b[31m`#1;` \\'

@@ -67,35 +67,6 @@ def listed(*objects: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(objects)}
 
 
-def test_what_the_cluster_added_is_gone() -> None:
-    values, notes = convert(variant("web", status={"conditions": []}, metadata={"labels": {"team": "a"}}))
-
-    assert values == {
-        "PackageVariant": [
-            {
-                "apiVersion": API,
-                "kind": "PackageVariant",
-                "metadata": {"name": "web", "namespace": "default", "labels": {"team": "a"}},
-                "spec": variant("web")["spec"],
-            }
-        ]
-    }
-    assert notes == []
-
-
-def test_variant_whose_package_exists_adopts_it() -> None:
-    made = {"downstreamTargets": [{"name": "edge.web.packagevariant-1"}]}
-    values, notes = convert(variant("a", status=made, spec={"adoptionPolicy": "adoptNone"}), variant("b"))
-
-    assert [v["spec"].get("adoptionPolicy") for v in values["PackageVariant"]] == ["adoptExisting", None]
-    assert notes == [
-        (
-            "PackageVariant default/a: adoptionPolicy -> adoptExisting"
-            " (Porch has made packages of it, and they are taken over)"
-        )
-    ]
-
-
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -181,13 +152,6 @@ def test_objects_that_are_no_manifests_are_told_once_for_each_kind() -> None:
     ]
 
 
-def test_each_change_is_told_for_each_object() -> None:
-    _, notes = convert(*(git_repository(f"r{n}", sync={"schedule": "x"}) for n in range(5)))
-
-    why = "spec.sync is left out (repositories are read by every run)"
-    assert notes == [f"Repository default/r{n}: {why}" for n in range(5)]
-
-
 FOLLOWED = "(that is what Porch calls the head of the branch; each change of the package on it is proposed)"
 NAMES = "(numbers are revisions, names are workspaces)"
 UPSTREAMS = [
@@ -226,54 +190,6 @@ def test_upstreams_are_written_as_they_are_called_here(
     (value,) = values["PackageVariant"]
     assert value["spec"]["upstream"] == {"repo": "blueprints", "package": "web", **meant}
     assert notes == ([f"PackageVariant default/web: spec.upstream.{note}"] if note else [])
-
-
-def test_addresses_become_repositories() -> None:
-    known, unknown = "https://git.example/edge", "https://git.example/acme/Blue_prints.git"
-    upstream = {"repo": unknown, "package": "web", "revision": 1}
-    values, notes = convert(
-        git_repository("edge"),
-        variant("web", spec={"upstream": upstream, "downstream": {"repo": known, "package": "web"}}),
-    )
-
-    (value,) = values["PackageVariant"]
-    assert (value["spec"]["upstream"]["repo"], value["spec"]["downstream"]["repo"]) == ("blue-prints", "edge")
-    assert [each["metadata"]["name"] for each in values["Repository"]] == ["blue-prints", "edge"]
-    name = "(manifests name Repositories, not addresses)"
-    assert notes == [
-        f"Repository default/blue-prints: made for the address {unknown}, with its branch main",
-        f"PackageVariant default/web: {unknown} -> blue-prints {name}",
-        f"PackageVariant default/web: {known} -> edge {name}",
-    ]
-
-
-def test_repositories_that_were_not_exported_are_named_with_the_command_that_registers_them() -> None:
-    lines = list(convert_export({"a.yaml": f"{emit(variant('web'))}\n".encode()}).lines())
-
-    text = "it is named and was not exported: register it with"
-    assert lines == [
-        f"Repository default/blueprints: {text} `reconciler repo add blueprints URL`",
-        f"Repository default/edge: {text} `reconciler repo add edge URL --deployment`",
-    ]
-
-
-def test_what_porch_ignores_or_kubernetes_refuses_is_mended() -> None:
-    spec = {
-        "injectors": {"kind": "ConfigMap", "name": "a"},
-        "labels": {"contact": "a@b.example", "team": "x"},
-    }
-    values, notes = convert(variant("web", spec=spec))
-
-    (value,) = values["PackageVariant"]
-    assert value["spec"]["injectors"] == [{"kind": "ConfigMap", "name": "a"}]
-    assert (value["spec"]["labels"], value["spec"]["annotations"]) == (
-        {"team": "x"},
-        {"contact": "a@b.example"},
-    )
-    assert [note.partition(": ")[2].partition(" (")[0] for note in notes] == [
-        "spec.injectors -> a list of one",
-        "spec.labels.contact -> annotations",
-    ]
 
 
 def test_file_that_is_no_yaml_and_objects_of_one_name_are_told() -> None:

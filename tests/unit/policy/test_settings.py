@@ -1,0 +1,114 @@
+"""What settings of a configuration decide, and every refusal of a value that contradicts another one."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.base.errors import ConfigurationError
+from reconciler.policy import Policy, govern
+from reconciler.policy.pull_requests import Author
+from reconciler.read.configuration import parse_configuration
+
+
+def policy(**spec: Any) -> Policy:
+    head = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Reconciler", "metadata": {"name": "fleet"}}
+    return parse_configuration(yaml.safe_dump({**head, "spec": spec}).encode(), "reconciler.yaml", {})
+
+
+def waves(*each: dict[str, Any]) -> Policy:
+    return policy(rollouts=[{"waves": [{"name": f"w{n}", **wave} for n, wave in enumerate(each)]}])
+
+
+GATE = {"apiVersion": "apps/v1", "kind": "Deployment"}
+
+
+@pytest.mark.parametrize(
+    ("given", "uses_time"),
+    [
+        (policy(), False),
+        (waves({}, {"gates": {"checks": ["ci"]}}), False),
+        (waves({}, {"soak": "1h"}), True),
+        (waves({"gates": {"objects": [GATE]}}, {}), True),
+    ],
+)
+def test_plan_depends_on_the_time_where_a_wave_waits_for_it(given: Policy, uses_time: bool) -> None:
+    assert given.uses_time is uses_time
+
+
+RISKS = policy(risks={"kinds": {"data": ["*.db.example", "Backup"], "rbac": ["*.acl.example"]}}).risks
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [
+        ("Role.rbac.authorization.k8s.io", ()),
+        ("Token.acl.example", ("rbac",)),
+        ("Database.db.example", ("data",)),
+        ("Backup", ("data",)),
+        ("Namespace", ("namespace",)),
+        ("Deployment.apps", ()),
+    ],
+)
+def test_class_of_this_name_is_replaced_or_added(kind: str, classes: tuple[str, ...]) -> None:
+    assert RISKS.of_kind(kind) == classes
+
+
+def test_dangerous_classes_come_first_and_further_ones_last() -> None:
+    assert RISKS.classes == (
+        *("deletion", "removal", "rbac", "crd", "namespace", "storage", "admission"),
+        *("registry", "data"),
+    )
+
+
+def test_commit_has_the_author_of_the_first_directory_that_is_above_its_package() -> None:
+    commits = replace(
+        policy(commits={"name": "Bot", "email": "bot@x.example"}).commits,
+        authors=(Author("apps/web", "Web", "web@x.example"), Author("apps", "Apps", "apps@x.example")),
+    )
+
+    authors = {path: commits.author(path)[0] for path in ("apps/web", "apps/web/db", "apps/webs", "app")}
+
+    assert authors == {"apps/web": "Web", "apps/web/db": "Web", "apps/webs": "Apps", "app": "Bot"}
+
+
+def test_check_of_a_change_takes_no_more_than_what_was_merged_allows() -> None:
+    merged, change = (policy(dependencies={"steps": n, "explainSteps": 300 - n}) for n in (100, 200))
+
+    assert [govern(*pair).dependencies.steps for pair in ((merged, change), (change, merged))] == [100, 100]
+    assert govern(merged, change).dependencies.explain_steps == 100
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"rollouts": [{"waves": [{"name": "a"}, {"name": "a"}]}]}, "two waves have one name"),
+        ({"rollouts": [{"waves": [{"name": "rest"}, {"name": "a"}]}]}, "rest is the name of the last wave"),
+        ({"rollouts": [{"waves": [{"name": "a", "gates": {"objects": [{**GATE, "kind": "Pod"}]}}]}]},
+         "the health of apps/v1 Pod is not known; known are"),
+        ({"rollouts": [{"waves": [{"name": "a", "gates": {"objects": [{**GATE, "name": "{x}-{y}"}]}}]}]},
+         "{x} is not known here; write {cluster}"),
+        ({"rollouts": [{"waves": [{"name": "a", "size": "many"}]}]}, "size"),
+        ({"approval": {"auto": [{"autoMerge": True, "checks": ["ci"]}]}}, "with autoMerge the forge decides"),
+        ({"commits": {"sign": "ssh"}}, "sign and one of signingKeyEnv, signingKeyFile belong together"),
+        ({"commits": {"sign": "ssh", "signingKeyEnv": "A", "signingKeyFile": "/k"}}, "belong together"),
+        ({"commits": {"signingKeyEnv": "A"}}, "belong together"),
+        ({"credentials": [{"prefix": "https://a.example/", "tokenEnv": "ghp_secret-"}]}, "never a secret"),
+        ({"credentials": [{"prefix": "https://a.example/", "tokenEnv": "A", "tokenFile": "/t"}]}, "token"),
+        ({"credentials": [{"prefix": "https://a.example/"}]}, "token"),
+        ({"verify": [{"prefix": "https://a.example/"}]}, "without a key nothing can be verified"),
+        ({"verify": [{"prefix": "https://a.example/", "gpgKeys": ["x"]}]}, "this is no public key"),
+        ({"manifests": ["../up"]}, "'../up' is not a path inside the repository"),
+        ({"manifests": ["/top"]}, "'/top' is not a path inside the repository"),
+        ({"pullRequests": {"schedule": ["* * *"]}}, "'* * *' is no cron expression; write five fields"),
+        ({"functions": {"images": {"r.example/x:v1": "sha256:12"}}}, "'sha256:12' is no digest"),
+        ({"functions": {"exec": {"r.example/x": "bin/x"}}}, "'bin/x' is no absolute path"),
+        ({"configPath": "other.yaml"}, "configPath"),
+    ],
+)  # fmt: skip
+def test_value_that_contradicts_another_is_refused_with_the_reason(spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        policy(**spec)
+
+    assert why in str(caught.value)
