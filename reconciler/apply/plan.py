@@ -25,7 +25,7 @@ from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.wire import read_record
 from reconciler.base.wording import plural
-from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
 from reconciler.base.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials_in
-from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror

@@ -92,7 +92,7 @@ def list_(
     environment = words["environment"] or index.environment_of(words["cluster"])
     listed = list_packages(
         build_catalogue(index.candidates),
-        index.defaults_of(words["cluster"], environment).effective(),
+        index.defaults_of(words["cluster"], environment),
         name=words["name"],
         labels=_label_pairs(labels).items(),
         interface=words["interface"],
@@ -304,7 +304,6 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
       reconciler index remove crossplane:x.example.com/acme/aws v1.2.0
       reconciler index remove crossplane:x.example.com/acme/aws
     """
-    from reconciler.dependencies.catalog.index import IndexLayer, remove_package
     from reconciler.workdir.control_files import remove_folders, write_layer
 
     root = _root(control)
@@ -320,7 +319,7 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
     lines, written = [f"removed {folder}" for folder in folders], []
     if len(gone) == len(versions):
         for path, layer in sorted(index.layers.items()):
-            left = remove_package(IndexLayer(defaults=layer.defaults), gone[0].id).defaults
+            left = {interface: id_ for interface, id_ in layer.defaults.items() if id_ != gone[0].id}
             if left != layer.defaults:
                 write_layer(root, path, layer._replace(defaults=left))
                 lines.append(f"changed {path}")
@@ -364,7 +363,7 @@ class _Chosen(NamedTuple):
 
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
-    from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
+    from reconciler.dependencies.catalog.index import NO_DEFAULTS, layer_path
     from reconciler.dependencies.dialects.reading import canonical_interface
     from reconciler.workdir.control_files import write_layer
 
@@ -372,8 +371,7 @@ def _choose(root: Path, interface: str, id_: "PackageId", environment: str, clus
     path = layer_path(environment=environment, cluster=cluster)
     contents, name = _read(root), canonical_interface(interface)
     layer = contents.layers.get(path, NO_DEFAULTS)
-    chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=name).defaults
-    write_layer(root, path, layer._replace(defaults=chosen))
+    write_layer(root, path, layer._replace(defaults={**layer.defaults, name: id_}))
     implementations = {c.id for c in contents.candidates if any(i.id == name for i in c.interfaces)}
     if id_ not in implementations:
         message = f"No version of {id_} in the index implements {name}, so nothing will use this default"

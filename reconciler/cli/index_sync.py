@@ -19,7 +19,7 @@ from reconciler.cli.output import (
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.dependencies.catalog.missing import MissingPackage
+    from reconciler.dependencies.catalog.index import MissingPackage
     from reconciler.names.problems import Problem
     from reconciler.run.options import RunOptions
     from reconciler.sources.sync import SyncResult

@@ -58,7 +58,7 @@ def lock(
       reconciler lock --prune              remove unneeded packages
       reconciler lock what-if db.io@2.0.0  which clusters could take it, and what blocks the others?
     """
-    from reconciler.dependencies.update.locks import DEFAULT_OPTIONS
+    from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
     from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
 
     if context.invoked_subcommand:
@@ -145,7 +145,7 @@ def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
 
 
 def _lock(settings: "RunOptions", pinning: "PinRequest", output: str) -> Exit:
-    from reconciler.dependencies.update.locks import DEFAULT_OPTIONS
+    from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
     from reconciler.run.lock import lock_fleet
 
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)

@@ -373,7 +373,7 @@ def resolving_options(command: Command) -> Command:
     ) -> Any:
         from msgspec.structs import replace
 
-        from reconciler.dependencies.update.locks import ResolveOptions
+        from reconciler.dependencies.lock.format import ResolveOptions
 
         if no_dependencies and prune:
             raise UsageError(

@@ -1,6 +1,7 @@
 """Write the status of every package of a cluster for the status branch, in the terms of its ecosystem."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -8,11 +9,10 @@ from msgspec import Struct
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import PackageGraph, package_graph
-from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
-from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.lock.convert import USER
+from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.names.problems import Problem
 
 DIRECTORY = "conditions/packages"
@@ -27,21 +27,22 @@ def status_files(
     problems are described once.
     """
     locked = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
-    problems = _by_place(decision.problems)
+    problems = {(problem.subject, problem.location.path): problem for problem in decision.problems}
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     by_content: dict[Hashable, list[dict[str, Any]]] = {}
     files: dict[str, bytes] = {}
     for inputs in worlds:
         if after := locked.get(inputs.cluster):
             reader = _Reader(inputs, after, problems, shared_namespace)
             key = (id(inputs.catalogue), inputs.installs, after.lock.resolution, after.lock.revisions)
-            if reader.has_problems:
-                documents = reader.sorted()
-            elif key in by_content:
-                documents = by_content[key]
-            else:
-                documents = by_content[key] = reader.sorted()
+            # Where something of a cluster is wrong, its places are its own.
+            is_alone = any(map(reader.problem, inputs.installs))
+            documents = None if is_alone else by_content.get(key)
+            if documents is None:
+                documents = sorted(reader.documents(), key=itemgetter("kind", "namespace", "name"))
+                by_content |= {} if is_alone else {key: documents}
             value = {"cluster": inputs.cluster, "packages": documents}
-            files[f"{DIRECTORY}/{inputs.cluster}.json"] = _bytes(value)
+            files[f"{DIRECTORY}/{inputs.cluster}.json"] = orjson.dumps(value, option=options)
     return dict(sorted(files.items()))
 
 
@@ -54,37 +55,18 @@ def status_entries(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield value
 
 
-def _by_place(problems: Iterable[Problem]) -> Mapping[tuple[str, str], Problem]:
-    return {(problem.subject, problem.location.path): problem for problem in problems}
-
-
-def _bytes(value: Mapping[str, Any]) -> bytes:
-    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(value, option=options)
-
-
 class _Reader(Struct, frozen=True):
     inputs: ClusterInputs
     locked: ClusterLock
     problems: Mapping[tuple[str, str], Problem]
     shared_namespace: str
 
-    @property
-    def has_problems(self) -> bool:
-        """Whether something of the cluster is wrong: then its places are its own."""
-        return any(self._problem(install) for install in self.inputs.installs)
-
-    def sorted(self) -> list[dict[str, Any]]:
-        """Return the status of every package, by kind, namespace and name."""
-        return sorted(
-            self.documents(), key=lambda document: (document["kind"], document["namespace"], document["name"])
-        )
-
     def documents(self) -> Iterator[dict[str, Any]]:
+        """Yield the status of every package."""
         family = package_graph(self.inputs, self.locked, self.shared_namespace)
         seen = set()
         for duplicate in self.inputs.installs:
-            problem = self._problem(duplicate)
+            problem = self.problem(duplicate)
             if problem is not None and problem.reason == Reason.DUPLICATE_PACKAGE:
                 yield self._unresolved(duplicate)
         for package in self.locked.resolution.packages:
@@ -92,24 +74,18 @@ class _Reader(Struct, frozen=True):
                 continue
             install = family.installs.get(str(package.instance)) if package.owner == USER else None
             seen.add(str(package.instance))
-            yield self._document(package, install, family)
+            problem = self.problem(install)
+            yield {
+                **family.ref_of(package)._asdict(),
+                "conditions": [*_conditions(problem, *self._ready(package))],
+                "status": self._status(package, family, problem),
+            }
         for instance, install in family.installs.items():
             if instance not in seen and install.need.id.ecosystem is not Ecosystem.KPT:
                 yield self._unresolved(install)
 
-    def _document(
-        self, package: LockedPackage, install: Install | None, family: PackageGraph
-    ) -> dict[str, Any]:
-        ref = family.ref_of(package)
-        problem = self._problem(install)
-        return {
-            **ref._asdict(),
-            "conditions": [*_conditions(problem, *self._ready(package))],
-            "status": self._status(package, family, problem),
-        }
-
     def _unresolved(self, install: Install) -> dict[str, Any]:
-        problem = self._problem(install)
+        problem = self.problem(install)
         return {
             "kind": install.kind,
             "namespace": install.namespace,
@@ -120,7 +96,8 @@ class _Reader(Struct, frozen=True):
             else {"dependencies": []},
         }
 
-    def _problem(self, install: Install | None) -> Problem | None:
+    def problem(self, install: Install | None) -> Problem | None:
+        """Return what is wrong with an install."""
         return self.problems.get((str(install), install.location.path)) if install else None
 
     def _ready(self, package: LockedPackage) -> tuple[str, str]:
@@ -135,34 +112,29 @@ class _Reader(Struct, frozen=True):
     def _status(
         self, package: LockedPackage, family: PackageGraph, problem: Problem | None
     ) -> dict[str, Any]:
-        needs = package.dependencies
         if package.instance.ecosystem == Ecosystem.XPKG:
-            return self._crossplane(package, needs, problem)
-        shown = [_dependency(need, package, family) for need in needs]
+            return self._crossplane(package, problem)
         return {
             "version": package.version,
             "lastAttemptedVersion": package.last_attempted_version,
-            "dependencies": shown,
+            "dependencies": [_dependency(need, package, family) for need in package.dependencies],
         }
 
-    def _crossplane(
-        self, package: LockedPackage, needs: Sequence[LockedDependency], problem: Problem | None
-    ) -> dict[str, Any]:
+    def _crossplane(self, package: LockedPackage, problem: Problem | None) -> dict[str, Any]:
         """Return the counts of Crossplane's package manager on a revision.
 
         Source: crossplane apis/pkg/v1, PackageRevisionStatus: required, installed and invalid dependencies.
         """
         current = next((revision for revision in self.locked.revisions_of(package) if revision.current), None)
-        missing = [
-            skipped for skipped in self.locked.resolution.skipped if skipped.parent == package.instance
-        ]
+        missing = sum(skipped.parent == package.instance for skipped in self.locked.resolution.skipped)
+        installed = len(package.dependencies)
         image = f"{package.source or package.instance.name}:{package.version}"
         return {
             "currentRevision": current.name if current else "",
             "currentIdentifier": current.image if current else image,
             "resolvedPackage": f"{image}@{package.digest}" if package.digest else image,
-            "foundDependencies": len(needs) + len(missing),
-            "installedDependencies": len(needs),
+            "foundDependencies": installed + missing,
+            "installedDependencies": installed,
             "invalidDependencies": 1 if problem else 0,
         }
 

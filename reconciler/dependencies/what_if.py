@@ -4,24 +4,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, ParsedManifest
-from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, Resolution
+from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, LockUpdate, Resolution, ResolveOptions
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
-from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import Edit, name_cluster, with_default, with_install
-from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Source
 
 
@@ -171,7 +169,13 @@ def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidat
 def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candidate) -> ParsedManifest:
     """Parse the manifest of an unpublished version, as the index would. Total."""
     version = like.version.text
-    pairs = [(_at_version(document, version), source) for document, source in documents]
+    pairs: list[tuple[Document, Source]] = []
+    for document, source in documents:
+        # As it would be published: with this version, wherever the manifest has one.
+        spec, at_version = document.get("spec"), {**document, "version": version}
+        if isinstance(spec, Mapping) and "version" in spec:
+            at_version = {**document, "spec": {**spec, "version": version}}
+        pairs.append((at_version if at_version.keys() == document.keys() else document, source))
     if like.id.ecosystem is Ecosystem.KPT:
         repository, _, path = like.id.name.rpartition("//")
         document, source = pairs[0]
@@ -184,14 +188,6 @@ def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candid
     }
     reading = read_package_version([(head, pairs[0][1]), *pairs])
     return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
-
-
-def _at_version(document: Document, version: str) -> Document:
-    """Return a manifest at the version that it would be published as."""
-    spec = document.get("spec")
-    if isinstance(spec, Mapping) and "version" in spec:
-        return {**document, "spec": {**spec, "version": version}}
-    return {**document, "version": version} if "version" in document else document
 
 
 def what_if(
@@ -285,7 +281,10 @@ class _Rehearsal(Struct):
         """Return the resolution of edited inputs, compared with that of the present ones."""
         package = self.hypothesis.package
         names = frozenset({edited.catalogue.find(package).name} if package else ())
-        start = self._forgotten(before) if self.hypothesis.forgets else before
+        start = before
+        if self.hypothesis.forgets and package is not None:
+            packages = tuple(p for p in before.resolution.packages if p.instance.name != package.name)
+            start = replace(before, resolution=replace(before.resolution, packages=packages))
         result = self._resolver(names).resolve(edited, start, keeps=False)
         present = self._present(inputs, before)
         conflicts = tuple(
@@ -306,16 +305,6 @@ class _Rehearsal(Struct):
         is_removed = self.hypothesis.forgets and package is not None and package.name in explanation.adds
         for hint in explanation.hints[:-1] if is_removed else explanation.hints:
             yield name_cluster(hint, cluster)
-
-    def _forgotten(self, before: PreviousLock) -> PreviousLock:
-        """Return the lock without the package."""
-        package = self.hypothesis.package
-        packages = tuple(
-            item
-            for item in before.resolution.packages
-            if package is None or item.instance.name != package.name
-        )
-        return replace(before, resolution=msgspec.structs.replace(before.resolution, packages=packages))
 
     def _resolver(self, upgrade: frozenset[str]) -> ClusterResolver:
         if upgrade not in self._resolvers:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
+from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
+from reconciler.dependencies.versions.version import VersionError, parse_strict
 
 REGISTRIES: Final = (
     "ghcr.io/kptdev/krm-functions-catalog",

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.suggestions import suggest
-from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
+from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
+from reconciler.dependencies.versions.version import VersionError, parse_strict
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, load_documents
 from reconciler.names.objects import File, Files, Mode

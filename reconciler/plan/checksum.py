@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Inventory, PullRequest
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.wire import read_record
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import ClusterUpdate
 from reconciler.dependencies.update.changes import VersionChange, by_danger, cluster_changes
-from reconciler.dependencies.update.locks import ClusterUpdate
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
 from reconciler.dependencies.lock import format as formats
-from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file
 from reconciler.dependencies.update import changes as lock_changes
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.inventory.standing import Position

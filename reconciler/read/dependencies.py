@@ -19,10 +19,10 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
-from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.versions import VersionError, parse_relaxed
+from reconciler.dependencies.versions.version import VersionError, parse_relaxed
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import (

@@ -12,7 +12,7 @@ from reconciler.dependencies.catalog.index import INDEX_API_VERSION
 from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import META_GROUPS, version_of
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.versions.version import VersionError, parse_loose
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source

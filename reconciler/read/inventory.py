@@ -48,7 +48,9 @@ from reconciler.read.governance import (
     address_check,
     read_options,
     read_policy,
+    read_trust,
     snapshot_check,
+    unused_rules,
 )
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
@@ -66,7 +68,6 @@ from reconciler.read.state import (
     state_ref,
     status_ref,
 )
-from reconciler.read.trust import read_trust, unused_rules
 from reconciler.records.state import PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of

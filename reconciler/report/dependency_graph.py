@@ -5,9 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.lock.format import LockedPackage, Resolution, ownership_entries, package_name
-from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.dependencies.lock.convert import USER
+from reconciler.dependencies.lock.format import (
+    LockedPackage,
+    LockUpdate,
+    Resolution,
+    ownership_entries,
+    package_name,
+)
 from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 
 

@@ -8,10 +8,16 @@ from msgspec import to_builtins
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
-from reconciler.dependencies.lock.format import LockChange, LockedPackage, LockOp, Resolution
-from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.lock.format import (
+    ClusterUpdate,
+    LockChange,
+    LockedPackage,
+    LockOp,
+    LockUpdate,
+    Resolution,
+)
+from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import MoveOp, cluster_changes, waiting_text
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
 from reconciler.names.problems import Problem
 from reconciler.report.console import Paint, plain

@@ -12,8 +12,8 @@ from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream

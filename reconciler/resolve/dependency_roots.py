@@ -11,6 +11,7 @@ from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
     Candidate,
@@ -21,7 +22,6 @@ from reconciler.dependencies.model.packages import (
     Pairs,
     exact_range,
 )
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey

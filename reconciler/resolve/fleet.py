@@ -18,9 +18,9 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
-from reconciler.dependencies.lock import read as lock_files
+from reconciler.dependencies.lock import convert as lock_files
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 from reconciler.dependencies.update import fleet as updates
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory

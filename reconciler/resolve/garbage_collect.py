@@ -6,8 +6,8 @@ from msgspec import Struct, field
 
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord

@@ -8,10 +8,9 @@ from msgspec import Struct, field
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import repository_names
-from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.read import NeededPackage, RequirementPath, needed_packages
+from reconciler.dependencies.lock.convert import NeededPackage, RequirementPath, needed_packages
+from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockUpdate
 from reconciler.dependencies.model.packages import VARIANT_KIND
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_downstream

@@ -8,14 +8,8 @@ from msgspec import Struct
 from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.dependencies.versions import (
-    Grammar,
-    Version,
-    VersionError,
-    choose,
-    parse_constraint,
-    parse_loose,
-)
+from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, rank
 from reconciler.expand.upstream import find_in_place, missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
@@ -212,11 +206,11 @@ class _Lookup(Struct, frozen=True):
             return self.problem("version", Reason.VALIDATION_ERROR, str(error), "Write a range such as ^1.2.")
         tags = sorted({*self._own_tags(), *self._plain_tags()})
         versions = [v for v in map(_version, tags) if v is not None]
-        best = choose(v for v in versions if constraint.allows(v))
-        if best is None:
+        fitting = rank(v for v in versions if constraint.allows(v))
+        if not fitting:
             listed = ", ".join(v.text for v in versions) or "none"
             return self.missing("version", f"no version {text}", f"Versions: {listed}.")
-        return self.by_tag(best.text)
+        return self.by_tag(fitting[0].text)
 
     def by_branch(self, branch: str) -> Pin | Problem:
         commit = self.view.head if branch == self.view.branch else self.view.branches.get(branch)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.base.redact import mask_credentials
-from reconciler.dependencies.versions import VersionError, parse_strict, precedence
+from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
 from reconciler.functions.values import mapping_at, mappings_at, value_at

@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import UsageError
-from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, read_index
-from reconciler.dependencies.catalog.missing import MissingPackage, find_missing
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, MissingPackage, find_missing, read_index
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.expand import expand
 from reconciler.forge.api.reply_cache import ReplyCache

@@ -13,7 +13,7 @@ from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.shard import WHOLE, Shard

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
 from reconciler.base.timing import SpanKind, timed
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
 from reconciler.functions.pipeline import RunPipelines

@@ -8,7 +8,7 @@ from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.index import parse_id
 from reconciler.dependencies.dialects.reading import canonical_interface
 from reconciler.dependencies.model.packages import VARIANT_KIND, Candidate
-from reconciler.dependencies.versions import VersionError
+from reconciler.dependencies.versions.version import VersionError
 from reconciler.dependencies.what_if import (
     Hypothesis,
     bump,

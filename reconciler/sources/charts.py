@@ -10,7 +10,8 @@ from urllib.parse import urljoin
 from reconciler.base.errors import UnavailableError, UsageError
 from reconciler.base.redact import mask_credentials
 from reconciler.base.suggestions import close_names
-from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict, precedence
+from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
+from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
 from reconciler.krm.yaml import YamlError, load_documents
@@ -92,7 +93,12 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
     """
     if listing.url.startswith(OCI):
         place, _, tag = listing.url.removeprefix(OCI).rpartition(":")
-        return _pull(place, tag, client)
+        manifest = client.manifest(place, tag)
+        layer = next((each for each in manifest.layers if each.media_type == _CONTENT), None)
+        if layer is None:
+            hint = "Its manifest has no layer of Helm."
+            raise UnavailableError(f"{OCI}{place}:{tag} is no chart", hint=hint)
+        return FetchedChart(client.blob(place, layer), f"{OCI}{place}:{tag}@{manifest.digest}")
     archive = client.file(listing.url)
     digest = hashlib.sha256(archive).hexdigest()
     if listing.digest and listing.digest != digest:
@@ -100,15 +106,6 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
         hint = "Nothing of it was used. Ask who runs the repository."
         raise DigestError(f"{mask_credentials(listing.url)} {stated}", hint=hint)
     return FetchedChart(archive, f"{listing.address}:{listing.version}@sha256:{digest}")
-
-
-def _pull(name: str, tag: str, client: RegistryClient) -> FetchedChart:
-    manifest = client.manifest(name, tag)
-    layer = next((each for each in manifest.layers if each.media_type == _CONTENT), None)
-    if layer is None:
-        raise UnavailableError(f"{OCI}{name}:{tag} is no chart", hint="Its manifest has no layer of Helm.")
-    address = f"{OCI}{name}:{tag}@{manifest.digest}"
-    return FetchedChart(client.blob(name, layer), address)
 
 
 def _entries(data: bytes, repository: str) -> Mapping[str, Any]:

@@ -362,7 +362,10 @@ class RegistryClient:
         scheme, _, rest = challenge.partition(" ")
         fields = dict(_CHALLENGE.findall(rest))
         credential = self._find(f"{place.base}/{place.name}")
-        basic = _basic(credential) if credential is not None and credential.username != TOKEN_USER else ""
+        basic = ""
+        if credential is not None and credential.username != TOKEN_USER:
+            pair = f"{credential.username or 'oauth2'}:{credential.password}"
+            basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
         value = ""
         if scheme.lower() == "basic" and _is_safe(place.base, place.base):
             value = basic
@@ -486,11 +489,6 @@ def _verify(data: bytes, digest: str, what: str) -> None:
     if (computed := _computed(data, digest)) != digest:
         message = f"{what[0].upper()}{what[1:]} should be {digest[:19]}, and is {computed[:19]}"
         raise DigestError(message, hint="Nothing of it was used. Ask who runs the registry or its mirror.")
-
-
-def _basic(credential: Credential) -> str:
-    pair = f"{credential.username or 'oauth2'}:{credential.password}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
 def _is_safe(url: str, origin: str) -> bool:

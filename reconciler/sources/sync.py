@@ -1,5 +1,9 @@
 """Bring the versions that anything needs from registries and Git into the index, transitively."""
 
+import gzip
+import io
+import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -10,7 +14,7 @@ from reconciler.base.errors import Location, ReconcilerError, RefusedError, Unav
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
-from reconciler.dependencies.catalog.missing import collect_needs
+from reconciler.dependencies.catalog.index import collect_needs
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.dependencies.model.packages import (
@@ -23,7 +27,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
 from reconciler.forge.api.errors import MissingError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import SourcedDocument
@@ -39,8 +43,106 @@ from reconciler.read.index_import import (
     find_versions,
     index_files,
 )
-from reconciler.sources.contents import PulledFiles, pull_bundle, pull_packages, pull_xpkg
 from reconciler.sources.registry import RegistryClient, split_name
+
+_REFERENCE = "vnd.docker.reference.type"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class PulledFiles(NamedTuple):
+    """The files of one image that describe packages, by path, and the digest that its tag has."""
+
+    digest: str
+    files: tuple[tuple[str, bytes], ...]
+
+
+def pull_xpkg(client: RegistryClient, name: str, tag: str, limit: int) -> PulledFiles:
+    """Return the package.yaml of a Crossplane package: of the layer that is annotated as its base.
+
+    Source: crossplane, internal/xpkg, the layer that is annotated io.crossplane.xpkg: base.
+
+    Raises:
+        RefusedError: It has no such layer, or no package.yaml there.
+        UnavailableError: The registry does not answer.
+    """
+    top = client.manifest(name, tag)
+    # Of several platforms each has the same package.yaml.
+    platforms = [each for each in top.manifests if _REFERENCE not in each.annotations]
+    manifest = client.manifest(name, platforms[0].digest) if platforms else top
+    base = [each for each in manifest.layers if each.annotations.get("io.crossplane.xpkg") == "base"]
+    if not base:
+        what = f"{name}:{tag} is annotated io.crossplane.xpkg: base"
+        message = f"No layer of {what}, so it is no package of Crossplane"
+        raise RefusedError(message, hint="Build it with `crossplane xpkg build`.")
+    for path, data in unpack(client.blob(name, base[0]), limit, f"{name}:{tag}"):
+        if path == "package.yaml":
+            return PulledFiles(top.digest, ((path, data),))
+    raise RefusedError(f"The base layer of {name}:{tag} has no package.yaml")
+
+
+def pull_bundle(client: RegistryClient, name: str, tag: str) -> PulledFiles:
+    """Return the bundle.json of a bundle of Porter: the configuration of the manifest that an index names.
+
+    Source: CNAB, cnab-to-oci: the manifest annotated io.cnab.manifest.type: config.
+
+    Raises:
+        RefusedError: It is no bundle.
+        UnavailableError: The registry does not answer.
+    """
+    top = client.manifest(name, tag)
+    named = next((m for m in top.manifests if m.annotations.get("io.cnab.manifest.type") == "config"), None)
+    config = client.manifest(name, named.digest).config if named is not None else None
+    if config is None:
+        lacks = f"{name}:{tag} has no manifest that is annotated io.cnab.manifest.type: config"
+        message = f"{lacks}, so it is no bundle"
+        raise RefusedError(message, hint="Publish it with `porter publish`.")
+    return PulledFiles(top.digest, (("bundle.json", client.blob(name, config)),))
+
+
+def pull_packages(client: RegistryClient, name: str, reference: str, limit: int) -> PulledFiles:
+    """Return the files below packages/ of a repository of Carvel packages, an image or a bundle of imgpkg.
+
+    Its layers hold nothing else, and are read from the cache where they did not change.
+
+    Raises:
+        RefusedError: A layer is larger than the limit, or is no archive.
+        UnavailableError: The registry does not answer.
+    """
+    manifest = client.manifest(name, reference)
+    files: dict[str, bytes] = {}
+    for layer in manifest.layers:
+        unpacked = unpack(client.cached_blob(name, layer), limit, f"{name}:{reference}")
+        files |= {p: data for p, data in unpacked if p.startswith("packages/") and p.endswith(_SUFFIXES)}
+    return PulledFiles(manifest.digest, tuple(sorted(files.items())))
+
+
+def unpack(data: bytes, limit: int, what: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the plain files of a layer, in their order; nothing is written to disk.
+
+    Raises:
+        RefusedError: It is no archive that is understood, or larger than the limit when it is unpacked.
+    """
+    if data.startswith(_ZSTD):
+        raise RefusedError(f"A layer of {what} is packed with zstd", hint="Push it with gzip.")
+    try:
+        if data.startswith(_GZIP):
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(limit + 1)
+            if len(data) > limit:
+                size = f"larger than {plural(limit, 'byte')} when it is unpacked"
+                raise RefusedError(
+                    f"A layer of {what} is {size}", hint="Raise spec.registries.unpackedBytes."
+                )
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.isreg() else None
+                if file is not None:
+                    yield member.name.removeprefix("./"), file.read()
+    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise RefusedError(f"A layer of {what} is no whole archive: {error}") from error
+
 
 _GIT = "://"
 _ROUNDS = 100
@@ -159,19 +261,14 @@ class _Walk(Struct):
             message = "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline"
             raise RefusedError(message, hint="Pull it, and bring it in with `reconciler index import PATH`.")
         name, tag, digest = parse_image(written)
-        reference = digest or self._selected_tag(name, value.get("tagSelection")) or tag or "latest"
+        range_ = None if digest else _selected_range(value.get("tagSelection"))
+        if range_ is not None:
+            tag = _highest(self.client.tags(name), range_)
+            if not tag:
+                raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
+        reference = digest or tag or "latest"
         pulled = pull_packages(self.client, name, reference, self.policy.unpacked_bytes)
         return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
-
-    def _selected_tag(self, name: str, selection: object) -> str:
-        """Return the highest tag of a tagSelection; empty without one."""
-        range_ = _selected_range(selection)
-        if range_ is None:
-            return ""
-        fitting = [v for tag in self.client.tags(name) if (v := _version(tag)) and range_.allows(v)]
-        if not fitting:
-            raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
-        return max(fitting, key=lambda version: version.height).text
 
     def _git_repository(self, value: Mapping[str, Any]) -> tuple[str, FoundVersions]:
         """Return the packages at a ref, below packages/ of a directory."""
@@ -181,8 +278,7 @@ class _Walk(Struct):
         range_ = _selected_range(value.get("refSelection"))
         if range_ is not None:
             tags = (name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/"))
-            fitting = [v for tag in tags if (v := _version(tag)) and range_.allows(v)]
-            ref = max(fitting, key=lambda version: version.height).text if fitting else ref
+            ref = _highest(tags, range_) or ref
         names = (f"refs/tags/{ref}", f"refs/heads/{ref or mirror.head_branch}", ref)
         commit = next((refs[name] for name in names if name in refs), None)
         if commit is None:
@@ -256,7 +352,10 @@ class _Walk(Struct):
                 self._note_unread(versions)
                 self.offered[id_] = {_plain(v.version): (id_.name, v) for v in versions.versions}
                 return
-            numbers = ((tag, _version(_spelled(id_, tag))) for tag in self.client.tags(id_.name))
+            # Porter writes an underscore for the plus that tags cannot have.
+            is_bundle = id_.ecosystem is Ecosystem.BUNDLE
+            tags = self.client.tags(id_.name)
+            numbers = ((tag, _version(tag.replace("_", "+") if is_bundle else tag)) for tag in tags)
             self.tags[id_] = {_plain(v.text): _Tagged(id_, tag, v) for tag, v in numbers if v}
         except ReconcilerError as error:
             self.failed.add(id_)
@@ -310,7 +409,14 @@ class _Walk(Struct):
                     if tagged is None:
                         self._withdrawn(candidate, "its tag is gone from the registry")
                     elif self.request.checks_tags:
-                        self._compare_digest(candidate, tagged)
+                        try:
+                            now = self.client.digest(tagged.id.name, tagged.tag)
+                        except ReconcilerError as error:
+                            self._fail(error, candidate.location, str(candidate.id))
+                            continue
+                        if now != candidate.digest:
+                            was = candidate.digest[:19]
+                            self._moved(candidate, f"its tag now names {now[:19]}, and it was {was}")
                 elif id_ in self.offered and id_.ecosystem is Ecosystem.CARVEL:
                     if plain not in self.offered[id_]:
                         self._withdrawn(candidate, "no PackageRepository has it any more")
@@ -322,24 +428,13 @@ class _Walk(Struct):
             step = f"set `withdrawn:` in {candidate.location.path}, or `reconciler index remove` it"
             self.result.notes.append(f"{candidate.id} {candidate.version} may be withdrawn: {why}; {step}")
 
-    def _compare_digest(self, candidate: Candidate, tagged: _Tagged) -> None:
-        try:
-            now = self.client.digest(tagged.id.name, tagged.tag)
-        except ReconcilerError as error:
-            self._fail(error, candidate.location, str(candidate.id))
-            return
-        if now != candidate.digest:
-            self._moved(candidate, f"its tag now names {now[:19]}, and it was {candidate.digest[:19]}")
-
     def _compare_content(self, candidate: Candidate, version: FoundVersion) -> None:
-        directory = candidate.location.path.rpartition("/")[0]
+        directory, limits = candidate.location.path.rpartition("/")[0], yaml_limits(self.limits)
         for name, data in version.files.items():
             path = f"{directory}/{name}"
-            there = self.request.present.get(path)
-            limits = yaml_limits(self.limits)
-            if there is not None and [v for v, _ in parse_file(path, there, limits).objects] != [
-                v for v, _ in parse_file(path, data, limits).objects
-            ]:
+            texts = (self.request.present.get(path, data), data)
+            was, now = ([value for value, _ in parse_file(path, text, limits).objects] for text in texts)
+            if was != now:
                 self._moved(candidate, "it was published anew with another content")
 
     def _moved(self, candidate: Candidate, why: str) -> None:
@@ -366,11 +461,6 @@ def _plain(version: str) -> str:
     return version.removeprefix("v")
 
 
-def _spelled(id_: PackageId, tag: str) -> str:
-    """Return the version of a tag: Porter writes an underscore for the plus that tags cannot have."""
-    return tag.replace("_", "+") if id_.ecosystem is Ecosystem.BUNDLE else tag
-
-
 def _version(text: str) -> Version | None:
     """Return a version; None of what is none, or a moving tag."""
     try:
@@ -378,6 +468,12 @@ def _version(text: str) -> Version | None:
     except VersionError:
         return None
     return None if version.is_partial else version
+
+
+def _highest(tags: Iterable[str], range_: VersionRange) -> str:
+    """Return the highest version in a range, "" without one."""
+    fitting = [version for tag in tags if (version := _version(tag)) and range_.allows(version)]
+    return max(fitting, key=lambda version: version.height).text if fitting else ""
 
 
 def _selected_range(selection: object) -> VersionRange | None:

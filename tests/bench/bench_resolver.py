@@ -20,9 +20,8 @@ from tests.support.values import replace
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import next_lock
-from reconciler.dependencies.lock.read import FleetLocks, locked_choices, locked_pins
-from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.lock.convert import FleetLocks, lock_solution, locked_choices, locked_pins
+from reconciler.dependencies.lock.format import LockUpdate, next_lock
 from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
@@ -42,16 +41,14 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.formula import SatSolver, encode
 from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded
-from reconciler.dependencies.solve.sat import solve
-from reconciler.dependencies.solve.sat.formula import encode
-from reconciler.dependencies.solve.sat.solver import SatSolver
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from tests.bench.goals import Goals
+from tests.support.dependency_worlds import solve
 
 Wish = tuple[str, str]
 

@@ -29,9 +29,9 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.solve.solution import Solution
-from reconciler.dependencies.versions import VersionPolicy, parse_loose
+from reconciler.dependencies.versions.version import VersionPolicy, parse_loose
 from tests.support.dependency_manifests import bundle, installation, world_of
 
 IMAGE = PackageId(Ecosystem.XPKG, "x.io/cool-image")

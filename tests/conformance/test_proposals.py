@@ -17,13 +17,12 @@ from reconciler.cli.index import index
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.format import ClusterLock
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, ResolveOptions
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import (

@@ -5,16 +5,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.versions import (
-    CarvelSelection,
+from reconciler.dependencies.model.packages import Dialect, version_range
+from reconciler.dependencies.versions.constraint import (
     Constraint,
     Grammar,
-    VersionError,
+    parse_comparator,
     parse_constraint,
-    parse_loose,
-    parse_strict,
 )
-from reconciler.dependencies.versions.masterminds import parse_comparator
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_strict
 from tests.support.conformance import absence, load_yaml, parameters, vector_files
 from tests.support.version_selection import select_carvel, select_crossplane, select_porter
 
@@ -33,14 +31,46 @@ def name(row: Row) -> str:
     return "-".join(str(row[key]) for key in ("dialect", "source", "constraint", "version") if key in row)
 
 
-def allows(dialect: str, row: Row, version: str) -> bool:
-    grammar = Grammar(dialect)
-    parsed = grammar.parse_version(version)
+OWN = {"masterminds": Grammar.MASTERMINDS}
+"""Our grammars by the dialects of the vectors: that of Carvel answers for blang and for all of Carvel."""
+DIFFERS = {
+    # An x in a pre-release is no wildcard: kapp-controller issue 1518.
+    "carvel-vendored": {("1.2.3-experimental", "")},
+    # In what nothing ships yet an open part begins at its pre-releases, and stages sort below numbers.
+    "carvel-head": {
+        ("1.3.x", "1.3.0-0"),
+        ("1.3.x", "1.4.0-0"),
+        ("2.x", "2.0.0-0"),
+        ("2.x", "3.0.0-0"),
+        ("1.2.x", "1.3.0-0"),
+        (">1.x", "2.0.0-alpha.1"),
+        (">=1.2.3-0", "1.2.3-rc.2"),
+        (">=1.2.3-rc.1", "1.2.3-experimental"),
+    },
+}
+"""Rows with another answer, by dialect: the constraint, and the version or any."""
+
+
+def is_other(dialect: str, row: Row) -> bool:
+    own = DIFFERS.get(dialect, set())
+    return not own.isdisjoint({(row["constraint"], row["version"]), (row["constraint"], "")})
+
+
+def parse_version(text: str, grammar: Grammar) -> Version:
+    return parse_loose(text) if grammar is Grammar.MASTERMINDS else parse_strict(text)
+
+
+def answer(row: Row, grammar: Grammar) -> bool | str:
     if row.get("level") == "single":
-        single = Constraint(row["constraint"], grammar, ((parse_comparator(row["constraint"]),),))
-        return single.allows(parsed)
-    constraint = parse_constraint(row["constraint"], grammar)
-    return constraint.allows(parsed, include_prerelease=row.get("include_prerelease", False))
+        constraint = Constraint(row["constraint"], grammar, ((parse_comparator(row["constraint"]),),))
+    elif not is_valid(lambda text: parse_constraint(text, grammar), row["constraint"]):
+        return "invalid-constraint"
+    else:
+        constraint = parse_constraint(row["constraint"], grammar)
+    if not is_valid(lambda text: parse_version(text, grammar), row["version"]):
+        return "invalid-version"
+    include = row.get("include_prerelease", False)
+    return constraint.allows(parse_version(row["version"], grammar), include_prerelease=include)
 
 
 def is_valid(parse: Callable[[str], object], text: str) -> bool:
@@ -53,13 +83,15 @@ def is_valid(parse: Callable[[str], object], text: str) -> bool:
 
 @pytest.mark.parametrize("row", rows("upstream"))
 def test_constraint_allows(row: Row) -> None:
-    assert allows(row["dialect"], row, row["version"]) is row["expected"]
+    given = answer(row, OWN.get(row["dialect"], Grammar.CARVEL))
+
+    assert (given is row["expected"]) is not is_other(row["dialect"], row)
 
 
 @pytest.mark.parametrize("row", rows("constraint_validity"))
 def test_constraint_is_valid(row: Row) -> None:
     def parse(text: str) -> object:
-        return parse_constraint(text, Grammar(row["dialect"]))
+        return parse_constraint(text, OWN.get(row["dialect"], Grammar.CARVEL))
 
     assert is_valid(parse, row["constraint"]) is row["valid"]
 
@@ -76,22 +108,19 @@ DIALECTS = ("masterminds", "carvel-vendored", "carvel-head")
 
 @pytest.mark.parametrize("row", rows("differential"))
 def test_dialects_differ_as_their_libraries_do(row: Row) -> None:
-    def answer(dialect: str) -> bool | str:
-        if not is_valid(lambda text: parse_constraint(text, Grammar(dialect)), row["constraint"]):
-            return "invalid-constraint"
-        if not is_valid(Grammar(dialect).parse_version, row["version"]):
-            return "invalid-version"
-        return allows(dialect, row, row["version"])
+    named = {dialect for dialect in DIALECTS if dialect in row}
+    given = {dialect: answer(row, OWN.get(dialect, Grammar.CARVEL)) for dialect in named}
 
-    named = {dialect: row[dialect] for dialect in DIALECTS if dialect in row}
-    assert {dialect: answer(dialect) for dialect in named} == named
+    assert {d for d in named if given[d] != row[d]} == {d for d in named if is_other(d, row)}
 
 
 def select(row: Row) -> str | None:
     match row["dialect"]:
         case "vendir" | "packageinstall":
             keep = None if row["prereleases"] is None else tuple(row["prereleases"])
-            return select_carvel(row["versions"], CarvelSelection(row["constraints"], keep))
+            return select_carvel(
+                row["versions"], version_range(Dialect.CARVEL, row["constraints"], prereleases=keep)
+            )
         case "crossplane-install" | "crossplane-update":
             downgrade = row["downgrades"]
             return select_crossplane(

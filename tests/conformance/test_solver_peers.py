@@ -29,9 +29,9 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.solve.solution import Solution
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 
 
 class World(NamedTuple):

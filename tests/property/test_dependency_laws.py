@@ -6,18 +6,16 @@ from random import Random
 
 import pytest
 
+from reconciler.dependencies.lock.convert import lock_solution, locked_choices, locked_pins
 from reconciler.dependencies.lock.format import record_bytes
-from reconciler.dependencies.lock.read import locked_choices, locked_pins
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.digest import InputDigests
 from tests.bench import bench_resolver as bench
-from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world
+from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample
 from tests.support.values import replace

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
 from tests.support.dependency_manifests import world_of
 from tests.support.needs import KINDS as PACKAGE_KINDS
 from tests.support.needs import (

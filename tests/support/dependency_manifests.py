@@ -18,9 +18,9 @@ from reconciler.dependencies.model.cluster import (
     build_catalogue,
 )
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Platform
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.solve.solution import Solution
-from reconciler.dependencies.versions import VersionPolicy, parse_loose
+from reconciler.dependencies.versions.version import VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:

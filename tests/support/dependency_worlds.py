@@ -33,7 +33,9 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     version_range,
 )
-from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.dependencies.solve.problem import ResolutionProblem, SolverOutcome
+from reconciler.dependencies.solve.sat import attempt
+from reconciler.dependencies.versions.version import parse_loose, parse_strict
 from tests.support.values import replace
 
 RULES = (
@@ -257,3 +259,8 @@ def shared_world(seed: int) -> ClusterInputs:
         presence=ClusterState(installations=(there,) if random.random() < 0.3 else ()),
         choices=ResolverSettings(defaults=defaults, depth=4),
     )
+
+
+def solve(problem: ResolutionProblem) -> SolverOutcome:
+    """Return the canonical answer of a problem."""
+    return attempt(problem)[0]

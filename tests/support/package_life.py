@@ -5,15 +5,17 @@ from typing import Any
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedRevision,
     LockScope,
+    LockUpdate,
     PackageLock,
     Resolution,
+    ResolveOptions,
     ownership_entries,
 )
-from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
@@ -32,8 +34,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from tests.support.values import replace
 
 CLUSTER = "one"

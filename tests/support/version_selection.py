@@ -2,23 +2,22 @@
 
 from collections.abc import Iterable
 
-from reconciler.dependencies.versions import masterminds
-from reconciler.dependencies.versions.carvel import CarvelSelection
+from reconciler.dependencies.model.packages import VersionRange
+from reconciler.dependencies.versions.constraint import parse_masterminds
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
     VersionPolicy,
-    choose,
     parse_loose,
     parse_relaxed,
+    rank,
 )
 
 
-def select_carvel(texts: Iterable[str], selection: CarvelSelection) -> str | None:
+def select_carvel(texts: Iterable[str], selection: VersionRange) -> str | None:
     """Return the highest version that the selection admits; what does not parse is no candidate."""
     parsed = _readable(texts, relaxed=True)
-    best = choose(version for version in parsed if selection.keeps(version))
-    return best.text if best else None
+    return _first(rank(version for version in parsed if selection.allows(version)))
 
 
 def select_crossplane(
@@ -35,14 +34,13 @@ def select_crossplane(
     Source: crossplane internal/controller/pkg/resolver, findDependencyVersionToInstall and -ToUpdate.
     Differs: upstream looks at one parent when it installs, and takes moving tags when it updates.
     """
-    parsed = [masterminds.parse(text) for text in constraints]
+    parsed = [parse_masterminds(text) for text in constraints]
     versions = [version for version in _readable(tags) if not version.is_partial]
     fitting = [version for version in versions if all(c.allows(version) for c in parsed)]
     origin = parse_loose(installed) if installed else None
-    best = choose(
-        fitting, VersionPolicy.NEAREST, origin=origin, allow_downgrade=allow_downgrade or origin is None
-    )
-    return best.text if best else None
+    if origin is not None and not allow_downgrade:
+        fitting = [version for version in fitting if version.height >= origin.height]
+    return _first(rank(fitting, VersionPolicy.NEAREST, origin=origin))
 
 
 def select_porter(tags: Iterable[str], constraints: str, strategy: str, *, default_tag: str) -> str | None:
@@ -52,11 +50,14 @@ def select_porter(tags: Iterable[str], constraints: str, strategy: str, *, defau
     """
     if strategy == VersionPolicy.EXACT:
         return default_tag
-    constraint = masterminds.parse(constraints)
+    constraint = parse_masterminds(constraints)
     releases = [version for version in _readable(tags) if not version.prerelease]
     fitting = (version for version in releases if constraint.allows(version))
-    best = choose(fitting, VersionPolicy(strategy), origin=parse_loose(default_tag))
-    return best.text if best else None
+    return _first(rank(fitting, VersionPolicy(strategy), origin=parse_loose(default_tag)))
+
+
+def _first(ranked: tuple[Version, ...]) -> str | None:
+    return ranked[0].text if ranked else None
 
 
 def _readable(texts: Iterable[str], *, relaxed: bool = False) -> list[Version]:

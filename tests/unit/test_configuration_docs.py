@@ -10,8 +10,8 @@ from reconciler.api.porch import PackageVariant, PackageVariantSpec, Repository
 from reconciler.api.validation import disk_fields, parse_model
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits, Policy
-from reconciler.read.classify import MANIFEST_KINDS
 from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
+from reconciler.read.manifests import MANIFEST_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()

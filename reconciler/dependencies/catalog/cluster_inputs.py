@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -43,8 +44,13 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Platform,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.dependencies.versions import VersionPolicy as Preference
+from reconciler.dependencies.versions.version import (
+    Version,
+    VersionError,
+    VersionPolicy,
+    parse_loose,
+    parse_relaxed,
+)
 from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind, group_of
@@ -52,12 +58,11 @@ from reconciler.names.problems import Problem
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-
-
 _PACKAGE = ("data.packaging.carvel.dev/v1alpha1", "Package")
-
-
 _LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
+CLUSTER = "reconciler.dev/cluster"
+ENVIRONMENT = "reconciler.dev/environment"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instance: str = "") -> ClusterState:
@@ -67,18 +72,33 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instanc
     Excludes installations that our manifests declare, or that this `instance` generated: desired, not
     observed, state.
     """
-    served = {_gvk(api_version, kind) for api_version, kind in (*(snapshot.served or ()), *snapshot.objects)}
-    crds = snapshot.of_kind(*_CRD)
+    served = {
+        Gvk.of(api_version, kind) for api_version, kind in (*(snapshot.served or ()), *snapshot.objects)
+    }
+    crds = [crd.body for crd in snapshot.of_kind(*_CRD)]
     for crd in crds:
-        served.update(served_apis(crd.body))
+        served.update(served_apis(crd))
+    installed = [
+        (each, install)
+        for objects in snapshot.objects.values()
+        for each in objects
+        if (reading := read_manifest(each.body, Source(each.location, observed=True)))
+        for install in reading.installs
+    ]
+    packages = {(install.kind, install.name): install.need.id for _, install in installed}
     declared = {(i.kind, i.namespace, i.name) for i in ours}
     return ClusterState(
         apis=frozenset(served),
-        owners=tuple(sorted(_crd_owners(snapshot, crds))),
+        owners=tuple(sorted(_crd_owners(crds, packages))),
         platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
         installations=tuple(
             sorted(
-                _observed_installations(snapshot, declared, instance),
+                (
+                    _observed(each, install)
+                    for each, install in installed
+                    if not (instance and is_generated_by(each.body, instance))
+                    and (install.kind, install.namespace, install.name) not in declared
+                ),
                 key=lambda installation: (installation.id, installation.namespace, installation.name),
             )
         ),
@@ -126,32 +146,23 @@ def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
     return tuple(candidate for candidates, _ in manifests for candidate in candidates)
 
 
-def _gvk(api_version: str, kind: str) -> Gvk:
-    group, _, version = api_version.rpartition("/")
-    return Gvk(group, version, kind)
-
-
-def _observed_installations(
-    snapshot: Snapshot, declared: set[tuple[str, str, str]], instance: str
-) -> Iterator[ObservedInstallation]:
-    for objects in snapshot.objects.values():
-        for snapshot_object in objects:
-            if instance and is_generated_by(snapshot_object.body, instance):
-                continue
-            reading = read_manifest(snapshot_object.body, Source(snapshot_object.location, observed=True))
-            for install in reading.installs if reading else ():
-                if (install.kind, install.namespace, install.name) not in declared:
-                    yield ObservedInstallation(
-                        install.namespace,
-                        install.name,
-                        install.need.id,
-                        _version(snapshot_object, install),
-                        digest=install.need.range.text
-                        if install.need.range.text.startswith("sha256:")
-                        else "",
-                        labels=install.labels,
-                        interfaces=install.interfaces,
-                    )
+def _observed(there: SnapshotObject, install: Install) -> ObservedInstallation:
+    """Return an installation; its status reports the version, else the manifest pins it."""
+    text, status = install.need.range.text, there.body.get("status")
+    reported = str(status.get("version") or "") if isinstance(status, Mapping) else ""
+    version: Version | None = None
+    for written, parse in ((text.lstrip("="), parse_loose), (reported, parse_relaxed)):
+        with suppress(VersionError):
+            version = parse(written)
+    return ObservedInstallation(
+        install.namespace,
+        install.name,
+        install.need.id,
+        version,
+        digest=text if text.startswith("sha256:") else "",
+        labels=install.labels,
+        interfaces=install.interfaces,
+    )
 
 
 def _with_interfaces(presence: ClusterState, catalogue: Catalogue) -> ClusterState:
@@ -166,37 +177,17 @@ def _with_interfaces(presence: ClusterState, catalogue: Catalogue) -> ClusterSta
     return replace(presence, installations=tuple(map(described, presence.installations)))
 
 
-def _version(snapshot_object: SnapshotObject, install: Install) -> Version | None:
-    """Return the version of an installation: the status reports it, else the manifest pins it."""
-    status = snapshot_object.body.get("status")
-    reported = str(status.get("version") or "") if isinstance(status, Mapping) else ""
-    for text, parse in ((reported, parse_relaxed), (install.need.range.text.lstrip("="), parse_loose)):
-        try:
-            return parse(text)
-        except VersionError:
-            continue
-    return None
-
-
-def _crd_owners(snapshot: Snapshot, crds: Iterable[SnapshotObject]) -> Iterator[tuple[GroupKind, PackageId]]:
+def _crd_owners(
+    crds: Iterable[Mapping[str, Any]], packages: Mapping[tuple[str, str], PackageId]
+) -> Iterator[tuple[GroupKind, PackageId]]:
     """Yield which package brought a kind, where the CRD's owner references name an installed one."""
-    packages = {
-        (install.kind, install.name): install.need.id
-        for objects in snapshot.objects.values()
-        for snapshot_object in objects
-        for reading in [read_manifest(snapshot_object.body, Source(snapshot_object.location, observed=True))]
-        for install in (reading.installs if reading else ())
-    }
     for crd in crds:
-        metadata = crd.body.get("metadata")
+        metadata = crd.get("metadata")
         references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
         for reference in references if isinstance(references, list) else ():
             owner = packages.get((str(reference.get("kind")), str(reference.get("name"))))
             if owner is not None:
-                yield from ((gvk.group_kind, owner) for gvk in served_apis(crd.body))
-
-
-_GROUP = "pkg.crossplane.io"
+                yield from ((gvk.group_kind, owner) for gvk in served_apis(crd))
 
 
 def observed_revisions(snapshot: Snapshot) -> tuple[ObservedRevision, ...]:
@@ -209,13 +200,17 @@ def observed_revisions(snapshot: Snapshot) -> tuple[ObservedRevision, ...]:
     by_number: dict[tuple[str, int], ObservedRevision] = {}
     for revision in sorted((r for r in map(_revision, objects) if r is not None), key=_order):
         by_number[revision.package, revision.number] = revision
-    return tuple(sorted(_with_one_active(by_number.values()), key=_order))
+    last_active = {r.package: r.name for r in by_number.values() if r.is_active}
+    revisions = (
+        replace(r, is_active=r.is_active and last_active[r.package] == r.name) for r in by_number.values()
+    )
+    return tuple(sorted(revisions, key=_order))
 
 
 def _revision(snapshot_object: SnapshotObject) -> ObservedRevision | None:
     spec, package = snapshot_object.body.get("spec"), snapshot_object.labels.get(PARENT)
     number = spec.get("revision") if isinstance(spec, dict) else None
-    if group_of(snapshot_object.api_version) != _GROUP or snapshot_object.kind not in REVISIONS:
+    if group_of(snapshot_object.api_version) != "pkg.crossplane.io" or snapshot_object.kind not in REVISIONS:
         return None
     if not package or not isinstance(number, int) or not isinstance(spec, dict):
         return None
@@ -230,29 +225,8 @@ def _revision(snapshot_object: SnapshotObject) -> ObservedRevision | None:
     )
 
 
-def _with_one_active(revisions: Iterable[ObservedRevision]) -> Iterator[ObservedRevision]:
-    """Yield the revisions with only the last active one of each package active."""
-    ordered = list(revisions)
-    last_active = {revision.package: revision.name for revision in ordered if revision.is_active}
-    for revision in ordered:
-        is_active = revision.is_active and last_active[revision.package] == revision.name
-        yield replace(revision, is_active=is_active)
-
-
 def _order(revision: ObservedRevision) -> tuple[str, int, str]:
     return (revision.package, revision.number, revision.name)
-
-
-CLUSTER = "reconciler.dev/cluster"
-
-
-ENVIRONMENT = "reconciler.dev/environment"
-
-
-_FOLDER = "clusters"
-
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class FleetClusters(Struct, frozen=True):
@@ -339,7 +313,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
         discovery=settings.discovery is Discovery.INDEX,
         reconsider=settings.reconsider,
         policies=tuple(
-            (ecosystem, Preference(text)) for ecosystem, text in preferred if text is not Selection.HIGHEST
+            (ecosystem, VersionPolicy(text)) for ecosystem, text in preferred if text is not Selection.HIGHEST
         ),
         shared_namespace=policy.dependencies.shared_namespace,
         budget=settings.steps,
@@ -397,7 +371,10 @@ def collect_cluster_inputs(
     for cluster, variant_installs in sorted(variants.items()):
         doubtful |= {cluster} if variant_installs.is_incomplete else set()
         if cluster in scopes or any(candidate.requires for candidate in variant_installs.pinned):
-            _add_variants(scopes.setdefault(cluster, _ClusterManifests()), variant_installs)
+            scope_of_variants = scopes.setdefault(cluster, _ClusterManifests())
+            scope_of_variants.pinned |= set(variant_installs.pinned)
+            for install in variant_installs.installs:
+                scope_of_variants.installs[install.kind, install.namespace, install.name] = [install]
     warnings += _unnamed_snapshot(fleet, scopes)
     warnings += _hidden_packages(fleet, scopes)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
@@ -444,12 +421,6 @@ def _hidden_packages(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifest
             yield Problem(Location(snapshot.path), Reason.NOT_FOUND, message, hint, "Snapshot")
 
 
-def _add_variants(scope: _ClusterManifests, variants: VariantInstalls) -> None:
-    scope.pinned |= set(variants.pinned)
-    for install in variants.installs:
-        scope.installs[install.kind, install.namespace, install.name] = [install]
-
-
 def _cluster_inputs(
     scopes: Mapping[str, _ClusterManifests],
     shared: list[Candidate],
@@ -468,29 +439,24 @@ def _cluster_inputs(
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
-            inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet, snapshot=snapshot)
-            yield replace(inputs, activations=tuple(sorted(scope.activations, key=str)))
+            environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
+            inputs = ClusterInputs(
+                installs,
+                catalogues[own],
+                choices=replace(fleet.choices, defaults=index.defaults_of(cluster, environment)),
+                activations=tuple(sorted(scope.activations, key=str)),
+                cluster=cluster,
+            )
+            yield _with_snapshot(inputs, snapshot, fleet.instance) if snapshot.present else inputs
 
 
-def _inputs_of(
-    cluster: str,
-    installs: tuple[Install, ...],
-    own: Catalogue,
-    index: IndexContents,
-    fleet: FleetClusters,
-    *,
-    snapshot: Snapshot,
-) -> ClusterInputs:
-    environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
-    choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
-    if not snapshot.present:
-        return ClusterInputs(installs, own, choices=choices, cluster=cluster)
-    presence = _with_interfaces(observe_cluster(snapshot, ours=installs, instance=fleet.instance), own)
+def _with_snapshot(inputs: ClusterInputs, snapshot: Snapshot, instance: str) -> ClusterInputs:
+    presence = observe_cluster(snapshot, ours=inputs.installs, instance=instance)
+    presence = _with_interfaces(presence, inputs.catalogue)
     standing = {installation.id for installation in presence.installations}
     chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
-    pins = imported_pins(chosen, own)
-    observed = observed_revisions(snapshot)
-    return ClusterInputs(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
+    pins = imported_pins(chosen, inputs.catalogue)
+    return replace(inputs, presence=presence, pins=pins, observed=observed_revisions(snapshot))
 
 
 def _named_cluster(document: SourcedDocument) -> str:
@@ -499,20 +465,18 @@ def _named_cluster(document: SourcedDocument) -> str:
     annotated = annotations(document.value).get(CLUSTER) or (
         str(custom.get(CLUSTER) or "") if isinstance(custom, Mapping) else ""
     )
-    return annotated or _place(document.source.location.path)
+    if annotated:
+        return annotated
+    parts = document.source.location.path.split("/")
+    if "clusters" not in parts[:-1]:
+        return ""
+    after = parts[parts.index("clusters") + 1]
+    return after if after != parts[-1] else after.rpartition(".")[0]
 
 
 def is_in_index(location: Location) -> bool:
     """Tell whether a file of the control repository belongs to the package index."""
     return location.path.startswith("index/")
-
-
-def _place(path: str) -> str:
-    parts = path.split("/")
-    if _FOLDER not in parts[:-1]:
-        return ""
-    after = parts[parts.index(_FOLDER) + 1]
-    return after if after != parts[-1] else after.rpartition(".")[0]
 
 
 def _cluster_problems(

@@ -1,52 +1,27 @@
-"""Read and edit the package index: which packages exist, and the default implementation per interface."""
+"""The package index: its versions and defaults, what it lists, and what installs lack in it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics, canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Ecosystem,
+    Install,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    VersionRange,
+)
 from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
-
-
-class InterfaceDefaults(NamedTuple):
-    """The default implementation of each interface, in three layers; the nearest one counts."""
-
-    fleet: Mapping[str, PackageId]
-    environment: Mapping[str, PackageId]
-    cluster: Mapping[str, PackageId]
-
-    def effective(self) -> tuple[tuple[str, PackageId], ...]:
-        """Return one default per interface, sorted: cluster before environment before fleet."""
-        merged = {**self.fleet, **self.environment, **self.cluster}
-        return tuple(sorted(merged.items()))
-
-
-class IndexLayer(Struct, frozen=True):
-    """One layer of the index: its packages and its default implementations."""
-
-    packages: frozenset[PackageId] = frozenset()
-    defaults: Mapping[str, PackageId] = field(default_factory=dict)
-
-
-def add_package(index: IndexLayer, package: PackageId, *, interface: str = "") -> IndexLayer:
-    """Register a package; with an interface it becomes the default there, instead of the previous one."""
-    chosen = {canonical_interface(interface): package} if interface else {}
-    defaults = {**index.defaults, **chosen}
-    return replace(index, packages=index.packages | {package}, defaults=defaults)
-
-
-def remove_package(index: IndexLayer, package: PackageId) -> IndexLayer:
-    """Forget a package, also as a default; idempotent."""
-    defaults = {interface: id_ for interface, id_ in index.defaults.items() if id_ != package}
-    return replace(index, packages=index.packages - {package}, defaults=defaults)
 
 
 class IndexEntry(NamedTuple):
@@ -90,14 +65,8 @@ def list_packages(
 
 
 INDEX_DIRECTORY = "index"
-
-
 INDEX_KIND = "PackageIndex"
-
-
 INDEX_API_VERSION = "reconciler.dev/v1alpha1"
-
-
 FLEET = "index/defaults.yaml"
 
 
@@ -137,16 +106,17 @@ class IndexContents(Struct, frozen=True):
         """Return the environment that a cluster's layer names, "" if it names none."""
         return self.layers.get(layer_path(cluster=cluster), NO_DEFAULTS).environment
 
-    def defaults_of(self, cluster: str, environment: str) -> InterfaceDefaults:
-        """Return the three layers that count for a cluster; the nearest one has the last word.
+    def defaults_of(self, cluster: str, environment: str) -> tuple[tuple[str, PackageId], ...]:
+        """Return one default per interface, sorted: cluster before environment before fleet.
 
         An empty name has no layer of its own.
         """
-        near = self.layers.get(layer_path(cluster=cluster), NO_DEFAULTS) if cluster else NO_DEFAULTS
-        middle = (
-            self.layers.get(layer_path(environment=environment), NO_DEFAULTS) if environment else NO_DEFAULTS
-        )
-        return InterfaceDefaults(self.layers.get(FLEET, NO_DEFAULTS).defaults, middle.defaults, near.defaults)
+        paths = [FLEET, *([layer_path(environment=environment)] if environment else [])]
+        paths += [layer_path(cluster=cluster)] if cluster else []
+        merged: dict[str, PackageId] = {}
+        for path in paths:
+            merged |= self.layers.get(path, NO_DEFAULTS).defaults
+        return tuple(sorted(merged.items()))
 
 
 def layer_path(*, environment: str = "", cluster: str = "") -> str:
@@ -163,21 +133,20 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     refused: dict[str, tuple[RefusedVersion, ...]] = {}
-    ordered = sorted(documents, key=lambda index_document: index_document.source.location)
-    for document in (
-        index_document for index_document in ordered if index_document.value.get("kind") == INDEX_KIND
-    ):
-        notes = Diagnostics(document.source, f"{INDEX_KIND} {document.source.location.path}")
+    ordered = sorted(documents, key=lambda document: document.source.location)
+    folders: dict[str, list[SourcedDocument]] = {}
+    for document in ordered:
+        path = document.source.location.path
+        if document.value.get("kind") != INDEX_KIND:
+            folders.setdefault(path.rpartition("/")[0], []).append(document)
+            continue
+        notes = Diagnostics(document.source, f"{INDEX_KIND} {path}")
         layer = _layer(document, notes)
         problems += notes.problems
         if layer is not None:
-            layers[document.source.location.path] = layer
-    for folder in _folders(
-        index_document for index_document in ordered if index_document.value.get("kind") != INDEX_KIND
-    ):
-        reading = read_package_version(
-            (index_document.value, index_document.source) for index_document in folder
-        )
+            layers[path] = layer
+    for folder in folders.values():
+        reading = read_package_version((each.value, each.source) for each in folder)
         candidates += reading.candidates
         problems += reading.problems
         warnings += reading.warnings
@@ -192,13 +161,6 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)
 
 
-def _folders(documents: Iterable[SourcedDocument]) -> Iterator[list[SourcedDocument]]:
-    folders: dict[str, list[SourcedDocument]] = {}
-    for document in documents:
-        folders.setdefault(document.source.location.path.rpartition("/")[0], []).append(document)
-    yield from folders.values()
-
-
 def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | None:
     parsed = notes.parse(PackageIndex, document.value)
     if parsed is None:
@@ -208,7 +170,9 @@ def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | Non
         id_, interface = parse_id(text), canonical_interface(written)
         if id_ is None:
             notes.refuse(
-                ("defaults", written), f"{text!r} is not ECOSYSTEM:NAME", hint=f"One of {_ecosystems()}."
+                ("defaults", written),
+                f"{text!r} is not ECOSYSTEM:NAME",
+                hint=f"One of {', '.join(f'{each}:' for each in Ecosystem)}.",
             )
         elif defaults.setdefault(interface, id_) != id_:
             message = f"{written} is {interface}, which is {defaults[interface]} already"
@@ -224,5 +188,141 @@ def parse_id(text: str) -> PackageId | None:
     return PackageId(Ecosystem(ecosystem), name)
 
 
-def _ecosystems() -> str:
-    return ", ".join(f"{ecosystem}:" for ecosystem in Ecosystem)
+class MissingPackage(NamedTuple):
+    """A package of which no known version is in a range; `needed_by` are installs and package versions."""
+
+    id: PackageId
+    range: VersionRange
+    needed_by: tuple[str, ...]
+    is_known: bool
+    """Whether other versions of it are known."""
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.range}" if self.range.text else str(self.id)
+
+
+def package_needs(requirement: Requirement) -> Iterator[PackageNeed]:
+    """Yield the packages that a requirement names: in any alternative, as provider of an API, as default."""
+    for need in (*requirement.alternatives, *((requirement.default,) if requirement.default else ())):
+        if isinstance(need, PackageNeed):
+            yield need
+        elif isinstance(need, ApiNeed) and need.provider is not None:
+            yield need.provider
+
+
+def collect_needs(
+    installs: Iterable[Install], catalogue: Catalogue
+) -> Mapping[PackageId, frozenset[PackageNeed]]:
+    """Return the needs of installs, and of all versions of the catalogue, by package. Order-free."""
+    needs: dict[PackageId, set[PackageNeed]] = {}
+    for install in installs:
+        needs.setdefault(install.need.id, set()).add(install.need)
+        for override in install.overrides:
+            # An override names a package as its dependants do, without its ecosystem.
+            if override.range is not None:
+                id_ = PackageId(install.need.id.ecosystem, override.name)
+                needs.setdefault(id_, set()).add(PackageNeed(id_, override.range, override.location))
+    for candidates in catalogue.packages.values():
+        for requirement in (each for candidate in candidates for each in candidate.requires):
+            for need in package_needs(requirement):
+                needs.setdefault(need.id, set()).add(need)
+    return {id_: frozenset(each) for id_, each in sorted(needs.items())}
+
+
+def find_missing(worlds: Iterable[tuple[Iterable[Install], Catalogue]]) -> tuple[MissingPackage, ...]:
+    """Return every package, with the range, that installs lack. Pure, order-free, total.
+
+    A version works if each of its requirements has an alternative with a version that works; conflicts
+    between versions are the solver's. Where no version of a range works, what its highest one lacks counts.
+    """
+    lacking: dict[tuple[PackageId, VersionRange], set[str]] = {}
+    partly: set[PackageId] = set()
+    for installs, catalogue in worlds:
+        search = _Search(catalogue)
+        for install in installs:
+            if not install.external:
+                search.follow(install.need, str(install), expands=not install.skip_dependencies)
+        for need, parents in search.missing.items():
+            lacking.setdefault(need, set()).update(parents)
+            partly |= {need[0]} if catalogue.candidates(catalogue.find(need[0])) else set()
+    return tuple(
+        MissingPackage(id_, range_, tuple(sorted(parents)), id_ in partly)
+        for (id_, range_), parents in sorted(lacking.items(), key=lambda item: (item[0][0], item[0][1].text))
+    )
+
+
+class _Search(Struct):
+    """Finds what is missing in one catalogue."""
+
+    catalogue: Catalogue
+    missing: dict[tuple[PackageId, VersionRange], set[str]] = field(default_factory=dict)
+    _works: dict[tuple[PackageId, str], bool] = field(default_factory=dict)
+    _followed: set[tuple[PackageId, str]] = field(default_factory=set)
+
+    def follow(self, need: PackageNeed, parent: str, *, expands: bool = True) -> None:
+        """Collect what a need lacks, directly or below the highest version that it admits."""
+        pending = [(need, parent)]
+        while pending:
+            need, parent = pending.pop()
+            candidates = self._admitted(need)
+            if not candidates:
+                self.missing.setdefault((need.id, need.range), set()).add(parent)
+                continue
+            highest = candidates[-1]
+            key = (highest.id, highest.version.text)
+            if not expands or any(map(self._is_working, candidates)) or key in self._followed:
+                continue
+            self._followed.add(key)
+            for requirement in highest.requires:
+                if not self._is_met(requirement):
+                    named = next(package_needs(requirement), None)
+                    pending += [(named, f"{highest.id.name} {highest.version}")] if named else []
+
+    def _admitted(self, need: PackageNeed) -> list[Candidate]:
+        id_ = self.catalogue.find(need.id)
+        versions = self.catalogue.candidates(id_)
+        return [versions[place] for place in sorted(self.catalogue.places(id_, need.range))]
+
+    def _is_met(self, requirement: Requirement) -> bool:
+        """Tell whether a requirement has an alternative that works; other needs count as met."""
+        needs = list(package_needs(requirement))
+        others = len(requirement.alternatives) > sum(
+            isinstance(n, PackageNeed) for n in requirement.alternatives
+        )
+        is_asked = requirement.may_install_all and not requirement.optional
+        return (
+            not is_asked
+            or others
+            or any(map(self._is_working, (c for n in needs for c in self._admitted(n))))
+        )
+
+    def _is_working(self, candidate: Candidate) -> bool:
+        """Tell whether everything that a version needs is there. A cycle of versions works.
+
+        Depth first on a stack of our own: chains of requirements may be longer than Python's.
+        """
+        key = (candidate.id, candidate.version.text)
+        if key not in self._works:
+            self._settle(candidate)
+        return self._works[key]
+
+    def _settle(self, start: Candidate) -> None:
+        """Settle everything that a version may reach: all works until some requirement cannot be met."""
+        reached: dict[tuple[PackageId, str], Candidate] = {}
+        pending = [start]
+        while pending:
+            candidate = pending.pop()
+            key = (candidate.id, candidate.version.text)
+            if key in reached or key in self._works:
+                continue
+            reached[key] = candidate
+            needs = (n for requirement in candidate.requires for n in package_needs(requirement))
+            pending += [each for need in needs for each in self._admitted(need)]
+        self._works |= dict.fromkeys(reached, True)
+        changed = True
+        while changed:
+            changed = False
+            for key, candidate in reached.items():
+                if self._works[key] and not all(map(self._is_met, candidate.requires)):
+                    self._works[key] = False
+                    changed = True

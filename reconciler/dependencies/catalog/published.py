@@ -23,21 +23,15 @@ from reconciler.dependencies.dialects.reading import (
     parse_source,
 )
 from reconciler.dependencies.model.cluster import RefusedVersion
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId
 from reconciler.inventory.inventory import RepositoryView, Source, counted_views
 from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.names.problems import Problem
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
-
-
 _DEFINITION, _PUBLICATION = "InfrastructureDefinition", "InfrastructurePublication"
-
-
 CONTENT_KINDS = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
 """Kinds of objects that define the provided APIs and compositions of a package."""
-
 
 _PUBLISHED_AS = "Requirement"
 
@@ -107,12 +101,8 @@ def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
 
 VERSION_KIND = "PackageVersion"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|[0-9a-f]{40}(?:[0-9a-f]{24})?")
-
-
 _RETAIN = "reconciler.dev/retain"
 """The label of a package with data that outlives its use."""
-
-
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
 _PACKAGES = frozenset({"Package", "InternalPackage"})
 _CONTENTS = CONTENT_KINDS | {
@@ -205,16 +195,17 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
         return replace(reading, candidates=(), problems=problems)
-    id_ = reading.candidates[0].id
+    id_, implemented = reading.candidates[0].id, reading.candidates[0].interfaces
+    names = {interface.id for interface in implemented}
     candidate = replace(
         reading.candidates[0],
         digest=header.digest,
         names=tuple(sorted({*header.aliases, *reading.candidates[0].names} - {id_.name})),
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
-        interfaces=_merged(reading.candidates[0].interfaces, declared),
+        interfaces=(*implemented, *(interface for interface in declared if interface.id not in names)),
         compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
-        labels=_pairs(header.labels),
+        labels=tuple(sorted(header.labels.items())),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
         source=id_.name if id_.ecosystem is Ecosystem.XPKG else header.source,
         retain=header.labels.get(_RETAIN) == "true",
@@ -290,10 +281,8 @@ def _agree(stated: str, own: object, path: tuple[str, ...], name: str, notes: Di
 def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
     """Return a package of which only the header is known: it needs nothing. Only bundles have interfaces."""
     notes = Diagnostics(source, f"{VERSION_KIND} {header.source}")
-    try:
-        version = parse_loose(header.version)
-    except VersionError as error:
-        notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
+    version = notes.version(header.version, ("version",))
+    if version is None:
         return notes.reading()
     ecosystem = header.ecosystem or (Ecosystem.BUNDLE if header.interfaces else Ecosystem.XPKG)
     if ecosystem is Ecosystem.KPT:
@@ -306,18 +295,9 @@ def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
 
 def _declared(header: PackageVersion, notes: Diagnostics) -> Iterator[Interface]:
     for name, text in sorted(header.interfaces.items()):
-        try:
-            version = parse_loose(text) if text else None
-        except VersionError as error:
-            notes.refuse(("interfaces", name), str(error), reason=Reason.INVALID_VERSION)
-            continue
-        yield Interface(canonical_interface(name), version, is_declared=True)
-
-
-def _merged(own: tuple[Interface, ...], declared: tuple[Interface, ...]) -> tuple[Interface, ...]:
-    """Return the interfaces of a manifest, and those that only the header names."""
-    names = {interface.id for interface in own}
-    return (*own, *(interface for interface in declared if interface.id not in names))
+        version = notes.version(text, ("interfaces", name)) if text else None
+        if version is not None or not text:
+            yield Interface(canonical_interface(name), version, is_declared=True)
 
 
 def _gvk(text: str, notes: Diagnostics) -> Gvk:
@@ -326,10 +306,6 @@ def _gvk(text: str, notes: Diagnostics) -> Gvk:
         notes.refuse(("provides",), f"{text!r} is not group/version/Kind")
         return Gvk("", "", text)
     return Gvk(*parts)
-
-
-def _pairs(labels: Mapping[str, Any]) -> Pairs:
-    return tuple(sorted((name, str(value)) for name, value in labels.items()))
 
 
 class PackageTree(NamedTuple):
@@ -372,10 +348,7 @@ def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:
     for view in counted_views(tuple(views)):
         git = view.manifest.spec.git
         if git is not None and view.url:
-            written.setdefault(view.url, set()).add(_normal(git.repo))
+            name = normalise_url(git.repo)
+            name = posixpath.normpath(name) if name.startswith(".") else name
+            written.setdefault(view.url, set()).add(name)
     return {url: min(names, key=lambda name: (name.startswith("."), name)) for url, names in written.items()}
-
-
-def _normal(written: str) -> str:
-    name = normalise_url(written)
-    return posixpath.normpath(name) if name.startswith(".") else name

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
 from msgspec import Struct
 
 from reconciler.api import carvel as api
@@ -17,6 +16,7 @@ from reconciler.dependencies.dialects.reading import (
     join_api_version,
     manifest_label,
 )
+from reconciler.dependencies.model.cluster import written_values
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ApiNeed,
@@ -30,24 +30,17 @@ from reconciler.dependencies.model.packages import (
     Override,
     PackageId,
     PackageNeed,
-    Pairs,
     Platform,
     PlatformNeed,
     Requirement,
     Values,
 )
-from reconciler.dependencies.versions import VersionError, parse_relaxed
+from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
-
-
 WITHDRAWN = "reconciler.dev/withdrawn"
-
-
 DOWNGRADABLE = "packaging.carvel.dev/downgradable"
-
-
 IGNORED_PLATFORMS = {
     Platform.KUBERNETES: "packaging.carvel.dev/ignore-kubernetes-version-selection",
     Platform.KAPP_CONTROLLER: "packaging.carvel.dev/ignore-kapp-controller-version-selection",
@@ -90,41 +83,31 @@ def read_package(
     if parsed is None:
         return notes.reading()
     spec = parsed.spec
-    try:
-        version = parse_relaxed(spec.version)
-    except VersionError as error:
-        notes.refuse(("spec", "version"), str(error), reason=Reason.INVALID_VERSION)
+    version = notes.version(spec.version, ("spec", "version"), parse_relaxed)
+    if version is None:
         return notes.reading()
     if id_ is None and parsed.metadata.name not in ("", f"{spec.ref_name}.{spec.version}"):
         notes.warn(("metadata", "name"), f"The name should be {spec.ref_name}.{spec.version}")
+    installation = InstallationType.NO_RESTRICTIONS
+    if spec.installation_type in set(InstallationType):
+        installation = InstallationType(spec.installation_type)
+    else:
+        message = f"installationType {spec.installation_type!r} is none of {', '.join(InstallationType)}"
+        notes.refuse(("spec", "installationType"), message)
     reader = _Items(notes, dialect)
     requires = [reader.requirement(item, path) for item, path in zip(spec.dependencies, items, strict=True)]
     candidate = Candidate(
         id_ or PackageId(Ecosystem.CARVEL, spec.ref_name),
         version,
         requires=tuple(requires),
-        provides=tuple(_gvk(provided.api_version, provided.kind) for provided in spec.provides),
-        installation=_installation(spec.installation_type, notes),
+        provides=tuple(Gvk.of(provided.api_version, provided.kind) for provided in spec.provides),
+        installation=installation,
         platforms=tuple(_platforms(spec, notes)),
         names=(spec.ref_name,) if id_ else (),
         withdrawn=annotations(document).get(WITHDRAWN, ""),
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
-
-
-def _gvk(api_version: str, kind: str) -> Gvk:
-    group, _, version = api_version.rpartition("/")
-    return Gvk(group, version, kind)
-
-
-def _installation(text: str, notes: Diagnostics) -> InstallationType:
-    try:
-        return InstallationType(text)
-    except ValueError:
-        choices = ", ".join(InstallationType)
-        notes.refuse(("spec", "installationType"), f"installationType {text!r} is none of {choices}")
-        return InstallationType.NO_RESTRICTIONS
 
 
 def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[PlatformNeed]:
@@ -212,7 +195,7 @@ class _Items(Struct, frozen=True):
             by = item.gvk.provided_by
             provider = None if by is None else self._package(by, (*path, "gvk", "providedBy", "version"))
             location = self.notes.at(*path, "gvk", "apiVersion")
-            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location), alias
+            yield ApiNeed(Gvk.of(item.gvk.api_version, item.gvk.kind), provider, location), alias
 
     def _package(self, reference: "api.PackageReference", path: Path) -> PackageNeed:
         range_ = self.notes.range(self.dialect, reference.version, path)
@@ -220,7 +203,7 @@ class _Items(Struct, frozen=True):
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
-    parsed = notes.parse(api.PackageInstall, _correct_spelling(_list_values(document, notes), notes))
+    parsed = notes.parse(api.PackageInstall, _normalized_install(document, notes))
     if parsed is None:
         return notes.reading()
     spec, noted = parsed.spec, annotations(document)
@@ -233,8 +216,15 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
         )
     range_ = _selected_range(selection, ("spec", "packageRef", "versionSelection"), notes)
+    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
+    overrides = []
+    for number, override in enumerate(dependencies.override):
+        own, at = override.version_selection, (*path, "override", number)
+        says = own is not None and (own.constraints or own.prereleases is not None)
+        another = _selected_range(own, (*at, "versionSelection"), notes) if says else None
+        overrides.append(Override(override.ref_name, another, override.install, notes.at(*at)))
     install = Install(
         parsed.metadata.namespace or "default",
         parsed.metadata.name,
@@ -248,14 +238,11 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
         install_dependencies=dependencies.install,
-        overrides=tuple(
-            _override(override, (*path, "override", n), notes)
-            for n, override in enumerate(dependencies.override)
-        ),
+        overrides=tuple(overrides),
         values=tuple(
             Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
         ),
-        inherit=_inherited(spec),
+        inherit=written_values({name: value for name, value in given.items() if value}),
         allow_downgrade=DOWNGRADABLE in noted,
         prune_dependencies=dependencies.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
@@ -264,55 +251,31 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     return notes.reading(installs=(install,))
 
 
-def _inherited(spec: "api.PackageInstallSpec") -> Pairs:
-    """Return the settings that a dependency inherits from its parent, as canonical JSON."""
-    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
-    return tuple(
-        (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
-        for name, value in given.items()
-        if value
-    )
-
-
 def _selected_range(selection: "api.VersionSelection | None", path: Path, notes: Diagnostics) -> Any:
     text = selection.constraints if selection else ""
     admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
     return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
 
 
-def _override(override: "api.DependencyOverride", path: Path, notes: Diagnostics) -> Override:
-    selection = override.version_selection
-    says = selection is not None and (selection.constraints or selection.prereleases is not None)
-    range_ = _selected_range(selection, (*path, "versionSelection"), notes) if says else None
-    return Override(override.ref_name, range_, override.install, notes.at(*path))
+def _normalized_install(document: Document, notes: Diagnostics) -> Document:
+    """Bring a single value of the proposal's last example, a mapping, into the list that it belongs to.
 
-
-def _list_values(document: Document, notes: Diagnostics) -> Document:
-    """Bring a single value of the proposal's last example, a mapping, into the list that it belongs to."""
-    spec = document.get("spec")
-    if not isinstance(spec, Mapping) or not isinstance(spec.get("values"), Mapping):
+    And correct its misspelt `contraints`: a constraint that is silently dropped would be worse.
+    """
+    if not isinstance(document.get("spec"), Mapping):
         return document
-    path: Path = ("spec", "values")
-    notes.warn(path, "values is read as a list of one", hint="Start the item with a dash")
-    return {**document, "spec": {**spec, "values": [spec["values"]]}}
-
-
-def _correct_spelling(document: Document, notes: Diagnostics) -> Document:
-    """Correct the proposal's misspelt `contraints`: a constraint that is silently dropped would be worse."""
-    spec = document.get("spec")
-    dependencies = spec.get("dependencies") if isinstance(spec, Mapping) else None
-    overrides = dependencies.get("override") if isinstance(dependencies, Mapping) else None
-    if (
-        not isinstance(spec, Mapping)
-        or not isinstance(dependencies, Mapping)
-        or not isinstance(overrides, list)
-    ):
-        return document
-    path: Path = ("spec", "dependencies", "override")
-    corrected = [
-        _correct_override(override, (*path, number), notes) for number, override in enumerate(overrides)
-    ]
-    return {**document, "spec": {**spec, "dependencies": {**dependencies, "override": corrected}}}
+    spec = dict(document["spec"])
+    if isinstance(spec.get("values"), Mapping):
+        notes.warn(("spec", "values"), "values is read as a list of one", hint="Start the item with a dash")
+        spec["values"] = [spec["values"]]
+    dependencies = spec.get("dependencies")
+    if isinstance(dependencies, Mapping) and isinstance(dependencies.get("override"), list):
+        path: Path = ("spec", "dependencies", "override")
+        corrected = [
+            _correct_override(each, (*path, n), notes) for n, each in enumerate(dependencies["override"])
+        ]
+        spec["dependencies"] = {**dependencies, "override": corrected}
+    return {**document, "spec": spec}
 
 
 def _correct_override(override: Any, path: Path, notes: Diagnostics) -> Any:

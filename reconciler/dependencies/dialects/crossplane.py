@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from msgspec.structs import replace
 
 from reconciler.api import crossplane as api
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects.reading import (
+    OWNER,
     Diagnostics,
     Document,
     ParsedManifest,
@@ -20,6 +20,7 @@ from reconciler.dependencies.dialects.reading import (
     manifest_label,
     parse_source,
 )
+from reconciler.dependencies.model.cluster import written_values
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ActivationRequest,
@@ -31,7 +32,6 @@ from reconciler.dependencies.model.packages import (
     Install,
     PackageId,
     PackageNeed,
-    Pairs,
     Platform,
     PlatformNeed,
     Requirement,
@@ -39,7 +39,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.versions.version import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 
@@ -61,16 +61,16 @@ _GONE = {
     "PackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1), which stand cluster-wide",
     "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
 }
+_PACKAGES = ("provider", "configuration", "function", "package")
 _CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
 PARENT = "pkg.crossplane.io/package"
-GENERATED = "reconciler.dev/owner"
-"""Annotation of generated manifests: they repeat a decision and request nothing themselves."""
-
 PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
 PRUNE_KINDS = "reconciler.dev/prune-orphaned-crds"
 TAKE_OVER = "reconciler.dev/take-over"
 """The annotation of a package that may get the kinds of the packages that it names."""
 
+_INHERITED = ("packagePullSecrets", "packagePullPolicy", "runtimeConfigRef", "serviceAccount")
+"""The settings that a dependency takes over from its parent."""
 _LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "packagePullPolicy"}
 
 
@@ -107,24 +107,10 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
     return notes.reading()
 
 
-def rewritten(image: str, configs: "tuple[api.ImageConfig, ...]") -> str:
-    """Return where an image really comes from: the longest matching prefix of an ImageConfig is replaced.
-
-    Identity stays with the original name, so that a mirror is no second package.
-    """
-    best = ("", "")
-    for config in configs:
-        for match in config.spec.match_images:
-            target = config.spec.rewrite_image
-            if target and image.startswith(match.prefix) and len(match.prefix) > len(best[0]):
-                best = (match.prefix, target.prefix)
-    return best[1] + image[len(best[0]) :] if best[0] else image
-
-
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     spec = document.get("spec")
-    renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else spec
-    parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed})
+    renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else {}
+    parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed or spec})
     if parsed is None:
         return notes.reading()
     name, tag, digest = parse_source(parsed.spec.package)
@@ -141,7 +127,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         ignore_platforms=frozenset(
             {Platform.CROSSPLANE} if parsed.spec.ignore_crossplane_constraints else ()
         ),
-        inherit=_inherited(renamed),
+        inherit=written_values({k: renamed[k] for k in _INHERITED if renamed.get(k) is not None}),
         revisions=_policy(parsed.spec, annotations(document), notes),
         prune_dependencies=annotations(document).get(PRUNE_DEPENDENCIES) != "false",
         location=notes.source.location,
@@ -175,7 +161,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
     image identify the revision.
     """
     parsed = notes.parse(api.Revision, document)
-    if parsed is None or GENERATED in annotations(document):
+    if parsed is None or OWNER in annotations(document):
         return notes.reading()
     name, tag, digest = parse_source(parsed.spec.image or parsed.spec.package)
     labels = parsed.metadata.labels or {}
@@ -212,21 +198,6 @@ def _pinned(tag: str, digest: str, notes: Diagnostics) -> VersionRange:
         return VersionRange(Dialect.CROSSPLANE)
 
 
-def _inherited(spec: Any) -> Pairs:
-    """Return the settings that a dependency takes over from its parent, as canonical JSON."""
-    names = (
-        "packagePullSecrets",
-        "packagePullPolicy",
-        "runtimeConfigRef",
-        "serviceAccount",
-    )
-    given = {name: spec[name] for name in names if isinstance(spec, Mapping) and spec.get(name) is not None}
-    return tuple(
-        (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
-        for name, value in sorted(given.items())
-    )
-
-
 def read_meta(
     document: Document,
     source: Source,
@@ -250,61 +221,41 @@ def read_meta(
         notes.refuse(
             ("kind",), message, reason=Reason.UNKNOWN_KIND, hint=suggest(str(kind), sorted(_INSTALLS))
         )
-    try:
-        number = parse_loose(version)
-    except VersionError as error:
-        notes.refuse((), str(error), reason=Reason.INVALID_VERSION)
-        return notes.reading()
-    if number.is_partial:
+    number = notes.version(version, ())
+    if number is not None and number.is_partial:
         notes.warn((), f"{version} is a moving tag and no candidate", reason=Reason.INVALID_VERSION)
-    if parsed is None or number.is_partial:
+    if parsed is None or number is None or number.is_partial:
         return notes.reading()
-    requires, platforms = _depends(parsed.spec, notes)
+    spec = parsed.spec
+    requires: list[Requirement] = []
+    platforms: list[PlatformNeed] = []
+    if spec.crossplane is not None and spec.crossplane.version:
+        platforms.append(_platform(spec.crossplane.version, ("spec", "crossplane", "version"), notes))
+    for place, dependency in enumerate(spec.depends_on):
+        path: Path = ("spec", "dependsOn", place)
+        given = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
+        if len(given) != 1:
+            fields = " and ".join(given) if given else "none of them"
+            message = (
+                f"A dependency names exactly one of package, crd and crossplane; this one names {fields}"
+            )
+            notes.refuse(path, message, hint="Write each as an item of its own." if given else "")
+        elif dependency.crossplane:
+            platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
+        else:
+            requires.append(_dependency(dependency, path, notes))
     candidate = Candidate(
         PackageId(Ecosystem.XPKG, image),
         number,
         digest=digest,
-        requires=requires,
+        requires=tuple(requires),
         provides=provides,
-        platforms=platforms,
+        platforms=tuple(platforms),
         source=image,
         kind=str(kind),
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
-
-
-def _depends(
-    spec: "api.MetaSpec", notes: Diagnostics
-) -> tuple[tuple[Requirement, ...], tuple[PlatformNeed, ...]]:
-    requires: list[Requirement] = []
-    platforms: list[PlatformNeed] = []
-    if spec.crossplane is not None and spec.crossplane.version:
-        platforms.append(_platform(spec.crossplane.version, ("spec", "crossplane", "version"), notes))
-    for number, dependency in enumerate(spec.depends_on):
-        path: Path = ("spec", "dependsOn", number)
-        if not _names_one(dependency, path, notes):
-            continue
-        if dependency.crossplane:
-            platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
-        else:
-            requires.append(_dependency(dependency, path, notes))
-    return tuple(requires), tuple(platforms)
-
-
-_PACKAGES = ("provider", "configuration", "function", "package")
-
-
-def _names_one(dependency: "api.MetaDependency", path: Path, notes: Diagnostics) -> bool:
-    """Tell whether a dependency names exactly one of a package, a CRD and Crossplane; else refuse it."""
-    given = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
-    if len(given) == 1:
-        return True
-    fields = " and ".join(given) if given else "none of them"
-    message = f"A dependency names exactly one of package, crd and crossplane; this one names {fields}"
-    hint = "Write each as an item of its own." if given else ""
-    notes.refuse(path, message, hint=hint)
-    return False
 
 
 def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
@@ -392,12 +343,10 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
         except VersionError as error:
             notes.warn(("packages", number, "version"), str(error), reason=Reason.INVALID_VERSION)
             continue
-        needs = tuple(_locked_need(dependency, notes) for dependency in package.dependencies)
-        candidates.append(replace(candidate, requires=needs, source=name, location=source.location))
+        needs = []
+        for dependency in package.dependencies:
+            range_ = notes.range(Dialect.CROSSPLANE, dependency.constraints, ("packages",))
+            id_ = PackageId(Ecosystem.XPKG, parse_source(dependency.package)[0])
+            needs.append(Requirement((PackageNeed(id_, range_),)))
+        candidates.append(replace(candidate, requires=tuple(needs), source=name, location=source.location))
     return tuple(candidates), notes.reading()
-
-
-def _locked_need(dependency: "api.LockDependency", notes: Diagnostics) -> Requirement:
-    name, _, _ = parse_source(dependency.package)
-    range_ = notes.range(Dialect.CROSSPLANE, dependency.constraints, ("packages",))
-    return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

@@ -21,7 +21,7 @@ from reconciler.dependencies.dialects.reading import (
     manifest_label,
     parse_image,
 )
-from reconciler.dependencies.model.bundles import written_values
+from reconciler.dependencies.model.cluster import written_values
 from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
@@ -40,7 +40,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
+from reconciler.dependencies.versions.version import VersionError, VersionPolicy
 from reconciler.inventory.inventory import Source
 
 BINDINGS = "reconciler.dev/dependencies"
@@ -52,7 +52,6 @@ _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
 _TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
-_OUTPUT, _PARAMETER, _CREDENTIAL = "output", "parameter", "credential"
 
 
 def read_installation(document: Document, source: Source) -> ParsedManifest:
@@ -74,13 +73,18 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         message = f"{STRATEGY} must be {' or '.join(VersionPolicy)}, but is {strategy[:60]!r}"
         hint = suggest(strategy, list(VersionPolicy))
         notes.refuse(("custom", STRATEGY), message, reason=Reason.INVALID_ANNOTATION, hint=hint)
+    named_version = bundle.digest or bundle.version or bundle.tag
+    if not named_version:
+        notes.warn(("bundle",), "No version is named: the highest one is taken")
+    given = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
+    bound = bindings.items() if isinstance(bindings, Mapping) else ()
     install = Install(
         parsed.namespace,
         parsed.name,
         Dialect.PORTER,
         PackageNeed(
             PackageId(Ecosystem.BUNDLE, bundle.repository),
-            _pinned(bundle, notes),
+            _exact(named_version, ("bundle",), notes),
             notes.at("bundle", "version"),
         ),
         kind="Installation",
@@ -92,35 +96,21 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         prune_dependencies=custom.get(PRUNE_DEPENDENCIES) is not False,
         gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
         gives_credentials=bool(parsed.credential_sets),
-        bindings=_pairs(bindings),
-        inherit=_inherited(parsed),
+        bindings=tuple(sorted((str(alias), str(name)) for alias, name in bound)),
+        inherit=written_values({name: value for name, value in given.items() if value}),
         policy=VersionPolicy(strategy) if strategy in list(VersionPolicy) else VersionPolicy.HIGHEST,
         location=source.location,
     )
     return notes.reading(installs=(install,))
 
 
-def _inherited(parsed: "api.Installation") -> Pairs:
-    """Return the settings that dependencies inherit, as canonical JSON: credentials and parameters."""
-    given = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
-    return written_values({name: value for name, value in given.items() if value})
-
-
-def _pinned(bundle: "api.InstalledBundle", notes: Diagnostics) -> VersionRange:
-    """Return the range of an installation: its digest, else its version, else its tag."""
-    named_version = bundle.digest or bundle.version or bundle.tag
-    if not named_version:
-        notes.warn(("bundle",), "No version is named: the highest one is taken")
-        return VersionRange(Dialect.PORTER)
+def _exact(text: str, path: Path, notes: Diagnostics) -> VersionRange:
+    """Return the range of one version or digest; any version without a text, or where it is none."""
     try:
-        return exact_range(Dialect.PORTER, named_version)
+        return exact_range(Dialect.PORTER, text) if text else VersionRange(Dialect.PORTER)
     except VersionError as error:
-        notes.refuse(("bundle",), str(error), reason=Reason.INVALID_VERSION)
+        notes.refuse(path, str(error), reason=Reason.INVALID_VERSION)
         return VersionRange(Dialect.PORTER)
-
-
-def _pairs(value: object) -> Pairs:
-    return tuple(sorted((str(k), str(v)) for k, v in value.items())) if isinstance(value, Mapping) else ()
 
 
 def read_bundle(
@@ -137,17 +127,23 @@ def read_bundle(
         return notes.reading()
     name, tag, _ = parse_image(parsed.reference)
     own = repository or name or "/".join(part for part in (parsed.registry, parsed.name) if part)
-    try:
-        number = parse_loose(_tag(version or parsed.version or tag))
-    except VersionError as error:
-        notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
+    # Tags of OCI have no plus: an underscore replaces it.
+    number = notes.version((version or parsed.version or tag).replace("_", "+"), ("version",))
+    if number is None:
         return notes.reading()
     requires, provided, path = _sections(document, notes)
     registry = own.rpartition("/")[0]
     used = _used_outputs(document)
     requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
     _check_wiring(document, requires, path, notes)
-    shape = tuple(_items(document.get(key)) for key in ("outputs", "parameters", "credentials"))
+    shape = tuple(
+        tuple(
+            sorted(
+                (str(item.get("name")), str(item.get("type") or "")) for item in _mappings(document.get(key))
+            )
+        )
+        for key in ("outputs", "parameters", "credentials")
+    )
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
     candidate = Candidate(
         PackageId(Ecosystem.BUNDLE, own),
@@ -159,8 +155,8 @@ def read_bundle(
         defaults=written_values(dict(_defaults(document))),
         has=tuple(
             sorted(
-                _input(what, name)
-                for what, items in zip((_OUTPUT, _PARAMETER), shape[:2], strict=True)
+                f"{what} {name}"
+                for what, items in zip(("output", "parameter"), shape[:2], strict=True)
                 for name, _ in items
             )
         ),
@@ -170,11 +166,6 @@ def read_bundle(
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
-
-
-def _tag(text: str) -> str:
-    """Return a version in the spelling of OCI tags: an underscore replaces a plus."""
-    return text.replace("_", "+")
 
 
 Items = list[tuple[str | int, Any]]
@@ -237,12 +228,12 @@ def _used_outputs(document: Document) -> dict[str, set[str]]:
         if isinstance(value, Mapping):
             queue += value.values()
             if value.get("dependency") and value.get("output"):
-                used.setdefault(str(value["dependency"]), set()).add(_input(_OUTPUT, str(value["output"])))
+                used.setdefault(str(value["dependency"]), set()).add(f"output {value['output']}")
         elif isinstance(value, list):
             queue += value
         elif isinstance(value, str):
             for alias, name in _OUTPUTS.findall(value):
-                used.setdefault(alias, set()).add(_input(_OUTPUT, name))
+                used.setdefault(alias, set()).add(f"output {name}")
     return used
 
 
@@ -303,10 +294,10 @@ def _requirement(
         share=share,
         actions=reader.actions(share),
         default=default,
-        gives=tuple(sorted(_input(_CREDENTIAL, name) for name in parsed.credentials)),
+        gives=tuple(sorted(f"credential {name}" for name in parsed.credentials)),
         parameters=written_values(parsed.parameters),
         uses=tuple(
-            sorted({*used.get(parsed.name, ()), *(_input(_PARAMETER, name) for name in parsed.parameters)})
+            sorted({*used.get(parsed.name, ()), *(f"parameter {name}" for name in parsed.parameters)})
         ),
         after=tuple(sorted({alias for v in inner for alias, _ in _OUTPUTS.findall(str(v)) if alias})),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
@@ -345,16 +336,10 @@ class _Required(Struct, frozen=True):
         if version:
             second = self.item.bundle is not None
             where = (*self.path, "bundle", "version") if second else (*self.path, "version")
-            range_ = self.notes.range(Dialect.PORTER, _tag(version), where, releases_only=second)
+            range_ = self.notes.range(Dialect.PORTER, version.replace("_", "+"), where, releases_only=second)
             return PackageNeed(package, range_, self.notes.at(*where))
-        tagged = digest or (_tag(tag) if tag and tag != "latest" else "")
-        try:
-            return PackageNeed(
-                package, exact_range(Dialect.PORTER, tagged) if tagged else VersionRange(Dialect.PORTER)
-            )
-        except VersionError as error:
-            self.notes.refuse(self.path, str(error), reason=Reason.INVALID_VERSION)
-            return PackageNeed(package, VersionRange(Dialect.PORTER))
+        tagged = digest or (tag.replace("_", "+") if tag != "latest" else "")
+        return PackageNeed(package, _exact(tagged, self.path, self.notes))
 
     def _interface(self, interface: "api.RequiredInterface") -> InterfaceNeed:
         if interface.reference and interface.document:
@@ -400,14 +385,12 @@ class _Required(Struct, frozen=True):
             self.notes.refuse((*self.path, "sharing"), f"group {group} is named, but sharing.mode is off")
         if not shared:
             return Share(Sharing.EXCLUSIVE)
-        return Share(Sharing.NAMESPACE, group=group, inputs=self._inputs())
-
-    def _inputs(self) -> Pairs:
-        """Return a digest of the inputs: it distinguishes them without writing secrets into locks."""
-        if not self.item.parameters:
-            return ()
-        written = orjson.dumps(self.item.parameters, option=orjson.OPT_SORT_KEYS, default=str)
-        return (("inputs", hashlib.sha256(written).hexdigest()[:16]),)
+        inputs: Pairs = ()
+        if self.item.parameters:
+            # A digest distinguishes the inputs without writing secrets into locks.
+            written = orjson.dumps(self.item.parameters, option=orjson.OPT_SORT_KEYS, default=str)
+            inputs = (("inputs", hashlib.sha256(written).hexdigest()[:16]),)
+        return Share(Sharing.NAMESPACE, group=group, inputs=inputs)
 
     def _check_templates(self) -> None:
         namespace = self.item.namespace
@@ -440,14 +423,9 @@ def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
 
 
-def _items(section: Any) -> Pairs:
-    """Return names and types of a bundle's outputs, parameters or credentials."""
-    if isinstance(section, Mapping):
-        section = [
-            {"name": name, **(value if isinstance(value, Mapping) else {})} for name, value in section.items()
-        ]
-    items = [item for item in section if isinstance(item, Mapping)] if isinstance(section, list) else []
-    return tuple(sorted((str(item.get("name")), str(item.get("type") or "")) for item in items))
+def _mappings(section: Any) -> list[Mapping[str, Any]]:
+    """Return those outputs, parameters or credentials of a bundle that have fields."""
+    return [item for _, item in _listed(section) if isinstance(item, Mapping)]
 
 
 def _inputs(document: Document) -> Iterator[str]:
@@ -456,14 +434,14 @@ def _inputs(document: Document) -> Iterator[str]:
     In `porter.yaml`: parameters without a default and credentials that are not optional. In
     `bundle.json`, where sections are maps: items with `required: true`.
     """
-    for what, key in ((_PARAMETER, "parameters"), (_CREDENTIAL, "credentials")):
+    for what, key in (("parameter", "parameters"), ("credential", "credentials")):
         section = document.get(key)
         for name, value in _listed(section):
             listed = isinstance(section, list)
             item = value if isinstance(value, Mapping) else {}
             optional = "default" in item or item.get("required") is False
             if (listed and not optional) or (not listed and item.get("required") is True):
-                yield _input(what, str(item.get("name") or name))
+                yield f"{what} {item.get('name') or name}"
 
 
 def _defaults(document: Document) -> Iterator[tuple[str, Any]]:
@@ -477,10 +455,6 @@ def _defaults(document: Document) -> Iterator[tuple[str, Any]]:
                 yield str(item.get("name") or name), place["default"]
 
 
-def _input(what: str, name: str) -> str:
-    return f"{what} {name}"
-
-
 def _provided(provides: Any, shape: tuple[Pairs, ...], path: Path, notes: Diagnostics) -> Iterator[Interface]:
     outputs, parameters, credentials = shape or ((), (), ())
     listed = provides if isinstance(provides, list) else [provides]
@@ -492,17 +466,9 @@ def _provided(provides: Any, shape: tuple[Pairs, ...], path: Path, notes: Diagno
             continue
         interface = parsed.interface
         written = interface if isinstance(interface, str) else interface.id
-        version = _version(parsed.version, where, notes)
+        version = notes.version(parsed.version, where) if parsed.version else None
         own = _named_items(parsed.outputs) or outputs
         yield Interface(interface_id(written, where, notes), version, own, parameters, credentials)
-
-
-def _version(text: str, path: Path, notes: Diagnostics) -> Version | None:
-    try:
-        return parse_loose(text) if text else None
-    except VersionError as error:
-        notes.refuse(path, str(error), reason=Reason.INVALID_VERSION)
-        return None
 
 
 def interface_id(text: str, path: Path, notes: Diagnostics) -> str:

@@ -1,7 +1,7 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -18,7 +18,8 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
+from reconciler.dependencies.versions.constraint import Prereleases, lint_constraint
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem
@@ -135,6 +136,14 @@ class Diagnostics(Struct):
         for fault in parsed if isinstance(parsed, tuple) else ():
             self.refuse((*at, *fault.path), fault.message, reason=fault.reason, hint=fault.hint)
         return None
+
+    def version(self, text: str, path: Path, parse: Callable[[str], Version] = parse_loose) -> Version | None:
+        """Read a version; None, and a problem, if it is none."""
+        try:
+            return parse(text)
+        except VersionError as error:
+            self.refuse(path, str(error), reason=Reason.INVALID_VERSION)
+            return None
 
     def range(
         self,

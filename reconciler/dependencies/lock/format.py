@@ -1,25 +1,29 @@
-"""File format of locks: one lock per cluster, resolutions named by their content."""
+"""Locks as files and as values: their format, their invariants, and what a run changes in them."""
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
+from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.wire import Record, canonical_json
-from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
+from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
+if TYPE_CHECKING:
+    from reconciler.dependencies.solve.problem import Explanation
+
+
 SCHEMA = "reconciler.dev/v1alpha1"
-
-
 LOCK_VERSION = 1
-
-
 SOLVER = "sat-canonical-2"
 
 
@@ -262,7 +266,7 @@ def next_lock(
     )
     if previous is None:
         return fresh
-    same = msgspec.structs.replace(fresh, generation=previous.generation)
+    same = replace(fresh, generation=previous.generation)
     return previous if same == previous else fresh
 
 
@@ -323,8 +327,7 @@ def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEn
 
 def current_holder(entry: OwnershipEntry | None) -> str:
     """Return the instance that owns a CRD or composition in the cluster; empty if none does."""
-    stands = entry is not None and (entry.controller or entry.retained)
-    return entry.package if entry is not None and stands else ""
+    return entry.package if entry is not None and (entry.controller or entry.retained) else ""
 
 
 class ClusterLock(Struct, frozen=True):
@@ -336,3 +339,199 @@ class ClusterLock(Struct, frozen=True):
     def revisions_of(self, package: LockedPackage) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package, lowest number first."""
         return tuple(revision for revision in self.lock.revisions if revision.package == package.object)
+
+
+RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
+
+
+def is_lock_file(path: str) -> bool:
+    """Tell whether a path of the state branch is a lock or a resolution."""
+    directory = path.rpartition("/")[0]
+    return path.endswith(".json") and directory in (LOCKS_DIRECTORY, RESOLUTIONS_DIRECTORY)
+
+
+def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
+    """Return the violated invariants of a single lock, in sentences. Total."""
+    objects = {package.object for package in resolution.packages}
+    strays = (revision for revision in lock.revisions if revision.package not in objects)
+    astray = (f"revision {r.name} belongs to {r.package}, which is not there" for r in strays)
+    return (*_revision_violations(lock.revisions), *astray, *_ownership_violations(lock, resolution))
+
+
+def step_violations(
+    before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
+) -> tuple[str, ...]:
+    """Return the violated invariants of the step from one lock to the next, in sentences. Total."""
+    return (*_number_violations(before[0], after[0]), *_losses(before, after))
+
+
+def generation_violations(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
+    """Return an error if the generation of a lock does not follow the previous one. Total."""
+    follows = after == before or after.generation == before.generation + 1
+    return () if follows else (f"generation {after.generation} follows {before.generation}",)
+
+
+def _revision_violations(revisions: Iterable[LockedRevision]) -> Iterator[str]:
+    ordered = tuple(revisions)
+    for state, names in {
+        "active": [revision.package for revision in ordered if revision.is_active],
+        "current": [revision.package for revision in ordered if revision.current],
+    }.items():
+        for package, count in sorted(Counter(names).items()):
+            if count > 1:
+                yield f"{package} has {plural(count, f'{state} revision')}"
+    for (package, number), count in sorted(
+        Counter((revision.package, revision.revision) for revision in ordered).items()
+    ):
+        if count > 1:
+            yield f"{package} has {plural(count, 'revision')} with the number {number}"
+    for name, count in sorted(Counter(revision.name for revision in ordered).items()):
+        if count > 1:
+            yield f"{plural(count, 'revision')} {verb(count, 'is', 'are')} called {name}"
+
+
+def _ownership_violations(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
+    instances = {str(revision.instance) for revision in resolution.packages}
+    others = {revision for revision in instances if not keeps_ownership(revision)}
+    active = {revision.name for revision in lock.revisions if revision.is_active} | others
+    kept = {revision.name for revision in lock.revisions} | others
+    for name, entry in ownership_entries(resolution):
+        if entry.controller and entry.controller not in active:
+            yield f"{name} is controlled by {entry.controller}, which is not active"
+        if entry.controller and (entry.controller not in entry.owners or entry.retained):
+            yield f"{name} is controlled by {entry.controller}, which does not own it"
+        for owner in entry.owners:
+            if owner not in kept:
+                yield f"{name} is owned by {owner}, which is gone"
+
+
+def _number_violations(before: PackageLock, after: PackageLock) -> Iterator[str]:
+    """Yield revisions with a number that does not rise: new and reactivated ones come last."""
+    earlier = {(revision.package, revision.name): revision for revision in before.revisions}
+    for package in sorted({revision.package for revision in before.revisions}):
+        last = max(revision.revision for revision in before.revisions if revision.package == package)
+        for revision in after.revisions:
+            old = earlier.get((revision.package, revision.name))
+            moved = old is None or old.revision != revision.revision
+            if revision.package == package and moved and revision.revision <= last:
+                number = revision.revision
+                yield f"revision {revision.name} has the number {number}, and {last} was given already"
+
+
+def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
+    """Yield resources that a retained revision does not own any more."""
+    kept = {revision.name for revision in after[0].revisions}
+    now = dict(ownership_entries(after[1]))
+    for name, entry in ownership_entries(before[1]):
+        for owner in entry.owners:
+            if owner in kept and (name not in now or owner not in now[name].owners):
+                yield f"{owner} is retained and does not own {name} any more"
+
+
+class BrokenLockError(ReconcilerError):
+    """A new lock violates an invariant. This is a defect of the reconciler: nothing is written."""
+
+    exit_code = Exit.BUG
+    hint = "Please report this with the manifests, the index and the lock."
+
+    def __init__(self, cluster: str, breaches: tuple[str, ...]) -> None:
+        super().__init__(f"the lock of {cluster} would be wrong: {'; '.join(breaches)}")
+        self.breaches = breaches
+
+
+def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool = False) -> None:
+    """Refuse a lock that violates an invariant, or does not follow from the previous one.
+
+    With `is_sound` only the generation is checked: an equal lock of another cluster passed the rest.
+
+    Raises:
+        BrokenLockError: The lock violates an invariant.
+    """
+    violations = () if is_sound else lock_violations(after.lock, after.resolution)
+    if before is not None:
+        violations += generation_violations(before.lock, after.lock)
+        if not is_sound:
+            violations += step_violations((before.lock, before.resolution), (after.lock, after.resolution))
+    if violations:
+        raise BrokenLockError(after.lock.scope.cluster, violations)
+
+
+class ResolveOptions(NamedTuple):
+    """Options of one run, in addition to the manifests.
+
+    The packages of `upgrade` may change their locked version. Without `dependencies` generated packages
+    stay as they are: none is added, changed or removed. With `prune` everything unneeded goes, also
+    packages that are retained by default, and CRDs that removed packages left behind.
+    """
+
+    upgrade: frozenset[str] = frozenset()
+    dependencies: bool = True
+    prune: bool = False
+
+
+DEFAULT_OPTIONS = ResolveOptions()
+
+
+class ClusterUpdate(Struct, frozen=True):
+    """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
+
+    It is not `finished` if a part has no solution, or an input is unknown. It `is_outdated` if it was
+    resolved again with the same result, and keeps the digest of other inputs until a run writes.
+    `unavailable` completes a sentence about each package with a locked version that is no candidate, by its
+    instance.
+    """
+
+    cluster: str
+    before: "ClusterLock | None"
+    after: "ClusterLock | None"
+    explanations: "tuple[Explanation, ...]" = ()
+    finished: bool = True
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    is_outdated: bool = False
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was decided anew: a new digest of the inputs alone is no change."""
+        return self.before != self.after and not self.is_refresh
+
+    @property
+    def is_refresh(self) -> bool:
+        """Whether nothing but the digest of the inputs differs, so that nothing was decided anew."""
+        if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
+            return False
+        same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
+        return replace(self.before.lock, **same) == self.after.lock
+
+    @property
+    def changes(self) -> "tuple[LockChange, ...]":
+        """The pins that differ; none where only inputs changed that do not matter."""
+        nothing = Resolution()
+        before = self.before.resolution if self.before else nothing
+        return lock_changes(before, self.after.resolution if self.after else nothing)
+
+
+class LockUpdate(Struct, frozen=True):
+    """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
+
+    scopes: tuple[ClusterUpdate, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file of any cluster changes."""
+        return any(scope.changed for scope in self.scopes)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of the state branch that hold these locks; resolutions that none names are left out."""
+        files: dict[str, bytes] = {}
+        for scope in self.scopes:
+            if scope.after is not None:
+                files[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
+                path = resolution_path(scope.after.lock.resolution)
+                if path not in files:
+                    files[path] = record_bytes(scope.after.resolution)
+        return dict(sorted(files.items()))

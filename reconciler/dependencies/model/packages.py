@@ -2,24 +2,23 @@
 
 import re
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.versions import (
-    CarvelSelection,
+from reconciler.dependencies.versions.constraint import (
     Constraint,
     Grammar,
     Prereleases,
-    Version,
-    VersionPolicy,
+    carvel_keeps,
     is_digest,
     parse_constraint,
     parse_digest_or_constraint,
 )
+from reconciler.dependencies.versions.version import Version, VersionPolicy
 from reconciler.names.ids import GroupKind
 
 Pairs = tuple[tuple[str, str], ...]
@@ -53,6 +52,13 @@ class Ecosystem(StrEnum):
     BUNDLE = "bundle"
     KPT = "kpt"
 
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the manifests that install packages of this ecosystem."""
+        return {Ecosystem.XPKG: Dialect.CROSSPLANE, Ecosystem.BUNDLE: Dialect.PORTER}.get(self) or Dialect(
+            self
+        )
+
 
 class PackageId(NamedTuple):
     """A package regardless of version."""
@@ -70,6 +76,12 @@ class Gvk(NamedTuple):
     group: str
     version: str
     kind: str
+
+    @classmethod
+    def of(cls, api_version: str, kind: str) -> Self:
+        """Return the API of a manifest."""
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
 
     def __str__(self) -> str:
         return f"{'/'.join(part for part in (self.group, self.version) if part)}/{self.kind}"
@@ -120,18 +132,13 @@ class VersionRange(PartlyCompared, frozen=True):
     no pre-release, even where the range names one.
     """
 
-    UNCOMPARED = frozenset({"constraint", "selection"})
+    UNCOMPARED = frozenset({"constraint"})
 
     dialect: Dialect
     text: str = ""
     prereleases: Prereleases = None
     releases_only: bool = False
     constraint: Constraint | None = None
-    selection: CarvelSelection | None = None
-
-    def __post_init__(self) -> None:
-        if self.dialect.grammar is Grammar.CARVEL:
-            force_setattr(self, "selection", CarvelSelection(self.text, self.prereleases))
 
     def __str__(self) -> str:
         return self.text or "any version"
@@ -140,8 +147,8 @@ class VersionRange(PartlyCompared, frozen=True):
         """Whether a package of this version and content satisfies the range."""
         if self.releases_only and version.prerelease:
             return False
-        if self.selection is not None:
-            return self.selection.keeps(version)
+        if self.dialect is Dialect.CARVEL or self.dialect is Dialect.KPT:
+            return carvel_keeps(self.constraint, self.prereleases, version)
         return self.constraint is None or self.constraint.allows(version, digest=digest)
 
 

@@ -10,7 +10,6 @@ from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
-    Gvk,
     Install,
     Interface,
     InterfaceNeed,
@@ -27,8 +26,8 @@ from reconciler.dependencies.solve.lookup import (
     all_places,
     any_version,
     cluster_singletons,
-    install_is_visible,
     installation_matches,
+    is_visible,
     new_slots,
     slot_places,
 )
@@ -149,7 +148,7 @@ def _narrow(
 def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     package, scope, share = context.lookup.find(need.id), context.site, context.requirement.share
     installs = context.lookup.installs.get(package, ())
-    visible = [install for install in installs if install_is_visible(install, package, share, scope)]
+    visible = [install for install in installs if is_visible(install, package, share, scope)]
     for install in sorted(visible, key=lambda i: (i.namespace != scope.namespace, i.namespace, i.name)):
         via = (
             AlternativeSource.INSTALLED if install.namespace == scope.namespace else AlternativeSource.GLOBAL
@@ -331,7 +330,11 @@ def _provides(need: ApiNeed, candidate: Candidate, lookup: CandidateLookup) -> b
         fits = provider.range.allows(candidate.version, candidate.digest)
         if not fits or lookup.find(provider.id) != candidate.id:
             return False
-    return any(_same_api(need.gvk, api) for api in candidate.provides)
+    api = need.gvk
+    return any(
+        api == served or (not api.version and api.group_kind == served.group_kind)
+        for served in candidate.provides
+    )
 
 
 def _provider_is_observed(need: ApiNeed, lookup: CandidateLookup) -> bool:
@@ -343,10 +346,6 @@ def _provider_is_observed(need: ApiNeed, lookup: CandidateLookup) -> bool:
         and provider.range.allows(installation.version, installation.digest)
         for installation in lookup.observed
     )
-
-
-def _same_api(needed: Gvk, served: Gvk) -> bool:
-    return needed == served or (not needed.version and needed.group_kind == served.group_kind)
 
 
 def _implements(candidate: Candidate, need: InterfaceNeed) -> bool:

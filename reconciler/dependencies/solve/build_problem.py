@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
@@ -42,7 +43,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
+from reconciler.dependencies.versions.version import VersionPolicy, rank
 from reconciler.names.problems import Problem
 
 
@@ -100,14 +101,18 @@ def build_problem(
             demands[place] = (
                 tuple(_demands(lookup, way.instance, scope, candidates[place])) if own is None else own
             )
-            queue += [(other, scope, overrides) for other in _active_alternatives(demands[place])]
+            ways = (other for demand in demands[place] for other in demand.alternatives if other.active)
+            queue += [(other, scope, overrides) for other in ways]
     nodes = {instance: _node(lookup, instance, reached) for instance, reached in instances.items()}
     _add_existing(lookup, nodes)
     problem = ResolutionProblem(
         nodes=nodes,
         roots=tuple(demand for demand, _ in roots),
         incompatibilities=(*_same_package(nodes), *_same_kind(nodes)),
-        locked_alternatives={} if inputs.choices.reconsider else _locked_alternatives(inputs),
+        locked_alternatives={
+            Cause(CauseKind.REQUIRES, str(choice.parent), choice.requirement): choice.alternative
+            for choice in (() if inputs.choices.reconsider else inputs.chosen)
+        },
         forbid_cycles=frozenset(inputs.choices.forbid_cycles),
         budget=inputs.choices.budget,
         explain_steps=inputs.choices.explain_steps,
@@ -127,18 +132,18 @@ def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequiremen
     ), scope
 
 
-def _active_alternatives(demands: tuple[InstanceRequirement, ...]) -> Iterator[Alternative]:
-    return (alternative for demand in demands for alternative in demand.alternatives if alternative.active)
-
-
 def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> InstanceNode:
     scope, candidates, demands = reached
-    locked = lookup.locked(instance)
-    order = _preference(lookup.inputs, instance, reached, locked)
+    own, locked = scope.install, lookup.locked(instance)
+    policy = dict(lookup.inputs.choices.policies).get(instance.package.ecosystem, VersionPolicy.HIGHEST)
+    if own is not None and own.policy is not VersionPolicy.HIGHEST:
+        policy = own.policy
+    origin = candidates[locked].version if locked is not None else (own.origin if own else None)
+    places = {candidates[place].version: place for place in demands}
+    order = tuple(places[version] for version in rank(places, policy, origin=origin))
     banned = _excluded_versions(lookup, instance, reached, locked)
     for place in demands.keys() - set(order):
-        cause = Cause(CauseKind.POLICY, instance, _policy(lookup.inputs, instance, scope))
-        banned[place] = (*banned.get(place, ()), cause)
+        banned[place] = (*banned.get(place, ()), Cause(CauseKind.POLICY, instance, policy))
     requirements = tuple(demands.get(place, ()) for place in range(len(candidates)))
     return InstanceNode(instance, candidates, order, requirements, banned, frozenset(demands), locked)
 
@@ -185,49 +190,45 @@ def _signature(requirement: Requirement) -> str:
     return " ".join(parts)
 
 
-def _preference(
-    inputs: ClusterInputs,
-    instance: Instance,
-    reached: _Reached,
-    locked: int | None,
-) -> tuple[int, ...]:
-    scope, candidates, demands = reached
-    install = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
-    policy = _policy(inputs, instance, scope)
-    origin = candidates[locked].version if locked is not None else (install.origin if install else None)
-    places = {candidates[place].version: place for place in demands}
-    return tuple(places[version] for version in rank(places, policy, origin=origin))
-
-
-def _policy(inputs: ClusterInputs, instance: Instance, scope: RequirementContext) -> VersionPolicy:
-    own = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
-    if own is not None and own.policy is not VersionPolicy.HIGHEST:
-        return own.policy
-    return dict(inputs.choices.policies).get(instance.package.ecosystem, VersionPolicy.HIGHEST)
-
-
 def _excluded_versions(
-    lookup: CandidateLookup,
-    instance: Instance,
-    reached: _Reached,
-    locked: int | None,
+    lookup: CandidateLookup, instance: Instance, reached: _Reached, locked: int | None
 ) -> dict[int, tuple[Cause, ...]]:
-    scope, candidates, demands = reached
-    floor = None if locked is None else _floor(lookup.inputs, instance, scope, candidates[locked])
+    inputs, (scope, candidates, demands) = lookup.inputs, reached
+    own, package = scope.install, instance.package
+    # A user's exact version may be below the locked one.
+    may_sink = own is not None and (own.allow_downgrade or own.need.id.ecosystem is not Ecosystem.CARVEL)
+    sinks = locked is None or may_sink or inputs.choices.allow_downgrade
+    floor = None if sinks or locked is None else candidates[locked].version
+    platforms = dict(inputs.presence.platforms)
+    ignored = own.ignore_platforms if own else frozenset()
+    may_take = own.revisions.take_over if own else ()
     foreign = lookup.foreign(instance)
-    assumed = dict(lookup.inputs.assumed).get(instance.package, "")
-    bound = lookup.install_at(instance)
+    assumed = dict(inputs.assumed).get(package, "")
     bans: dict[int, tuple[Cause, ...]] = {}
-    for place, candidate in ((place, candidates[place]) for place in sorted(demands)):
-        causes = _platform_bans(lookup.inputs, instance, scope, candidate)
-        causes += _ownership_bans(lookup, instance, scope, candidate)
+    for place in sorted(demands):
+        candidate = candidates[place]
+        causes = [
+            Cause(CauseKind.PLATFORM, package, str(need))
+            for need in candidate.platforms
+            if need.platform in platforms
+            and need.platform not in ignored
+            and not need.range.allows(platforms[need.platform])
+        ]
+        # Things that another package has and does not hand over.
+        owned = _owned_names(candidate) if lookup.holders else []
+        holders = ((name, lookup.holders.get(name, package)) for name in owned)
+        causes += [
+            Cause(CauseKind.HELD, package, name, holder)
+            for name, holder in holders
+            if holder != package and holder.name not in may_take
+        ]
         if candidate.withdrawn and place != locked:
-            causes.append(Cause(CauseKind.WITHDRAWN, instance.package, str(candidate.version)))
-        if floor is not None and _sort_key(candidate) < _sort_key(floor):
-            causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor.version)))
-        causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(bound, candidate)]
+            causes.append(Cause(CauseKind.WITHDRAWN, package, str(candidate.version)))
+        if floor is not None and candidate.version.height < floor.height:
+            causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor)))
+        causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(own, candidate)]
         if assumed not in ("", candidate.version.text):
-            causes.append(Cause(CauseKind.ASSUMED, instance.package, assumed))
+            causes.append(Cause(CauseKind.ASSUMED, package, assumed))
         if foreign is not None:
             causes.append(Cause(CauseKind.FOREIGN, instance, qualified(foreign.namespace, foreign.name)))
         if causes:
@@ -246,74 +247,26 @@ def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:
     return sorted({alias for alias, _ in install.bindings} - {r.alias for r in candidate.requires})
 
 
-def _platform_bans(
-    inputs: ClusterInputs, instance: Instance, scope: RequirementContext, candidate: Candidate
-) -> list[Cause]:
-    platforms = dict(inputs.presence.platforms)
-    ignored = scope.install.ignore_platforms if scope.install else frozenset()
-    return [
-        Cause(CauseKind.PLATFORM, instance.package, str(need))
-        for need in candidate.platforms
-        if need.platform in platforms
-        and need.platform not in ignored
-        and not need.range.allows(platforms[need.platform])
-    ]
-
-
-def _ownership_bans(
-    lookup: CandidateLookup, instance: Instance, scope: RequirementContext, candidate: Candidate
-) -> list[Cause]:
-    """Return a fact for each thing of a candidate that another package has and does not hand over."""
-    if not lookup.holders:
-        return []
-    own = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
-    may_take = own.revisions.take_over if own is not None else ()
-    holders = ((name, lookup.holders.get(name, instance.package)) for name in _owned_names(candidate))
-    return [
-        Cause(CauseKind.HELD, instance.package, name, holder)
-        for name, holder in holders
-        if holder != instance.package and holder.name not in may_take
-    ]
-
-
 def _owned_names(candidate: Candidate) -> list[str]:
     return sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions})
 
 
-def _floor(
-    inputs: ClusterInputs, instance: Instance, scope: RequirementContext, held: Candidate
-) -> Candidate | None:
-    """Return the locked candidate below which this instance may not go; a user's exact version may."""
-    own = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
-    if inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade):
-        return None
-    return held if own is None or own.need.id.ecosystem is Ecosystem.CARVEL else None
-
-
-def _sort_key(candidate: Candidate) -> tuple[object, ...]:
-    return precedence_with_build(candidate.version)
-
-
 def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) -> None:
+    """Add the passive alternatives of each requirement: before the locked ones, which need the instance."""
     present = InstanceIndex(nodes, lookup)
+
+    def extended(demand: InstanceRequirement) -> InstanceRequirement:
+        passive = tuple(existing_alternatives(demand, present, lookup))
+        if not passive:
+            return demand
+        locked = [way for way in demand.alternatives if way.via is AlternativeSource.PLANNED]
+        others = [way for way in demand.alternatives if way.via is not AlternativeSource.PLANNED]
+        return replace(demand, alternatives=(*others, *passive, *locked))
+
     for instance, node in list(nodes.items()):
-        extended = tuple(
-            tuple(_with_existing(lookup, demand, present) for demand in group) for group in node.requirements
-        )
-        if extended != node.requirements:
-            nodes[instance] = replace(node, requirements=extended)
-
-
-def _with_existing(
-    lookup: CandidateLookup, demand: InstanceRequirement, present: InstanceIndex
-) -> InstanceRequirement:
-    """Return a requirement with its passive alternatives: before the locked ones, which need the instance."""
-    passive = tuple(existing_alternatives(demand, present, lookup))
-    if not passive:
-        return demand
-    locked = [way for way in demand.alternatives if way.via is AlternativeSource.PLANNED]
-    others = [way for way in demand.alternatives if way.via is not AlternativeSource.PLANNED]
-    return replace(demand, alternatives=(*others, *passive, *locked))
+        requirements = tuple(tuple(map(extended, group)) for group in node.requirements)
+        if requirements != node.requirements:
+            nodes[instance] = replace(node, requirements=requirements)
 
 
 def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]:
@@ -325,13 +278,10 @@ def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibili
             for second in group:
                 if first is not second and (singletons := _singleton_places(first, second)):
                     everywhere = frozenset(range(len(second.candidates)))
-                    cause = Cause(CauseKind.ONCE, package, _scope(first, singletons))
+                    once = {first.candidates[place].installation for place in singletons}
+                    scope = "cluster" if InstallationType.ONE_PER_CLUSTER in once else "namespace"
+                    cause = Cause(CauseKind.ONCE, package, scope)
                     yield Incompatibility(cause, first.instance, singletons, second.instance, everywhere)
-
-
-def _scope(node: InstanceNode, places: frozenset[int]) -> str:
-    once = InstallationType.ONE_PER_CLUSTER
-    return "cluster" if any(node.candidates[p].installation is once for p in places) else "namespace"
 
 
 def _singleton_places(node: InstanceNode, other: InstanceNode) -> frozenset[int]:
@@ -358,13 +308,6 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
                     )
 
 
-def _locked_alternatives(inputs: ClusterInputs) -> dict[Cause, int]:
-    return {
-        Cause(CauseKind.REQUIRES, str(choice.parent), choice.requirement): choice.alternative
-        for choice in inputs.chosen
-    }
-
-
 def without_duplicates(
     inputs: ClusterInputs, running: Container[str] = ()
 ) -> tuple[ClusterInputs, tuple[Problem, ...]]:
@@ -376,32 +319,27 @@ def without_duplicates(
         inputs: The inputs of the cluster.
         running: The objects that are in the cluster: `Provider/aws`.
     """
+
+    def runs(install: Install) -> bool:
+        return f"{install.kind}/{install.name}" in running
+
+    def rank_of(install: Install) -> tuple[bool, str, str, str, Location]:
+        return (not runs(install), install.namespace, install.name, install.kind, install.location)
+
     kept: dict[Instance, Install] = {}
-    external: list[Install] = []
     problems: list[Problem] = []
-    for install in sorted(
-        inputs.installs, key=lambda i: (not _runs(i, running), i.namespace, i.name, i.kind, i.location)
-    ):
+    installs = sorted(inputs.installs, key=rank_of)
+    for install in (install for install in installs if not install.external):
         instance = inputs.instance_of(install)
-        if install.external:
-            external.append(install)
-        elif kept.setdefault(instance, install) is not install:
-            problems.append(_duplicate(instance, kept[instance], install, running))
-    installs = (*sorted(kept.values(), key=lambda i: (i.namespace, i.name, i.kind, i.location)), *external)
-    return replace(inputs, installs=installs), tuple(problems)
-
-
-def _runs(install: Install, running: Container[str]) -> bool:
-    return f"{install.kind}/{install.name}" in running
-
-
-def _duplicate(instance: Instance, first: Install, second: Install, running: Container[str]) -> Problem:
-    name = instance.package.name
-    why = f"only one may; {first.name} runs already" if _runs(first, running) else "only one may"
-    return Problem(
-        second.location,
-        Reason.DUPLICATE_PACKAGE,
-        f"{second} and {first} ({first.location}) both install {name}, and {why}",
-        hint="Remove one of the two manifests",
-        subject=str(second),
-    )
+        first = kept.setdefault(instance, install)
+        if first is not install:
+            name = instance.package.name
+            why = f"only one may; {first.name} runs already" if runs(first) else "only one may"
+            message = f"{install} and {first} ({first.location}) both install {name}, and {why}"
+            hint = "Remove one of the two manifests"
+            problems.append(
+                Problem(install.location, Reason.DUPLICATE_PACKAGE, message, hint, subject=str(install))
+            )
+    external = (install for install in installs if install.external)
+    ours = sorted(kept.values(), key=lambda install: rank_of(install)[1:])
+    return replace(inputs, installs=(*ours, *external)), tuple(problems)

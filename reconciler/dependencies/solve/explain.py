@@ -1,6 +1,6 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -21,15 +21,15 @@ from reconciler.dependencies.solve.hints import suggest_hints
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
+    Explanation,
     InstanceNode,
     InstanceRequirement,
+    Rejection,
     ResolutionProblem,
     Unsatisfiable,
 )
-from reconciler.dependencies.solve.sat import Questions, find_conflict
-from reconciler.dependencies.solve.solution import Explanation, Rejection
-from reconciler.dependencies.versions import lint_constraint
-from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
+from reconciler.dependencies.solve.sat import Questions, contradiction
+from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
 
 _MOST_NAMES = 3
 """Versions, places or packages that one sentence names; more of them are counted."""
@@ -51,6 +51,24 @@ _CODES = {
     CauseKind.FOREIGN: "E-FOREIGN",
     CauseKind.PLATFORM: "E-PLATFORM",
     CauseKind.ALIAS: "E-BIND",
+}
+
+_OF_VERSIONS = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.OWNER, CauseKind.ALIAS}
+"""Causes that are about versions of a package."""
+
+_FACTS = {
+    CauseKind.REQUESTED: "{subject} asks for {what}",
+    CauseKind.PLATFORM: "{name} {more}",
+    CauseKind.WITHDRAWN: "{name} {what} is withdrawn{more}",
+    CauseKind.DOWNGRADE: "{name} is locked at {what} and may not go below that",
+    CauseKind.POLICY: "The version policy of {name} is {what}",
+    CauseKind.FOREIGN: "{name} is there already, as {what}, and is not ours",
+    CauseKind.OWNER: "Only one package may own {subject}: {more} bring it",
+    CauseKind.HELD: "{name} brings {what} of {more}",
+    CauseKind.ONCE: "{name} may be installed only once in a {what}: {more}",
+    CauseKind.CYCLE: "Packages that need one another in a circle have no order of installation",
+    CauseKind.ASSUMED: "{name} is to be {what}",
+    CauseKind.ALIAS: "{name} has no dependency {what}, which its manifest names, only {more}",
 }
 
 
@@ -76,34 +94,16 @@ def explain(
     )
 
 
-class SkipReasons:
-    """Reasons why optional requirements of a solution are skipped."""
+def explain_skipped(inputs: ClusterInputs, problem: ResolutionProblem, demand: InstanceRequirement) -> str:
+    """Return why nothing meets an optional requirement: by itself, or what it contradicts."""
+    if unmet := _Explainer(inputs, problem, (demand.cause,)).unmet(demand):
+        return unmet
 
-    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
-        self.inputs = inputs
-        self.problem = problem
-
-    def of(self, demand: InstanceRequirement) -> str:
-        """Return why nothing meets a requirement: by itself, or what it contradicts."""
-        explainer = _Explainer(self.inputs, self.problem, (demand.cause,))
-        return explainer.unmet(demand) or self._contradiction(demand)
-
-    def _contradiction(self, demand: InstanceRequirement) -> str:
-        """Return the requirements that contradict an optional one, as if it had to be met."""
-        conflict = find_conflict(_with_required(self.problem, demand.cause))
-        explainer = _Explainer(self.inputs, self.problem, conflict.causes)
-        others = [cause for group in explainer.chain() for cause in group if cause != demand.cause]
-        facts = [explainer.fact(cause) for cause in others if cause not in explainer.paths_to(demand)]
-        return _listing(facts) or "it contradicts other requirements"
-
-
-def _with_required(problem: ResolutionProblem, cause: Cause) -> ResolutionProblem:
-    """Return the problem in which an optional requirement must be met."""
-
-    def required(demand: InstanceRequirement) -> InstanceRequirement:
-        if demand.cause != cause:
-            return demand
-        return replace(demand, requirement=replace(demand.requirement, optional=False))
+    # What would contradict it if it had to be met
+    def required(other: InstanceRequirement) -> InstanceRequirement:
+        if other.cause != demand.cause:
+            return other
+        return replace(other, requirement=replace(other.requirement, optional=False))
 
     nodes = {
         instance: replace(
@@ -111,7 +111,11 @@ def _with_required(problem: ResolutionProblem, cause: Cause) -> ResolutionProble
         )
         for instance, node in problem.nodes.items()
     }
-    return replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
+    strict = replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
+    explainer = _Explainer(inputs, problem, contradiction(strict)[0].causes)
+    leading = explainer.paths_to(demand) | {demand.cause}
+    facts = [explainer.fact(c) for group in explainer.chain() for c in group if c not in leading]
+    return _listing(facts) or "it contradicts other requirements"
 
 
 Group = tuple[Cause, ...]
@@ -177,7 +181,9 @@ class _Explainer:
         kinds = {cause.kind for cause in self.causes}
         if any(cause.kind is CauseKind.ONCE and cause.resource == "namespace" for cause in self.causes):
             return "E-CARD-NS"
-        if any(cause.kind is CauseKind.OWNER and self._is_composition(cause) for cause in self.causes):
+        owned = {cause.subject for cause in self.causes if cause.kind is CauseKind.OWNER}
+        candidates = (c for node in self.problem.nodes.values() for c in node.candidates) if owned else ()
+        if any(not owned.isdisjoint(candidate.compositions) for candidate in candidates):
             return "E-OWN-COMPOSITION"
         return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
 
@@ -193,10 +199,6 @@ class _Explainer:
         targets = (target for demand in self.requirements.values() for target in _targets(demand))
         is_unknown = any(not self.problem.nodes[target].candidates for target in targets)
         return "E-NOCANDIDATE" if is_unknown else "E-VERSION"
-
-    def _is_composition(self, cause: Cause) -> bool:
-        candidates = (c for node in self.problem.nodes.values() for c in node.candidates)
-        return any(cause.subject in candidate.compositions for candidate in candidates)
 
     def _is_bound(self, demand: InstanceRequirement) -> bool:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)
@@ -260,22 +262,16 @@ class _Explainer:
             return f"{demand.cause.subject} keeps {kept}"
         if demand.parent is None:
             return f"{demand.cause.subject} asks for {demand.requirement}"
-        candidates = self._having(demand)
+        node = self.problem.nodes[demand.parent]
+        pairs = zip(node.candidates, node.requirements, strict=True)
+        candidates = [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
         name, is_plural = demand.parent.package.name, len(candidates) > 1
         versions = f"{name} {_listing([str(candidate.version) for candidate in candidates])}"
-        if is_plural and len(candidates) == len(self.problem.nodes[demand.parent].candidates):
+        if is_plural and len(candidates) == len(node.candidates):
             versions, is_plural = f"Every version of {name}", False
         if demand.optional:
             return f"{versions} {'accept' if is_plural else 'accepts'} only {demand.requirement}"
         return f"{versions} {'require' if is_plural else 'requires'} {demand.requirement}"
-
-    def _having(self, demand: InstanceRequirement) -> list[Candidate]:
-        """Return the versions of the parent that have a requirement."""
-        node = self.problem.nodes[demand.parent] if demand.parent else None
-        if node is None:
-            return []
-        pairs = zip(node.candidates, node.requirements, strict=True)
-        return [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
 
     def unmet(self, demand: InstanceRequirement) -> str:
         """Return why nothing meets a requirement by itself, "" if something does."""
@@ -392,40 +388,41 @@ class _Explainer:
                 yield "build metadata counts in this range"
 
     def _fact(self, cause: Cause) -> str:
-        name = cause.package
-        facts: dict[CauseKind, Callable[[], str]] = {
-            CauseKind.PLATFORM: lambda: self._platform(cause),
-            CauseKind.WITHDRAWN: lambda: f"{name} {cause.resource} is withdrawn{self._withdrawal(cause)}",
-            CauseKind.DOWNGRADE: lambda: f"{name} is locked at {cause.resource} and may not go below that",
-            CauseKind.POLICY: lambda: f"The version policy of {name} is {cause.resource}",
-            CauseKind.FOREIGN: lambda: f"{name} is there already, as {cause.resource}, and is not ours",
-            CauseKind.OWNER: lambda: (
-                f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
-            ),
-            CauseKind.HELD: lambda: (
-                f"{name} brings {cause.resource} of {_owner(cause)}, {self._keeps(cause)}"
-            ),
-            CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
-            CauseKind.ALIAS: lambda: (
-                f"{name} has no dependency {cause.resource}, which its manifest names"
-                f", only {_listing(self._aliases(cause))}"
-            ),
-            CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
-            CauseKind.ONCE: lambda: (
-                f"{name} may be installed only once in a {cause.resource}: {self._twice(cause)}"
-            ),
-        }
-        circle = "Packages that need one another in a circle have no order of installation"
-        return facts.get(cause.kind, lambda: circle)()
+        concerned = list(self._concerned(cause)) if cause.kind in _OF_VERSIONS else []
+        more = ""
+        match cause.kind:
+            case CauseKind.PLATFORM:
+                needs = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
+                ((platform, version),) = (p for p in self.inputs.presence.platforms if p[0] in needs)
+                texts = [str(candidate.version) for candidate in concerned]
+                verb = "needs" if len(texts) == 1 else "need"
+                more = f"{_listing(texts)} {verb} {cause.resource}, and this cluster has {platform} {version}"
+            case CauseKind.WITHDRAWN:
+                reasons = [c.withdrawn for c in concerned if c.withdrawn not in ("", "true")]
+                more = f": {reasons[0]}" if reasons else ""
+            case CauseKind.OWNER:
+                more = _listing(sorted(set(map(str, concerned))))
+            case CauseKind.HELD:
+                # An owner that is gone has left behind what it owned.
+                there = {pin.instance.package for pin in self.inputs.pins}
+                there |= {self.inputs.catalogue.find(install.need.id) for install in self.inputs.installs}
+                keeps = "keeps it" if cause.owner in there else "is gone and has left it behind"
+                more = f"{cause.owner.name if cause.owner else ''}, which {keeps}"
+            case CauseKind.ALIAS:
+                more = _listing(sorted({r.alias for c in concerned for r in c.requires}))
+            case CauseKind.ONCE:
+                where = (self.path(i) for i in self.problem.nodes if i.package == cause.subject)
+                more = " and ".join(sorted(where))
+        return _FACTS.get(cause.kind, _FACTS[CauseKind.CYCLE]).format(
+            name=cause.package, what=cause.resource, subject=cause.subject, more=more
+        )
 
-    def _aliases(self, cause: Cause) -> list[str]:
-        return sorted({r.alias for candidate in self._concerned(cause) for r in candidate.requires})
-
-    def places(self, group: Group) -> list[Location]:
+    def places(self, causes: Group) -> list[Location]:
         """Return where the causes of a sentence are written, the first few."""
         locations: set[Location] = set()
-        for cause in group:
-            locations |= {_place(demand) for demand in self._all(cause)}
+        for cause in causes:
+            groups = [self.problem.roots, *(g for n in self.problem.nodes.values() for g in n.requirements)]
+            locations |= {_place(demand) for group in groups for demand in group if demand.cause == cause}
             if cause.kind in (CauseKind.PLATFORM, CauseKind.OWNER, CauseKind.HELD, CauseKind.WITHDRAWN):
                 locations |= {candidate.location for candidate in self._concerned(cause)}
         return sorted(place for place in locations if place.path)[:_MOST_NAMES]
@@ -437,39 +434,6 @@ class _Explainer:
                 owned = (*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions)
                 if cause in node.banned.get(place, ()) or cause.subject in owned:
                     yield candidate
-
-    def _all(self, cause: Cause) -> Iterator[InstanceRequirement]:
-        yield from (demand for demand in self.problem.roots if demand.cause == cause)
-        for node in self.problem.nodes.values():
-            for group in node.requirements:
-                yield from (demand for demand in group if demand.cause == cause)
-
-    def _platform(self, cause: Cause) -> str:
-        concerned = list(self._concerned(cause))
-        texts = [str(candidate.version) for candidate in concerned]
-        (platform,) = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
-        verb = "needs" if len(texts) == 1 else "need"
-        return (
-            f"{cause.package} {_listing(texts)} {verb} {cause.resource}, "
-            f"and this cluster has {platform} {dict(self.inputs.presence.platforms)[platform]}"
-        )
-
-    def _withdrawal(self, cause: Cause) -> str:
-        reasons = [c.withdrawn for c in self._concerned(cause) if c.withdrawn not in ("", "true")]
-        return f": {reasons[0]}" if reasons else ""
-
-    def _owners(self, cause: Cause) -> str:
-        return _listing(sorted({str(candidate) for candidate in self._concerned(cause)}))
-
-    def _keeps(self, cause: Cause) -> str:
-        """Return what the owner of a kind does with it: one that is gone has left it behind."""
-        there = {pin.instance.package for pin in self.inputs.pins}
-        there |= {self.inputs.catalogue.find(install.need.id) for install in self.inputs.installs}
-        return "which keeps it" if cause.owner in there else "which is gone and has left it behind"
-
-    def _twice(self, cause: Cause) -> str:
-        where = [self.path(i) for i in self.problem.nodes if i.package == cause.subject]
-        return " and ".join(sorted(where))
 
     # Paths
 
@@ -511,10 +475,10 @@ class _Explainer:
         demands = [self.requirements[c] for group in chain for c in group if c in self.requirements]
         meeting: Instance | None = None
         for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
-            rejecting = [
-                d for d in demands if target in _targets(d) and not _allows_all(d, target, self.problem)
-            ]
-            if len({_asker(demand) for demand in rejecting}) > 1:
+            places = len(self.problem.nodes[target].candidates)
+            own = [(d, [w.allowed for w in d.alternatives if w.instance == target]) for d in demands]
+            rejecting = {_asker(d) for d, ways in own if ways and len(frozenset().union(*ways)) < places}
+            if len(rejecting) > 1:
                 meeting = target
         if meeting is not None:
             yield meeting.package.name, tuple(self._rejections(self.problem.nodes[meeting]))
@@ -542,21 +506,12 @@ class _Explainer:
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
 
-def _owner(cause: Cause) -> str:
-    return cause.owner.name if cause.owner else ""
-
-
 def _targets(demand: InstanceRequirement) -> list[Instance]:
     return [way.instance for way in demand.alternatives if way.instance is not None]
 
 
 def _asker(demand: InstanceRequirement) -> str:
     return str(demand.cause.subject) if demand.parent is None else demand.parent.package.name
-
-
-def _allows_all(demand: InstanceRequirement, target: Instance, problem: ResolutionProblem) -> bool:
-    allowed = frozenset[int]().union(*(w.allowed for w in demand.alternatives if w.instance == target))
-    return len(allowed) == len(problem.nodes[target].candidates)
 
 
 def _place(demand: InstanceRequirement) -> Location:

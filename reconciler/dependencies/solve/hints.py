@@ -26,6 +26,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.formula import BudgetError
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.solve.problem import (
     Cause,
@@ -37,9 +38,8 @@ from reconciler.dependencies.solve.problem import (
     within_reach,
 )
 from reconciler.dependencies.solve.sat import Questions, assign, is_solvable
-from reconciler.dependencies.solve.sat.solver import BudgetError
-from reconciler.dependencies.versions import Grammar, VersionError
-from reconciler.dependencies.versions.lint import probe_versions
+from reconciler.dependencies.versions.constraint import Grammar, probe_versions
+from reconciler.dependencies.versions.version import VersionError
 
 Edit = Callable[[ClusterInputs], ClusterInputs]
 
@@ -63,10 +63,10 @@ class Hints(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """A change that drops causes. Its text names the version that its target has then, if it has one."""
+    """A change that drops causes. Where it has a target, its text depends on the version of that."""
 
     without: frozenset[Cause]
-    text: Callable[[Candidate | None], str]
+    text: str | Callable[[Candidate], str]
     target: Instance | None = None
 
 
@@ -165,19 +165,16 @@ class _HintFinder:
         literals: list[int] = []
         texts: list[str] = []
         for change in changes:
-            chosen = None
-            if change.target is not None:
-                node, versions = (
-                    self.problem.nodes[change.target],
-                    self.formula.versions[change.target],
-                )
-                fitting = (place for place in node.order if self._solves(without, *literals, versions[place]))
-                place = next(fitting, None)
-                if place is None:
-                    return ""
-                literals.append(versions[place])
-                chosen = node.candidates[place]
-            texts.append(change.text(chosen))
+            if change.target is None or isinstance(change.text, str):
+                texts.append(str(change.text))
+                continue
+            node, versions = self.problem.nodes[change.target], self.formula.versions[change.target]
+            fitting = (place for place in node.order if self._solves(without, *literals, versions[place]))
+            place = next(fitting, None)
+            if place is None:
+                return ""
+            literals.append(versions[place])
+            texts.append(change.text(node.candidates[place]))
         if not all(texts):
             return ""
         return "; and ".join([texts[0], *(text[0].lower() + text[1:] for text in texts[1:])])
@@ -187,9 +184,7 @@ class _HintFinder:
     def _range(self, install: Install) -> _Change:
         instance, need = self.inputs.instance_of(install), install.need
 
-        def text(chosen: Candidate | None) -> str:
-            if chosen is None:
-                return ""
+        def text(chosen: Candidate) -> str:
             own, where = need.range.dialect, need.location if need.location.path else install.location
             version, old = _range_text(own, chosen), need.range.text.removeprefix("=")
             change = f"Write `{version}` instead of `{old}`"
@@ -223,11 +218,11 @@ class _HintFinder:
             install = self.inputs.install_of(cause.subject) if isinstance(cause.subject, Instance) else None
             if install is not None and install.dialect is Dialect.CARVEL:
                 text = f'Write `{DOWNGRADABLE}: ""` into the annotations of {install} ({install.location})'
-                yield _Change(frozenset({cause}), _plain(text))
+                yield _Change(frozenset({cause}), text)
         if locked:
             every = frozenset(c for c in self.questions.causes if c.kind is CauseKind.DOWNGRADE)
             text = "Write `allowDowngrade: true` below `dependencies` in reconciler.yaml"
-            yield _Change(every, _plain(text))
+            yield _Change(every, text)
 
     def _take_over(self, cause: Cause) -> Iterator[_Change]:
         """Yield consent to take over a kind, alone and, if its owner brings it still, with its removal."""
@@ -243,13 +238,13 @@ class _HintFinder:
         text = f"Write `reconciler.dev/take-over: {cause.owner.name}` into {place}"
         if cause.owner.ecosystem is not Ecosystem.XPKG:
             text = "Run `reconciler lock --prune`, which removes packages that nothing needs"
-        alone = _Change(frozenset(held), _plain(text))
+        alone = _Change(frozenset(held), text)
         yield alone
         if owners and not self._solves_all([alone]):
             names = {str(install) for install in owners}
             roots = {demand.cause for demand in self.problem.roots if str(demand.cause.subject) in names}
             removed = "".join(f", and remove {install} ({install.location})" for install in owners)
-            yield _Change(frozenset(held | roots), _plain(f"{text}{removed}"))
+            yield _Change(frozenset(held | roots), f"{text}{removed}")
 
     def _installs_of(self, package: object) -> list[Install]:
         installs = self.inputs.installs
@@ -334,7 +329,10 @@ class _HintFinder:
                         yield text, with_default(need.id, id_)
                     case ApiNeed() if parent and need.gvk in versions[-1].provides:
                         text = f"Install {id_.name} with a manifest of its own: it brings {need.gvk}"
-                        yield text, _with_declared(versions[-1], parent)
+                        range_ = any_version(id_)
+                        space = "" if range_.dialect is Dialect.CROSSPLANE else parent.slot.namespace
+                        name, own = id_.name.rpartition("/")[2], PackageNeed(id_, range_)
+                        yield text, _declared(Install(space, name, range_.dialect, own, kind="Install"))
 
     # What is missing
 
@@ -355,7 +353,10 @@ class _HintFinder:
         demands = [*roots, *(d for i, place in chosen for d in self.problem.nodes[i].requirements[place])]
         needed = (demand.cause for demand in demands if not demand.optional)
         needs = list(dict.fromkeys(lacking[cause] for cause in needed if cause in lacking))
-        return needs if all(_can_exist(need.range) for need in needs) else []
+        limits = [need.range for need in needs if need.range.constraint is not None]
+        # A range that no version can be in is not met by adding one.
+        exist = (any(map(r.allows, probe_versions(r.constraint))) for r in limits if r.constraint is not None)
+        return needs if all(exist) else []
 
 
 def _addition(missing: list[PackageNeed], inputs: ClusterInputs) -> str:
@@ -366,32 +367,29 @@ def _addition(missing: list[PackageNeed], inputs: ClusterInputs) -> str:
         problem = refused[0].problem
         return f"Correct {problem.location} ({problem.message}){f': {problem.hint}' if problem.hint else ''}"
     names = [f"{need.id.name}{f' {need.range}' if need.range.text else ''}" for need in missing]
+    is_alone = len(missing) == 1
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    which = f", in a version that is {first.range}" if first.range.text and is_alone else ""
     if first.id.ecosystem is Ecosystem.KPT:
-        which = f", in a version that is {first.range}" if first.range.text and len(missing) == 1 else ""
-        what = first.id.name if len(missing) == 1 else f"{', '.join(names[:-1])} and {names[-1]}, each"
+        what = first.id.name if is_alone else f"{listed}, each"
         return f"Publish {what} as a package with a package.yaml{which}"
     is_xpkg = first.id.ecosystem is Ecosystem.XPKG
-    if len(missing) > 1:
-        command = (
-            "NAME VERSION --manifest crossplane.yaml" if is_xpkg else f"{first.id.ecosystem}:NAME VERSION"
-        )
-        listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        each = f"each with `reconciler index add {command}`"
-        return f"Add all that is missing to the index, with `reconciler index sync` or {each}: {listed}"
-    command = f"{first.id.name} VERSION --manifest crossplane.yaml" if is_xpkg else f"{first.id} VERSION"
-    which = f", in a version that is {first.range}" if first.range.text else ""
-    ways = f"with `reconciler index sync` or `reconciler index add {command}`"
-    return f"Add {first.id.name} to the index, {ways}{which}"
+    prefix, suffix = ("", " --manifest crossplane.yaml") if is_xpkg else (f"{first.id.ecosystem}:", "")
+    command = f"reconciler index add {prefix}{first.id.name if is_alone else 'NAME'} VERSION{suffix}"
+    if is_alone:
+        return f"Add {first.id.name} to the index, with `reconciler index sync` or `{command}`{which}"
+    ways = f"with `reconciler index sync` or each with `{command}`"
+    return f"Add all that is missing to the index, {ways}: {listed}"
 
 
 def _override_text(
     install: Install, demand: InstanceRequirement, need: PackageNeed
-) -> Callable[[Candidate | None], str]:
+) -> Callable[[Candidate], str]:
     names = (demand.requirement.alias, need.id.name)
     own = next((o for o in install.overrides if o.name in names and o.range is not None), None)
 
-    def text(chosen: Candidate | None) -> str:
-        range_ = widened(need, chosen) if chosen is not None else None
+    def text(chosen: Candidate) -> str:
+        range_ = widened(need, chosen)
         if range_ is None or range_ == need.range:
             return ""
         if own is not None:
@@ -427,18 +425,8 @@ def with_default(interface: str, package: PackageId) -> Edit:
     return edit
 
 
-def _with_declared(maker: Candidate, parent: Instance) -> Edit:
-    """Return the edit that declares a package with a manifest in the namespace of another one."""
-    range_ = any_version(maker.id)
-    namespace = "" if range_.dialect is Dialect.CROSSPLANE else parent.slot.namespace
-    name = maker.id.name.rpartition("/")[2]
-    install = Install(namespace, name, range_.dialect, PackageNeed(maker.id, range_), kind="Install")
+def _declared(install: Install) -> Edit:
     return lambda inputs: replace(inputs, installs=(*inputs.installs, install))
-
-
-def _can_exist(range_: VersionRange) -> bool:
-    """Tell whether any version would be in a range."""
-    return range_.constraint is None or any(map(range_.allows, probe_versions(range_.constraint)))
 
 
 def widened(need: PackageNeed, chosen: Candidate) -> VersionRange | None:
@@ -449,14 +437,12 @@ def widened(need: PackageNeed, chosen: Candidate) -> VersionRange | None:
     words = old.replace(",", " ").split()
     low = next((word for word in words if word.startswith(">")), "")
     high = next((word for word in words if word.startswith("<")), "")
-    texts = [
-        *([f"{low}{separator}<={version}"] if low and high and len(words) > 1 else []),
-        *([f">={version}{separator}{high}"] if low and high and len(words) > 1 else []),
-        *([f"<={version}"] if high and len(words) == 1 else []),
-        *([f">={version}"] if low and len(words) == 1 else []),
-        *([f"{old} || {version}"] if low or high else []),
-        version,
-    ]
+    texts = []
+    if low and high and len(words) > 1:
+        texts = [f"{low}{separator}<={version}", f">={version}{separator}{high}"]
+    elif len(words) == 1 and (low or high):
+        texts = [f"<={version}" if high else f">={version}"]
+    texts += [f"{old} || {version}", version] if low or high else [version]
     for text in texts:
         try:
             range_ = version_range(dialect, text, prereleases=need.range.prereleases)
@@ -471,10 +457,6 @@ def _range_text(dialect: Dialect, chosen: Candidate) -> str:
     """Return a version as ranges of a dialect have it: those of Carvel know no leading `v`."""
     text = str(chosen.version)
     return text if dialect.grammar is Grammar.MASTERMINDS else text.removeprefix("v")
-
-
-def _plain(text: str) -> Callable[[Candidate | None], str]:
-    return lambda _: text
 
 
 def _at(location: Location) -> str:

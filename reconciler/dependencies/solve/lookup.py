@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
+    SHARING_GROUP,
     ClusterInputs,
     InstallSlot,
     Instance,
     ObservedInstallation,
     SlotKind,
+    bundle_name,
+    rendered_labels,
 )
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
-    Dialect,
     Ecosystem,
     Gvk,
     Install,
@@ -86,16 +87,22 @@ def with_rendered_labels(
     return replace(requirement, share=replace(requirement.share, labels=tuple(sorted(labels.items()))))
 
 
-def install_is_visible(install: Install, package: PackageId, share: Share, scope: RequirementContext) -> bool:
-    """Tell whether a user's install can satisfy a requirement for its package, by namespace and labels.
+def is_visible(
+    there: Install | ObservedInstallation, package: PackageId, share: Share, scope: RequirementContext
+) -> bool:
+    """Tell whether an installation can satisfy a requirement for its package, by namespace and labels.
 
     Porter looks in the current namespace and among what has none; the others in the current one.
     """
     if package.ecosystem is Ecosystem.XPKG:
         return True
     if package.ecosystem is not Ecosystem.BUNDLE:
-        return install.namespace == scope.namespace
-    return _porter_matches(install.namespace, dict(install.labels), share, scope)
+        return there.namespace == scope.namespace
+    if share.scope is Sharing.EXCLUSIVE and not share.labels:
+        return False
+    labels, required = dict(there.labels), dict(share.labels)
+    required |= {SHARING_GROUP: share.group} if share.group else {}
+    return there.namespace in ("", scope.namespace) and all(labels.get(k) == v for k, v in required.items())
 
 
 def installation_matches(
@@ -106,25 +113,11 @@ def installation_matches(
     scope: RequirementContext,
 ) -> bool:
     """Tell whether an installation of the snapshot satisfies a requirement for a package."""
-    if (
-        installation.id != package
-        or installation.version is None
-        or not need.range.allows(installation.version, installation.digest)
-    ):
+    version = installation.version
+    if installation.id != package or version is None:
         return False
-    if package.ecosystem is Ecosystem.XPKG:
-        return True
-    if package.ecosystem is not Ecosystem.BUNDLE:
-        return installation.namespace == scope.namespace
-    return _porter_matches(installation.namespace, dict(installation.labels), share, scope)
-
-
-def _porter_matches(namespace: str, labels: dict[str, str], share: Share, scope: RequirementContext) -> bool:
-    if share.scope is Sharing.EXCLUSIVE and not share.labels:
-        return False
-    near = {Sharing.GLOBAL: ("", scope.namespace)}.get(share.scope, (scope.namespace, ""))
-    required = dict(share.labels) | ({SHARING_GROUP: share.group} if share.group else {})
-    return namespace in near and all(labels.get(name) == value for name, value in required.items())
+    allowed = need.range.allows(version, installation.digest)
+    return allowed and is_visible(installation, package, share, scope)
 
 
 def new_slots(
@@ -136,7 +129,15 @@ def new_slots(
         case Ecosystem.XPKG:
             yield InstallSlot(SlotKind.CLUSTER), everything
         case Ecosystem.BUNDLE:
-            yield _porter_slot(requirement, scope), everything
+            share = requirement.share
+            if share.scope is Sharing.EXCLUSIVE:
+                slot = InstallSlot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
+            else:
+                words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
+                namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else scope.namespace
+                groups = [share.group] if share.group else []
+                slot = InstallSlot(SlotKind.SHARED, namespace, (*groups, *words))
+            yield slot, everything
         case _:
             once = cluster_singletons(candidates)
             if once:
@@ -151,15 +152,6 @@ def slot_places(instance: Instance, candidates: tuple[Candidate, ...]) -> frozen
         return all_places(candidates)
     once = cluster_singletons(candidates)
     return once if instance.slot.kind is SlotKind.CLUSTER else all_places(candidates) - once
-
-
-def _porter_slot(requirement: Requirement, scope: RequirementContext) -> InstallSlot:
-    share = requirement.share
-    if share.scope is Sharing.EXCLUSIVE:
-        return InstallSlot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
-    words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
-    namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else scope.namespace
-    return InstallSlot(SlotKind.SHARED, namespace, (*([share.group] if share.group else []), *words))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -177,14 +169,6 @@ def cluster_singletons(candidates: tuple[Candidate, ...]) -> frozenset[int]:
     """Return the places of the candidates of which a cluster may hold one."""
     once = InstallationType.ONE_PER_CLUSTER
     return frozenset(place for place, c in enumerate(candidates) if c.installation is once)
-
-
-_DIALECTS = {
-    Ecosystem.XPKG: Dialect.CROSSPLANE,
-    Ecosystem.CARVEL: Dialect.CARVEL,
-    Ecosystem.BUNDLE: Dialect.PORTER,
-    Ecosystem.KPT: Dialect.KPT,
-}
 
 
 class CandidateLookup(Struct):
@@ -238,16 +222,13 @@ class CandidateLookup(Struct):
         generated: dict[PackageId, list[Instance]] = {}
         for instance in self.generated_pins:
             generated.setdefault(instance.package, []).append(instance)
+        # By their packages' own names, not by those of mirrors.
+        observed = (replace(each, id=self.find(each.id)) for each in inputs.presence.installations)
         self.observed = tuple(
             each
-            for each in self._observed_packages()
+            for each in observed
             if not any(_is_object_of(each, instance) for instance in generated.get(each.id, ()))
         )
-
-    def _observed_packages(self) -> Iterator[ObservedInstallation]:
-        """Yield the installations of the snapshot by their packages' own names, not by those of mirrors."""
-        for installation in self.inputs.presence.installations:
-            yield replace(installation, id=self.find(installation.id))
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means."""
@@ -380,7 +361,7 @@ class InstanceIndex:
 
 def any_version(package: PackageId) -> VersionRange:
     """Return the range that admits every version of a package, pre-releases too."""
-    return VersionRange(_DIALECTS[package.ecosystem], "", ())
+    return VersionRange(package.ecosystem.dialect, "", ())
 
 
 def _is_object_of(installation: ObservedInstallation, instance: Instance) -> bool:

@@ -1,6 +1,7 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
-from collections.abc import Container, Iterator
+import functools
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,10 +13,11 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
+from reconciler.dependencies.model.packages import Install, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
-from reconciler.dependencies.solve.explain import SkipReasons, explain
+from reconciler.dependencies.solve.explain import explain, explain_skipped
+from reconciler.dependencies.solve.formula import BudgetError
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
@@ -23,23 +25,20 @@ from reconciler.dependencies.solve.problem import (
     BudgetExceeded,
     Cause,
     CauseKind,
+    Explanation,
     InstanceNode,
     InstanceRequirement,
     ResolutionProblem,
-    SolverOutcome,
-    Unsatisfiable,
-    split_problem,
-)
-from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
-from reconciler.dependencies.solve.sat.solver import BudgetError
-from reconciler.dependencies.solve.solution import (
-    Explanation,
     ResolvedInstance,
     SkippedRequirement,
     Solution,
+    SolverOutcome,
+    Unsatisfiable,
     decode,
+    split_problem,
     with_requesters,
 )
+from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
 from reconciler.dependencies.solve.verify import verify
 from reconciler.names.problems import Problem
 
@@ -139,19 +138,23 @@ class _PartialSolution(Struct):
             self.explanations.append(replace(explanation, stalled=names))
             self.problems += [_stall_problem(install, explanation) for install in own]
         if isinstance(outcome, Assignment):
-            why = SkipReasons(self.inputs, left)
-            pins, skipped = decode(replace(left, roots=part.roots), outcome, why.of)
+            why = functools.partial(explain_skipped, self.inputs, left)
+            pins, skipped = decode(replace(left, roots=part.roots), outcome, why)
             self.resolved += pins
             self.skipped += skipped
             return
         self.failed.update(part.nodes)
         stalled = {install for _, own in stalls for install in own}
-        installs = list(_installs(self.inputs, part, stalled))
+        requested = {demand.cause.subject for demand in part.roots}
+        installs = [i for i in self.inputs.installs if str(i) in requested and i not in stalled]
         if whole is not None:
             self.explanations.append(whole)
             self.problems += [_conflict_problem(install, whole) for install in installs]
         elif isinstance(outcome, BudgetExceeded):
-            self.problems += [_budget_problem(install, outcome) for install in installs]
+            message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"
+            hint = "Narrow the ranges, or raise `dependencies.steps` in reconciler.yaml"
+            reason = Reason.STEP_BUDGET_EXCEEDED
+            self.problems += [Problem(i.location, reason, message, hint, str(i), message) for i in installs]
 
 
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
@@ -166,6 +169,8 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
     Whoever binds decides: only the shape of an interface must fit.
     """
     chosen = {pinned.instance: pinned for pinned in resolved}
+    there = {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.presence.installations}
+    there |= {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.installs}
     for install in inputs.installs:
         is_bound = bool(install.bindings) and not install.external
         pinned = chosen.get(inputs.instance_of(install)) if is_bound else None
@@ -174,36 +179,15 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
             if edge.via is not AlternativeSource.BINDING or not isinstance(need, InterfaceNeed):
                 continue
             bound = dict(install.bindings)[edge.requirement.alias]
-            offered = (
-                chosen[edge.target].candidate.interfaces
-                if edge.target
-                else _bound_interfaces(inputs, edge.detail)
-            )
+            offered = chosen[edge.target].candidate.interfaces if edge.target else there.get(edge.detail, ())
             if not any(interface.meets(need) for interface in offered):
                 message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
-def _bound_interfaces(inputs: ClusterInputs, target: str) -> tuple[Interface, ...]:
-    """Return the interfaces of a bound installation."""
-    interfaces_by_name = {
-        qualified(installation.namespace, installation.name): installation.interfaces
-        for installation in inputs.presence.installations
-    }
-    interfaces_by_name |= {
-        qualified(installation.namespace, installation.name): installation.interfaces
-        for installation in inputs.installs
-    }
-    return interfaces_by_name.get(target.removeprefix("binding:"), ())
-
-
 def _stall_problem(install: Install, explanation: Explanation) -> Problem:
     if not explanation.code.startswith("E-OWN"):
         return _conflict_problem(install, explanation)
-    return _preemption_problem(install, explanation)
-
-
-def _preemption_problem(install: Install, explanation: Explanation) -> Problem:
     message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
 
@@ -215,7 +199,12 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
         candidate = chosen.get(inputs.instance_of(install))
         if candidate is None:
             continue
-        aliases = _aliases(candidate)
+        # The packages that it may depend on, each with the aliases of it, empty for none
+        aliases: dict[str, set[str]] = {}
+        for requirement in candidate.requires:
+            for place, need in enumerate(requirement.alternatives):
+                if isinstance(need, PackageNeed):
+                    aliases.setdefault(need.id.name, set()).add(requirement.alias_of(place))
         names = {*aliases, *(alias for own in aliases.values() for alias in own)}
         names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
@@ -238,31 +227,10 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
                 yield Problem(install.location, Reason.NOT_FOUND, message, subject=str(install))
 
 
-def _aliases(candidate: Candidate) -> dict[str, set[str]]:
-    """Return the packages that a package may depend on, each with the aliases of it, empty for none."""
-    aliases: dict[str, set[str]] = {}
-    for requirement in candidate.requires:
-        for place, need in enumerate(requirement.alternatives):
-            if isinstance(need, PackageNeed):
-                aliases.setdefault(need.id.name, set()).add(requirement.alias_of(place))
-    return aliases
-
-
 def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
     return Problem(install.location, reason, message, explanation.hint, str(install), message)
-
-
-def _budget_problem(install: Install, outcome: BudgetExceeded) -> Problem:
-    message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"
-    hint = "Narrow the ranges, or raise `dependencies.steps` in reconciler.yaml"
-    return Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
-
-
-def _installs(inputs: ClusterInputs, part: ResolutionProblem, but: Container[Install]) -> Iterator[Install]:
-    requested = {demand.cause.subject for demand in part.roots}
-    return (install for install in inputs.installs if str(install) in requested and install not in but)
 
 
 _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
@@ -360,7 +328,7 @@ class StallSearch:
             install = self._installs[str(demand.cause.subject)]
             return (not _runs(problem, demand), install.namespace, install.name)
 
-        own = [d for d in asking if any(node.instance.package in once for _, node in _targets(problem, d))]
+        own = [d for d in asking if _target(problem, d)[1].instance.package in once]
         return sorted(own, key=rank) if len(own) > 1 else []
 
     def _preempted(
@@ -373,16 +341,24 @@ class StallSearch:
 
         Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
         """
-        contestants = _contestants(problem, conflict)
+        # The instances that bring a contested kind or composition
+        causes = frozenset(conflict.causes)
+        packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
+        contestants = {instance for instance in problem.nodes if instance.package in packages}
+        exclusions = (item for item in problem.incompatibilities if item.cause in causes)
+        contestants |= {instance for item in exclusions for instance in (item.first, item.second)}
 
         def rank(demand: InstanceRequirement) -> tuple[bool, str, str]:
             install = self._installs[str(demand.cause.subject)]
-            own = {node.instance for _, node in _targets(problem, demand)}
-            return (own.isdisjoint(contestants), install.kind, install.name)
+            is_aside = _target(problem, demand)[1].instance not in contestants
+            return (is_aside, install.kind, install.name)
 
         ranked = sorted(asking, key=rank, reverse=True)
-        free = [demand for demand in ranked if not _is_held(problem, demand)]
-        contested = replace(problem, roots=(*self._held(problem), *asking))
+        # One that asks for its locked version only cannot give way.
+        targets = ((demand, *_target(problem, demand)) for demand in ranked)
+        free = [d for d, way, node in targets if node.locked is None or way.allowed != {node.locked}]
+        held = (demand for demand in problem.roots if demand.cause in self._stalled)
+        contested = replace(problem, roots=(*held, *asking))
         try:
             compared = free[:_MOST_COMPARED] if len(free) > 1 else []
             helpful = (demand for demand in compared if is_solvable(_without_root(contested, demand)))
@@ -391,21 +367,11 @@ class StallSearch:
             first = None
         return [first] if first else free[:1]
 
-    def _held(self, problem: ResolutionProblem) -> list[InstanceRequirement]:
-        """Return the installs that stall and keep their locked versions."""
-        return [demand for demand in problem.roots if demand.cause in self._stalled]
-
 
 def _runs(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
     """Tell whether the locked version of an install is still what it asks for."""
-    ((alternative, node),) = _targets(problem, demand)
+    alternative, node = _target(problem, demand)
     return node.locked in alternative.allowed
-
-
-def _is_held(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
-    """Tell whether an install asks for its locked version only, so that it cannot give way."""
-    ((alternative, node),) = _targets(problem, demand)
-    return node.locked is not None and alternative.allowed == {node.locked}
 
 
 def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem:
@@ -413,7 +379,7 @@ def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> Re
 
     The versions that the install does not allow are excluded: nothing else brings them in its place.
     """
-    ((alternative, node),) = _targets(problem, demand)
+    alternative, node = _target(problem, demand)
     if node.locked is not None:
         held = replace(alternative, allowed=frozenset({node.locked}))
         kept = replace(demand, alternatives=(held,), held=True)
@@ -424,21 +390,7 @@ def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> Re
     return replace(problem, nodes=nodes, roots=tuple(other for other in problem.roots if other is not demand))
 
 
-def _targets(
-    problem: ResolutionProblem, demand: InstanceRequirement
-) -> list[tuple[Alternative, InstanceNode]]:
+def _target(problem: ResolutionProblem, demand: InstanceRequirement) -> tuple[Alternative, InstanceNode]:
     """Return the only alternative of an install, with its node."""
-    return [
-        (alternative, problem.nodes[alternative.instance])
-        for alternative in demand.alternatives
-        if alternative.instance is not None
-    ]
-
-
-def _contestants(problem: ResolutionProblem, conflict: Unsatisfiable) -> set[Instance]:
-    """Return the instances that bring a contested kind or composition."""
-    causes = frozenset(conflict.causes)
-    packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
-    held = {instance for instance in problem.nodes if instance.package in packages}
-    exclusions = (item for item in problem.incompatibilities if item.cause in causes)
-    return held.union(*((item.first, item.second) for item in exclusions))
+    ((alternative, instance),) = ((way, way.instance) for way in demand.alternatives if way.instance)
+    return alternative, problem.nodes[instance]

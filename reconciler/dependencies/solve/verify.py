@@ -2,7 +2,7 @@
 
 import graphlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
+    Gvk,
     Install,
     InstallationType,
     InterfaceNeed,
@@ -19,9 +20,12 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
 )
-from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
-from reconciler.dependencies.versions import precedence_with_build
+from reconciler.dependencies.solve.problem import (
+    AlternativeSource,
+    RequirementEdge,
+    ResolvedInstance,
+    Solution,
+)
 
 ByPackage = Mapping[PackageId, list[ResolvedInstance]]
 """The resolved instances of each package."""
@@ -98,9 +102,7 @@ def _candidate(
             yield f"{candidate} needs {need}, and the cluster has {version}"
     free = inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade)
     exact = own is not None and own.need.id.ecosystem is not Ecosystem.CARVEL
-    lower = locked is not None and (
-        precedence_with_build(candidate.version) < precedence_with_build(locked.version)
-    )
+    lower = locked is not None and candidate.version.height < locked.version.height
     if lower and not free and not exact and resolved.instance.package.name not in inputs.choices.upgrade:
         yield f"{candidate} is below what is locked"
 
@@ -194,13 +196,14 @@ def _matches(need: Need, candidate: Candidate, inputs: ClusterInputs) -> bool:
             same = inputs.catalogue.find(need.id) == candidate.id
             return same and need.range.allows(candidate.version, candidate.digest)
         case ApiNeed():
-            gvk = need.gvk
-            served = any(
-                g == gvk or (not gvk.version and g.group_kind == gvk.group_kind) for g in candidate.provides
-            )
-            return served and (need.provider is None or _matches(need.provider, candidate, inputs))
+            is_provider = need.provider is None or _matches(need.provider, candidate, inputs)
+            return is_provider and _serves(candidate.provides, need.gvk)
         case InterfaceNeed():
             return any(interface.meets(need) for interface in candidate.interfaces)
+
+
+def _serves(served: Iterable[Gvk], api: Gvk) -> bool:
+    return any(g == api or (not api.version and g.group_kind == api.group_kind) for g in served)
 
 
 def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
@@ -208,10 +211,7 @@ def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
     external = [install for install in inputs.installs if install.external]
     match need:
         case ApiNeed():
-            gvk = need.gvk
-            return any(
-                g == gvk or (not gvk.version and g.group_kind == gvk.group_kind) for g in presence.apis
-            )
+            return _serves(presence.apis, need.gvk)
         case InterfaceNeed():
             offered = [i for installation in presence.installations for i in installation.interfaces]
             offered += [i for install in external for i in install.interfaces]
@@ -247,16 +247,11 @@ def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
 def _ownership_violations(solution: Solution) -> Iterator[str]:
     owners: dict[str, ResolvedInstance] = {}
     for resolved in solution.resolved.values():
-        for owned in sorted(_owned(resolved.candidate)):
+        candidate = resolved.candidate
+        for owned in sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions}):
             owner = owners.setdefault(owned, resolved)
             if owner.instance.package != resolved.instance.package:
                 yield f"{owner.candidate} and {resolved.candidate} both own {owned}"
-
-
-def _owned(candidate: Candidate) -> set[str]:
-    if not (candidate.provides or candidate.compositions):
-        return set()
-    return {str(gvk.group_kind) for gvk in candidate.provides} | set(candidate.compositions)
 
 
 def _unreachable(solution: Solution) -> Iterator[str]:
@@ -282,7 +277,11 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
             giving = [e for e in resolved.edges if e.requirement.alias in edge.requirement.after]
             if edge.target in links:
                 links[edge.target] += [(e.target, True) for e in giving if e.target is not None]
-    if not _has_cycle(links):
+    try:
+        graphlib.TopologicalSorter({i: [target for target, _ in own] for i, own in links.items()}).prepare()
+    except graphlib.CycleError:
+        pass
+    else:
         return
     for start, own in links.items():
         for first, wired in own:
@@ -290,15 +289,6 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
             if strict and _is_reachable(links, first, start):
                 yield f"{start} is needed by what it needs"
                 break
-
-
-def _has_cycle(links: Links) -> bool:
-    graph = {instance: [target for target, _ in own] for instance, own in links.items()}
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError:
-        return True
-    return False
 
 
 def _is_reachable(links: Links, start: Instance, goal: Instance) -> bool:

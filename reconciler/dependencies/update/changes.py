@@ -4,25 +4,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
+    ClusterUpdate,
     LockedDependency,
     LockedInstance,
     LockedPackage,
     LockedRevision,
     LockOp,
-    OwnershipEntry,
+    LockUpdate,
     Resolution,
     lock_changes,
     ownership_entries,
     package_name,
 )
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
 
 _SHOWN = 3
 
@@ -157,7 +157,10 @@ def cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
 
 
 def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> Iterator[VersionChange]:
-    old, fresh = _revisions(before), _revisions(after)
+    old, fresh = (
+        {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
+        for locked in (before, after)
+    )
     ran = {revision.package: revision for revision in old.values() if revision.is_active}
     runs = {revision.package for revision in fresh.values() if revision.is_active}
     for key, revision in fresh.items():
@@ -182,10 +185,6 @@ def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> 
         if why:
             label = f"revision {gone.revision} of {gone.package}, {why}"
             yield VersionChange(MoveOp.DISCARD, gone.name, str(gone.desired_state), "", label, ())
-
-
-def _revisions(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
-    return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
 
 
 def waiting_text(revision: LockedRevision) -> str:
@@ -218,22 +217,19 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
         was = before.get(name)
         if was is None or (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
             continue
-        yield _kind_change(name, was, entry)
+        holder, heir = package_name(was.package), package_name(entry.package)
+        why = f"{entry.controller} controls it"
+        if not entry.controller:
+            owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
+            why = f"it stays without a controller{owners}: its objects may be data"
+            yield VersionChange(MoveOp.RELEASE, name, holder, "", why, ())
+        elif was.package and was.package != entry.package:
+            yield VersionChange(MoveOp.HAND_OVER, name, holder, heir, why, ())
+        else:
+            yield VersionChange(MoveOp.TAKE, name, "", heir, why, ())
     for name in sorted(before.keys() - after.keys()):
         holder = package_name(before[name].package)
         yield VersionChange(MoveOp.DROP, name, holder, "", "no revision has it any more", ())
-
-
-def _kind_change(name: str, was: OwnershipEntry, entry: OwnershipEntry) -> VersionChange:
-    holder, heir = package_name(was.package), package_name(entry.package)
-    if not entry.controller:
-        owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
-        why = f"it stays without a controller{owners}: its objects may be data"
-        return VersionChange(MoveOp.RELEASE, name, holder, "", why, ())
-    why = f"{entry.controller} controls it"
-    if was.package and was.package != entry.package:
-        return VersionChange(MoveOp.HAND_OVER, name, holder, heir, why, ())
-    return VersionChange(MoveOp.TAKE, name, "", heir, why, ())
 
 
 def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
@@ -278,17 +274,13 @@ def _owner(package: LockedPackage) -> str:
 
 def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
     """Yield the changes between two resolutions of one cluster, by instance, without its name."""
-    before, after = _by_instance(old), _by_instance(fresh)
+    before, after = ({str(package.instance): package for package in side.packages} for side in (old, fresh))
     for change in lock_changes(old, fresh):
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance
         why = _why(change.op, change.before, new, old, fresh)
         yield VersionChange(MoveOp(change.op), str(instance), was, now, why, ())
-
-
-def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
-    return {str(package.instance): package for package in resolution.packages}
 
 
 def _why(

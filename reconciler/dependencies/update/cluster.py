@@ -1,6 +1,6 @@
 """Resolve one cluster and update its lock; equal clusters are computed once."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -9,30 +9,204 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import LockOp, Resolution, lock_changes, ownership_entries
-from reconciler.dependencies.lock.read import exclusive_owners, with_lock
-from reconciler.dependencies.lock.write import lock_solution
-from reconciler.dependencies.model.bundles import (
+from reconciler.dependencies.lock.convert import (
+    SHARED_SLOT_KINDS,
+    USER,
+    exclusive_owners,
+    lock_solution,
+    locked_instance,
+    with_lock,
+)
+from reconciler.dependencies.lock.format import (
+    DEFAULT_OPTIONS,
+    LockedInstance,
+    LockedPackage,
+    LockOp,
+    Resolution,
+    ResolveOptions,
+    lock_changes,
+    ownership_entries,
+)
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    Instance,
+    SlotKind,
     UnknownVariableError,
     dependency_parameters,
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Install, PackageId, Requirement
-from reconciler.dependencies.revisions.autoremove import (
-    autoremove,
-    leave_dependencies,
-    retain_all,
-    upgraded_with_parent,
-)
-from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
+from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
+from reconciler.dependencies.solve.problem import ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
-from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.names.problems import Problem
+
+
+def autoremove(
+    fresh: Resolution, before: Resolution, *, needed: frozenset[str] = frozenset(), prune: bool = False
+) -> Resolution:
+    """Remove packages that nothing needs any more; retained ones are listed as unused. Order-free.
+
+    Marks from the users' packages over every requirement, those of parts that keep their lock included.
+    Packages that a user removed go. Generated packages go if all of their former parents allow it
+    (`uninstall`) and they have no data to keep; else they stay, with everything that they need.
+
+    Args:
+        fresh: The new resolution, with the locked parts that have no solution.
+        before: The locked resolution.
+        needed: Instances that a running revision still needs, although another version is requested.
+        prune: Whether to remove retained packages, too.
+
+    Source: Porter's dependency proposal, detecting unused managed dependencies.
+    """
+    old = {package.instance: package for package in before.packages}
+    used = {package.instance: package for package in fresh.packages}
+    running = [
+        package
+        for package in before.packages
+        if str(package.instance) in needed and package.instance not in used
+    ]
+    used |= {package.instance: package for package in running}
+    needed_now = set(_reachable(used.values(), old | used)) - used.keys()
+    used |= {instance: old[instance] for instance in needed_now}
+    names = frozenset({USER, *map(str, used)})
+    used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
+    users = [package.instance for package in used.values() if package.owner == USER]
+    left = {
+        instance: package
+        for instance, package in old.items()
+        if instance not in used and not any(_is_same_place(user, instance) for user in users)
+    }
+    retained = () if prune else (p for p in left.values() if _is_retained(p, before))
+    unused = {package.instance: package for package in retained}
+    unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
+    left_names = set(map(str, unused))
+    packages = list(used.values())
+    for package in unused.values():
+        parents = tuple(who for who in package.requested_by if who in left_names)
+        packages.append(replace(package, requested_by=parents, owner=min(parents, default="")))
+    return replace(
+        fresh,
+        packages=tuple(sorted(packages, key=lambda package: package.instance.order)),
+        unused=tuple(sorted(unused, key=lambda package: package.order)),
+    )
+
+
+def retain_all(fresh: Resolution, before: Resolution) -> Resolution:
+    """Return a resolution with every locked package: missing manifests may only be unreadable."""
+    there = {package.instance for package in fresh.packages}
+    return _with_kept(fresh, before, {package.instance for package in before.packages} - there)
+
+
+def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
+    """Return a resolution in which only the users' packages changed, and their dependencies are as locked.
+
+    Packages that a user removed go, unless others need them. What the next run must retain of those that
+    nothing needs any more is listed as unused, as their parents are gone then.
+    """
+    locked = {package.instance: package for package in before.packages}
+    packages = []
+    for package in fresh.packages:
+        old = locked.get(package.instance)
+        if old is not None:
+            version = old.resolved_version or old.version  # the version that has these dependencies
+            version_of = None if version == package.version else version
+            package = replace(package, dependencies=old.dependencies, resolved_version=version_of)  # noqa: PLW2901
+        packages.append(package)
+    left = replace(fresh, packages=tuple(packages), skipped=before.skipped)
+    generated = {package.instance for package in before.packages if package.owner != USER}
+    needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
+    kept = _with_kept(left, before, (generated | needed) - {package.instance for package in packages})
+    return replace(kept, unused=autoremove(left, before).unused)
+
+
+def _with_kept(fresh: Resolution, before: Resolution, kept: set[LockedInstance]) -> Resolution:
+    packages = (*fresh.packages, *(package for package in before.packages if package.instance in kept))
+    ordered = sorted(packages, key=lambda package: package.instance.order)
+    unused = tuple(package for package in before.unused if package in kept)
+    return replace(fresh, packages=tuple(ordered), unused=unused)
+
+
+def _reachable(
+    start: Iterable[LockedPackage], by_instance: dict[LockedInstance, LockedPackage]
+) -> Iterator[LockedInstance]:
+    """Yield every known instance that packages need, directly or not, each once.
+
+    That includes those that were present for other reasons when a requirement was resolved.
+    """
+    queue, seen = list(start), set()
+    for package in queue:
+        for target in (dependency.resolved for dependency in package.dependencies):
+            if target is not None and target in by_instance and target not in seen:
+                seen.add(target)
+                queue.append(by_instance[target])
+                yield target
+
+
+def _is_retained(package: LockedPackage, before: Resolution) -> bool:
+    """Tell whether a package that nothing needs must stay for now."""
+    if package.owner == USER:
+        return False
+    if package.retain or package.instance in before.unused:
+        return True
+    pointing = (d for other in before.packages for d in other.dependencies if d.resolved == package.instance)
+    return not all(dependency.uninstall for dependency in pointing)
+
+
+def _is_same_place(user: LockedInstance, other: LockedInstance) -> bool:
+    """Tell whether a user's manifest replaces a generated package: same package, same place."""
+    same = (user.ecosystem, user.name) == (other.ecosystem, other.name)
+    near = other.slot.kind == SlotKind.CLUSTER or user.slot.namespace == other.slot.namespace
+    return same and near and other.slot.kind in SHARED_SLOT_KINDS
+
+
+def _with_present_parents(
+    package: LockedPackage, names: frozenset[str], used: dict[LockedInstance, LockedPackage]
+) -> LockedPackage:
+    """Return a package without its removed parents; without any other, those that it satisfies are left."""
+    parents = tuple(who for who in package.requested_by if who in names)
+    if parents == package.requested_by:
+        return package
+    users = (
+        str(other.instance)
+        for other in used.values()
+        if any(dependency.resolved == package.instance for dependency in other.dependencies)
+    )
+    parents = parents or tuple(sorted(users)) or package.requested_by
+    owner = package.owner if package.owner in parents else min(parents)
+    return replace(package, requested_by=parents, owner=owner)
+
+
+def upgraded_with_parent(
+    inputs: ClusterInputs, solution: Solution, before: Resolution
+) -> frozenset[Instance]:
+    """Return the locked dependencies that are upgraded together with their parent.
+
+    A managed dependency takes the best version when its parent gets another one; an unmanaged one keeps its
+    version while that fits. That includes what a run before left for the next one.
+
+    Source: Porter's dependency proposal, managed and unmanaged dependencies.
+    """
+    locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
+    behind = {package.instance for package in before.packages if package.resolved_version}
+    resolved = solution.resolved
+    queue = [
+        i
+        for i, resolved_instance in resolved.items()
+        if i in locked and (resolved_instance.candidate.version != locked[i] or locked_instance(i) in behind)
+    ]
+    unlocked: set[Instance] = set()
+    for instance in queue:
+        for edge in resolved[instance].edges if instance in resolved else ():
+            target = edge.target
+            if edge.requirement.actions.upgrade and target in locked and target not in unlocked:
+                unlocked.add(target)
+                queue.append(target)
+    return frozenset(unlocked)
+
 
 Owners = tuple[tuple[str, PackageId], ...]
 
@@ -52,11 +226,6 @@ class ClusterResult(Struct, frozen=True):
     problems: tuple[Problem, ...]
     is_open: bool
     is_sound: bool = False
-
-    @property
-    def lock(self) -> PreviousLock:
-        """The lock with which the next run begins."""
-        return PreviousLock(self.revisions.resolution, self.revisions.revisions)
 
 
 class ClusterResolver(Struct):
@@ -80,12 +249,12 @@ class ClusterResolver(Struct):
         decided = self._decide(inputs, before, keeps=keeps)
         # What this run removes may have been in the way: a second run must not find another result.
         for _ in range(_MOST_ROUNDS if self.options == DEFAULT_OPTIONS else 0):
-            changes = lock_changes(before.resolution, decided.lock.resolution)
+            changes = lock_changes(before.resolution, decided.revisions.resolution)
             if not decided.problems or all(change.op is LockOp.ADD for change in changes):
                 break
-            before = decided.lock
+            before = decided.revisions
             again = self._decide(inputs, before, keeps=keeps)
-            if again.lock.resolution == before.resolution:
+            if again.revisions.resolution == before.resolution:
                 break
             decided = again
         self._known[key] = replace(decided, is_sound=True)
@@ -94,9 +263,19 @@ class ClusterResolver(Struct):
     def _decide(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Resolve a cluster once, beginning with a lock."""
         inputs, duplicates = without_duplicates(inputs, before.running)
-        locked_inputs = self._asked(inputs, before.resolution)
+        names = package_names(inputs, self.options.upgrade)
+        locked_inputs = replace(inputs, choices=replace(inputs.choices, upgrade=names))
+        if not self.options.dependencies:
+            alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
+            locked_inputs = replace(locked_inputs, installs=alone)
+        if before.resolution.packages or any(ownership_entries(before.resolution)):
+            locked_inputs = with_lock(locked_inputs, before.resolution)
         while True:
-            solution = self._solve(locked_inputs, before.resolution)
+            solution = self.solution(locked_inputs)
+            # Once more where a package that moves takes its dependencies along
+            if free := upgraded_with_parent(locked_inputs, solution, before.resolution):
+                pins = tuple(pin for pin in locked_inputs.pins if pin.instance not in free)
+                solution = self.solution(replace(locked_inputs, pins=pins))
             fresh = lock_solution(inputs, solution, before.resolution)
             revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
             contested = _contested_owners(
@@ -121,22 +300,6 @@ class ClusterResolver(Struct):
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
         return (self.digests.of(inputs), history, inputs.assumed, places, keeps)
-
-    def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
-        names = package_names(inputs, self.options.upgrade)
-        adjusted = replace(inputs, choices=replace(inputs.choices, upgrade=names))
-        if not self.options.dependencies:
-            alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
-            adjusted = replace(adjusted, installs=alone)
-        return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
-
-    def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
-        """Resolve, and once more where a package that moves takes its dependencies along."""
-        solution = self.solution(inputs)
-        free = upgraded_with_parent(inputs, solution, before)
-        if not free:
-            return solution
-        return self.solution(replace(inputs, pins=tuple(p for p in inputs.pins if p.instance not in free)))
 
     def solution(self, inputs: ClusterInputs) -> Solution:
         """Return the verified solution, computed once per distinct question; problems have places.
@@ -165,25 +328,18 @@ class ClusterResolver(Struct):
 
         Both only grow from round to round, so this terminates.
         """
-        needed: frozenset[str] = frozenset()
+        if not self.options.dependencies:
+            fresh = leave_dependencies(fresh, before.resolution)
+        needed, resolution = frozenset[str](), fresh
         while True:
-            resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
+            if keeps:
+                resolution = retain_all(fresh, before.resolution)
+            elif self.options.dependencies:
+                resolution = autoremove(fresh, before.resolution, needed=needed, prune=self.options.prune)
             update = reconcile_revisions(inputs, solution, resolution, before, forget=self.options.prune)
             if update.still_needed <= needed:
                 return update
             needed |= update.still_needed
-
-    def _kept(
-        self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
-    ) -> Resolution:
-        """Return the resolution with retained packages."""
-        if not self.options.dependencies:
-            fresh = leave_dependencies(fresh, before)
-        if keeps:
-            return retain_all(fresh, before)
-        if not self.options.dependencies:
-            return fresh
-        return autoremove(fresh, before, needed=needed, prune=self.options.prune)
 
 
 def _contested_owners(solution: Solution, after: Resolution, before: Resolution, held: Owners) -> Owners:
@@ -227,9 +383,10 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
         if resolved.user or not resolved.candidate.inputs:
             continue
         asking = [
-            (requirement, _root_install(inputs, solution, parent), parent)
+            (edge.requirement, _root_install(inputs, solution, parent), parent)
             for parent in resolved.requested_by
-            for requirement in _requirements_for(solution.resolved[parent], instance)
+            for edge in solution.resolved[parent].edges
+            if edge.target == instance and edge.active
         ]
         given = [
             _is_provided(
@@ -242,10 +399,6 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
         missing = [name for name in resolved.candidate.inputs if not any(gives(name) for gives in given)]
         for requirement, install, _ in asking if missing else ():
             yield _problem(resolved, requirement, install, missing)
-
-
-def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
-    return (edge.requirement for edge in parent.edges if edge.target == instance and edge.active)
 
 
 def _is_provided(

@@ -34,7 +34,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     VersionRange,
 )
-from reconciler.dependencies.versions import VersionPolicy
+from reconciler.dependencies.versions.version import VersionPolicy
 
 DIGEST_VERSION = 3
 """To be raised when an old fact is written differently: every lock is resolved once more then.

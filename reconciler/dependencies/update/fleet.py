@@ -5,26 +5,28 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import FleetLocks
 from reconciler.dependencies.lock.format import (
+    DEFAULT_OPTIONS,
     ClusterLock,
+    ClusterUpdate,
     DesiredState,
-    LockedPackage,
     LockedRevision,
     LockOp,
+    LockUpdate,
     Resolution,
+    ResolveOptions,
     SolverPolicy,
     SolverRecord,
+    check_lock,
     next_lock,
     ownership_entries,
 )
-from reconciler.dependencies.lock.invariants import check_lock
-from reconciler.dependencies.lock.read import FleetLocks
-from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: every run resolves it again."""
@@ -63,7 +65,9 @@ def update_locks(
         old = held.get(world.cluster)
         is_current = old is not None and old.lock.input_digest == run.resolver.digests.of(world)
         settled = is_current and options == DEFAULT_OPTIONS
-        if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
+        packages = old.resolution.packages if old and unreachable else ()
+        is_away = any(package.instance.name.rpartition("//")[0] in unreachable for package in packages)
+        if world.cluster in locks.broken or settled or is_away:
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
         else:
             decisions.append(run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster)))
@@ -74,15 +78,12 @@ def update_locks(
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions.sort(key=lambda item: item.cluster)
     if not writes and not any(update.changed for update in decisions):
-        decisions = [_as_before(update) for update in decisions]
+        # A new digest of the inputs alone is left to a run that writes.
+        decisions = [
+            replace(u, after=u.before, is_outdated=u.finished and u.before != u.after) for u in decisions
+        ]
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
-
-
-def _as_before(update: ClusterUpdate) -> ClusterUpdate:
-    """Return an update without a new digest of the inputs, if that is all that it changes."""
-    is_outdated = update.finished and update.before != update.after
-    return replace(update, after=update.before, is_outdated=is_outdated)
 
 
 def _with_unavailable(
@@ -96,21 +97,17 @@ def _with_unavailable(
         packages = update.after.resolution.packages if update.after else ()
         keeps = not sure or scopes.is_incomplete(update.cluster)
         excuse = unread or ("while some files cannot be read" if keeps else "")
-        reasons = {
-            str(package.instance): _unavailable(package, catalogues.get(update.cluster), excuse)
-            for package in packages
-            if package.unavailable
-        }
+        reasons = {}
+        for package in packages:
+            if package.unavailable:
+                id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+                catalogue = catalogues.get(update.cluster)
+                why = catalogue.refusal(id_, package.version) if catalogue else None
+                text = f"cannot be found {excuse}" if excuse else "is no longer published"
+                text = f"was refused: {why.location}: {why.message}" if why else text
+                reasons[str(package.instance)] = text
         updates.append(replace(update, unavailable=reasons) if reasons else update)
     return updates
-
-
-def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: str) -> str:
-    id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
-    refusal = catalogue.refusal(id_, package.version) if catalogue else None
-    if refusal is not None:
-        return f"was refused: {refusal.location}: {refusal.message}"
-    return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
 class _FleetUpdate(NamedTuple):
@@ -120,12 +117,14 @@ class _FleetUpdate(NamedTuple):
         """Return the update of one cluster, resolved from its lock."""
         before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
         result = self.resolver.resolve(world, before, keeps=keeps)
+        discovery = "index" if world.choices.discovery else "none"
+        policy = SolverPolicy(allow_downgrade=world.choices.allow_downgrade, discovery=discovery)
         lock = next_lock(
             world.cluster,
             input_digest=INCOMPLETE_DIGEST if result.is_open else self.resolver.digests.of(world),
             resolution=result.revisions.resolution,
             revisions=result.revisions.revisions,
-            solver=_solver(world.choices),
+            solver=SolverRecord(policy=policy),
             previous=old.lock if old else None,
         )
         after = ClusterLock(lock, result.revisions.resolution)
@@ -172,18 +171,6 @@ def _observed_lock(world: ClusterInputs) -> PreviousLock:
     )
 
 
-def _solver(choices: ResolverSettings) -> SolverRecord:
-    discovery = "index" if choices.discovery else "none"
-    policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
-    return SolverRecord(policy=policy)
-
-
-def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:
-    return any(
-        package.instance.name.rpartition("//")[0] in unreachable for package in old.resolution.packages
-    )
-
-
 def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     """Return the locks that hold before the lock pull request is merged. Pure.
 
@@ -191,10 +178,8 @@ def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     because merged manifests request more or less, the new lock holds at once; with `strict` every cluster
     keeps its present one.
     """
-    scopes = (replace(scope, after=_effective(scope, strict=strict)) for scope in decision.scopes)
+    scopes = []
+    for scope in decision.scopes:
+        moved = any(change.op is LockOp.CHANGE for change in scope.changes)
+        scopes.append(replace(scope, after=scope.before if strict or moved else scope.after))
     return replace(decision, scopes=tuple(scopes))
-
-
-def _effective(scope: ClusterUpdate, *, strict: bool) -> ClusterLock | None:
-    moved = any(change.op is LockOp.CHANGE for change in scope.changes)
-    return scope.before if strict or moved else scope.after

@@ -1,20 +1,20 @@
-"""A parsed constraint: alternatives of comparators that must all hold."""
+"""Constraints on versions: the grammars of Masterminds and Carvel, what they admit, and what looks wrong."""
 
+import functools
 import operator
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from enum import IntEnum, StrEnum
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.dependencies.versions.version import (
-    Order,
     Version,
-    carvel_head_order,
+    VersionError,
     parse_loose,
     parse_strict,
     precedence,
-    precedence_with_build,
 )
 
 
@@ -25,31 +25,6 @@ class Grammar(StrEnum):
 
     MASTERMINDS = "masterminds"
     CARVEL = "carvel"
-    CARVEL_VENDORED = "carvel-vendored"
-    CARVEL_HEAD = "carvel-head"
-    BLANG = "blang"
-
-    @property
-    def order(self) -> Order:
-        """The sort key of versions in this grammar."""
-        return _ORDERS[self]
-
-    def parse_version(self, text: str) -> Version:
-        """Read a version as this grammar's library does.
-
-        Raises:
-            VersionError: The text is no version in this grammar.
-        """
-        return parse_loose(text) if self is Grammar.MASTERMINDS else parse_strict(text)
-
-
-_ORDERS: dict[Grammar, Order] = {
-    Grammar.MASTERMINDS: precedence,
-    Grammar.BLANG: precedence,
-    Grammar.CARVEL: precedence_with_build,
-    Grammar.CARVEL_VENDORED: precedence_with_build,
-    Grammar.CARVEL_HEAD: carvel_head_order,
-}
 
 
 class Operator(StrEnum):
@@ -108,14 +83,15 @@ class Constraint(Struct, frozen=True):
             return digest == self.digest
         if self.grammar is Grammar.MASTERMINDS:
             for group in self.groups:
-                if _allows_masterminds(group, version, include_prerelease=include_prerelease):
+                if not (version.is_release or include_prerelease) and all(p.bound.is_release for p in group):
+                    continue
+                if all(_MASTERMINDS[part.op](version, part) for part in group):
                     return True
             return False
-        order = self.grammar.order
-        key = order(version)
+        key = version.height
         for group in self.groups:
             for part in group:
-                if not _COMPARE[part.op](key, order(part.bound)):
+                if not _COMPARE[part.op](key, part.bound.height):
                     break
             else:
                 return True
@@ -130,18 +106,102 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.GT: operator.gt,
     Operator.GE: operator.ge,
 }
+_CONTENT = re.compile("sha256:.*|[0-9a-f]{40}", re.DOTALL)
 
 
-def _allows_masterminds(group: ComparatorSet, version: Version, *, include_prerelease: bool) -> bool:
-    if not (version.is_release or include_prerelease) and all(part.bound.is_release for part in group):
-        return False
-    return all(_MASTERMINDS[part.op](version, part) for part in group)
+def parse_constraint(text: str, grammar: Grammar) -> Constraint:
+    """Read a constraint in the grammar of its dialect.
+
+    Raises:
+        VersionError: The text is no constraint in that grammar.
+    """
+    return parse_masterminds(text) if grammar is Grammar.MASTERMINDS else parse_carvel(text)
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether a text pins content: the digest of an image, or a commit."""
+    return _CONTENT.fullmatch(text) is not None
+
+
+def parse_digest_or_constraint(text: str) -> Constraint:
+    """Parse a dependency's version as Crossplane accepts it: a range, or the digest of one content.
+
+    Raises:
+        VersionError: The text is neither.
+    """
+    return Constraint(text, Grammar.MASTERMINDS, digest=text) if is_digest(text) else parse_masterminds(text)
+
+
+# Masterminds/semver v3, of Crossplane and Porter
+
+_VERSION = (
+    r"v?(?:[0-9|xX*]+)(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?"
+    r"(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+_SPACE = r"[\t\n\f\r ]"
+_OPS = r"(?:=||!=|>|<|>=|=>|<=|=<|~|~>|\^)"
+_RANGE = re.compile(rf"{_SPACE}*({_VERSION}){_SPACE}+-{_SPACE}+({_VERSION}){_SPACE}*")
+_FIND = re.compile(rf"{_OPS}{_SPACE}*{_VERSION}")
+_VALID = re.compile(
+    rf"(?:{_SPACE}*{_OPS}{_SPACE}*{_VERSION}{_SPACE}*)"
+    rf"(?:(?:{_SPACE}+|,{_SPACE}*){_OPS}{_SPACE}*{_VERSION}{_SPACE}*)*"
+)
+_ONE = re.compile(
+    rf"{_SPACE}*(?P<op>{_OPS}){_SPACE}*"
+    r"(?P<bound>v?(?P<major>[0-9|xX*]+)(?P<minor>\.[0-9|xX*]+)?(?P<patch>\.[0-9|xX*]+)?"
+    r"(?P<pre>-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+    rf"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?){_SPACE}*"
+)
+_OPERATORS = {"": Operator.EQ, "=>": Operator.GE, "=<": Operator.LE, "~>": Operator.TILDE}
+_OPEN = frozenset({"", "x", "X", "*"})
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_masterminds(text: str) -> Constraint:
+    """Read a constraint: comma or space is "and", `||` is "or", `a - b` is a closed range.
+
+    Raises:
+        VersionError: The text is no constraint; that includes the empty text.
+
+    Source: Masterminds/semver v3 constraints.go, NewConstraint.
+    """
+    rewritten = text
+    for match in _RANGE.finditer(text):
+        rewritten = rewritten.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
+    groups = []
+    for part in rewritten.split("||"):
+        if not _VALID.fullmatch(part):
+            raise VersionError(f"{text!r} is not a version constraint")
+        groups.append(tuple(parse_comparator(comparator) for comparator in _FIND.findall(part) or [part]))
+    return Constraint(text, Grammar.MASTERMINDS, tuple(groups))
+
+
+def parse_comparator(text: str) -> Comparator:
+    """Read one comparison such as `>=1.2`; the empty text allows any version.
+
+    Raises:
+        VersionError: The text is no comparison.
+    """
+    if not text:
+        return Comparator(Operator.EQ, parse_loose("0.0.0"), Wildcard.MAJOR)
+    match = _ONE.fullmatch(text)
+    if match is None:
+        raise VersionError(f"{text!r} is not a version constraint")
+    op = _OPERATORS.get(match["op"]) or Operator(match["op"])
+    major, pre = match["major"], match["pre"] or ""
+    minor, patch = ((match[name] or "").removeprefix(".") for name in ("minor", "patch"))
+    if major in _OPEN:
+        return Comparator(op, parse_loose(f"0.0.0{pre}"), Wildcard.MAJOR)
+    if minor in _OPEN:
+        return Comparator(op, parse_loose(f"{major}.0.0{pre}"), Wildcard.MINOR)
+    if patch in _OPEN:
+        return Comparator(op, parse_loose(f"{major}.{minor}.0{pre}"), Wildcard.PATCH)
+    return Comparator(op, parse_loose(match["bound"]))
 
 
 def _equal(version: Version, part: Comparator) -> bool:
-    if part.wildcard:
-        return _tilde(version, part)
-    return precedence(version) == precedence(part.bound)
+    return _tilde(version, part) if part.wildcard else precedence(version) == precedence(part.bound)
 
 
 def _not_equal(version: Version, part: Comparator) -> bool:
@@ -181,10 +241,6 @@ def _greater(version: Version, part: Comparator) -> bool:
     return precedence(version) > precedence(part.bound)
 
 
-def _greater_or_equal(version: Version, part: Comparator) -> bool:
-    return precedence(version) >= precedence(part.bound)
-
-
 def _tilde(version: Version, part: Comparator) -> bool:
     if _less(version, part):
         return False
@@ -211,7 +267,218 @@ _MASTERMINDS: dict[Operator, Callable[[Version, Comparator], bool]] = {
     Operator.LT: _less,
     Operator.LE: _less_or_equal,
     Operator.GT: _greater,
-    Operator.GE: _greater_or_equal,
+    Operator.GE: lambda version, part: not _less(version, part),
     Operator.TILDE: _tilde,
     Operator.CARET: _caret,
 }
+
+
+# Carvel: blang's grammar, with build metadata in the order
+
+_SPELLINGS = {
+    "": Operator.EQ,
+    "==": Operator.EQ,
+    "!": Operator.NE,
+    **{op.value: op for op in (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE)},
+}
+_BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+_CORE = re.compile(r"[^-+]*")
+_WHOLE_CORE = 3
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_carvel(text: str) -> Constraint:
+    """Read a range: a space is "and", ` || ` with spaces around it is "or".
+
+    It is what kapp-controller ships, save that an `x` inside a pre-release is no wildcard.
+
+    Raises:
+        VersionError: The text is no range; that includes the empty text.
+
+    Source: carvel-dev/semver v4 range.go, ParseRange.
+    """
+    groups: list[list[Comparator]] = [[]]
+    for word in _carvel_words(text):
+        if word != "||":
+            groups[-1].extend(_expand(text, word))
+        elif groups[-1]:
+            groups.append([])
+        else:
+            raise VersionError(f"{text!r} has nothing before '||'")
+    if not groups[-1]:
+        raise VersionError(f"{text!r} has no version, or nothing after '||'")
+    return Constraint(text, Grammar.CARVEL, tuple(map(tuple, groups)))
+
+
+def _carvel_words(text: str) -> list[str]:
+    """Split at spaces, except after an operator; a word of one character is dropped, as upstream does."""
+    words: list[str] = []
+    start, last = 0, ""
+    for position, char in enumerate(text):
+        if char != " ":
+            last = char
+        elif last not in ("<", ">", "="):
+            if start < position - 1:
+                words.append(text[start:position])
+            start = position + 1
+    if start < len(text) - 1:
+        words.append(text[start:])
+    return [word.replace(" ", "") for word in words]
+
+
+def _is_wildcard(word: str) -> bool:
+    core = _CORE.match(word)
+    return core is not None and "x" in core[0]
+
+
+def _expand(text: str, word: str) -> list[Comparator]:
+    match = _BOUND.fullmatch(word)
+    if match is None:
+        raise VersionError(f"{text!r}: {word!r} has no version")
+    op, bound = match["op"], match["bound"]
+    if not _is_wildcard(word):
+        return [_comparator(text, op, bound)]
+    floor = bound.replace(".x.x", ".x", 1).replace(".x", ".0", 1)
+    floor += ".0" if floor.count(".") == 1 else ""
+    if op not in _SPELLINGS:
+        return [_comparator(text, "", floor)]
+    match _SPELLINGS[op]:
+        case Operator.GE | Operator.LT as plain:
+            bounds = [(plain.value, floor)]
+        case Operator.GT:
+            bounds = [(">=", _ceiling(text, bound, floor))]
+        case Operator.LE:
+            bounds = [("<", _ceiling(text, bound, floor))]
+        case Operator.NE:
+            bounds = [("<", floor), (">=", _ceiling(text, bound, floor))]
+        case _:
+            bounds = [(">=", floor), ("<", _ceiling(text, bound, floor))]
+    return [_comparator(text, *each) for each in bounds]
+
+
+def _comparator(text: str, op: str, bound: str) -> Comparator:
+    if op not in _SPELLINGS:
+        raise VersionError(f"{text!r}: {op!r} is no operator here")
+    try:
+        return Comparator(_SPELLINGS[op], parse_strict(bound))
+    except VersionError as error:
+        raise VersionError(f"{text!r}: {error}") from None
+
+
+def _ceiling(text: str, bound: str, floor: str) -> str:
+    written, parts = bound.split("."), floor.split(".")
+    if written[-1] != "x" or len(written) not in (_WHOLE_CORE - 1, _WHOLE_CORE):
+        raise VersionError(f"{text!r}: {bound!r} is open in a place that cannot be")
+    open_at = len(written) - 2
+    if not parts[open_at].isdigit():
+        raise VersionError(f"{text!r}: {bound!r} is not a version")
+    parts[open_at] = str(int(parts[open_at]) + 1)
+    return ".".join(parts)
+
+
+Prereleases = tuple[str, ...] | None
+"""Carvel's choice of pre-releases: None keeps none, empty keeps all, words keep those that contain one."""
+
+
+def carvel_keeps(constraint: Constraint | None, prereleases: Prereleases, version: Version) -> bool:
+    """Whether Carvel's `versionSelection` admits a version: its range, None for any, and its pre-releases.
+
+    An exact constraint on a pre-release admits that pre-release without a word about it.
+
+    Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage; vendir versions/versions.go,
+    FilterPrereleases.
+    """
+    if constraint is not None and not constraint.allows(version):
+        return False
+    if version.is_release:
+        return True
+    if prereleases is not None:
+        return not prereleases or any(word and word in version.prerelease for word in prereleases)
+    match constraint and constraint.groups:
+        case ((only,),):
+            return only.op is Operator.EQ and bool(only.bound.prerelease)
+    return False
+
+
+# Constraints that parse but can hardly be intended
+
+
+def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
+    """Return warnings about a constraint, in sentences without a full stop; mostly none.
+
+    The warning about a range that can never match is exact: no version satisfies that range.
+    """
+    if constraint.digest:
+        return ()
+    findings = list(_spelling_doubts(constraint.text)) if constraint.grammar is Grammar.CARVEL else []
+    if never_matches(constraint):
+        findings.append(f"No version can ever satisfy {constraint.text!r}")
+    return tuple(findings)
+
+
+def _spelling_doubts(text: str) -> Iterator[str]:
+    if "-" in text.split(" "):
+        yield (
+            f"{text!r} is no range here: the lone '-' is ignored and both versions must be equal; "
+            "write '>=LOW <=HIGH'"
+        )
+    for word in filter(_is_wildcard, _carvel_words(text)):
+        match = _BOUND.fullmatch(word)
+        if match is not None and match["op"] in ("!", "!="):
+            yield f"{word!r} means below and above that range at once; write '<LOW || >=HIGH'"
+        if word.count(".x") > 1:
+            yield f"{word!r} means {word.replace('.x.x', '.0.x')!r} here"
+
+
+def never_matches(constraint: Constraint) -> bool:
+    """Whether no version at all satisfies the constraint.
+
+    Exact: where a comparison changes its answer lies a bound or the next version after one, so it is
+    enough to try those.
+    """
+    return not constraint.digest and not any(map(constraint.allows, probe_versions(constraint)))
+
+
+def probe_versions(constraint: Constraint) -> Iterator[Version]:
+    """Yield versions at and next to every bound of a constraint: it admits one of them, or none at all."""
+    bounds = [part.bound for group in constraint.groups for part in group]
+    yield from map(parse_strict, ("0.0.0-0", "0.0.0"))
+    for bound in bounds:
+        major, minor, patch = bound.core
+        pre = f"-{bound.number.prerelease}" if bound.prerelease else ""
+        build = f"+{bound.number.build}" if bound.build else ""
+        core = f"{major}.{minor}.{patch}"
+        texts = [
+            f"{core}-0",
+            core,
+            f"{core}+0",
+            f"{core}{pre}{build}",
+            f"{core}{pre}+0",
+            *([f"{core}{pre}.0", f"{core}{pre}.0+0"] if pre else []),
+            *([f"{core}{pre}{build}.0"] if build else []),
+        ]
+        for following in ((major, minor, patch + 1), (major, minor + 1, 0), (major + 1, 0, 0)):
+            plain = ".".join(map(str, following))
+            texts += [plain, f"{plain}-0", f"{plain}+0"]
+        for text in texts:
+            try:
+                yield parse_strict(text)
+            except VersionError:  # one above the largest number
+                continue
+
+
+def only_prereleases(constraint: Constraint, versions: list[Version]) -> bool:
+    """Whether pre-releases would satisfy this constraint if it admitted any, and nothing else does."""
+    if any(map(constraint.allows, versions)):
+        return False
+    return any(v.prerelease and constraint.allows(v, include_prerelease=True) for v in versions)
+
+
+def only_with_build(constraint: Constraint, versions: list[Version]) -> tuple[Version, ...]:
+    """Return the versions that a bare Carvel version misses only because of their build metadata."""
+    if constraint.grammar is not Grammar.CARVEL:
+        return ()
+    exact = {
+        p.bound.number for g in constraint.groups for p in g if p.op is Operator.EQ and not p.bound.build
+    }
+    return tuple(version for version in versions if version.build and version.number in exact)

@@ -15,7 +15,6 @@ _LOOSE = re.compile(
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
     r"(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
 )
-_CHUNKS = re.compile(r"[0-9]+|[^0-9]+")
 
 
 class VersionError(ValueError):
@@ -24,7 +23,12 @@ class VersionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version in its original spelling, which is its identity; `number` is its value."""
+    """A version in its original spelling, which is its identity; `number` is its value.
+
+    `height` is SemVer's precedence, then build metadata, numbers before words: the tie-break of dialects.
+
+    Source: kapp-controller as vendored, carvel-dev/semver Version.Compare.
+    """
 
     text: str
     number: semver.Version = field(compare=False)
@@ -64,10 +68,6 @@ class Version:
         return self.text.removeprefix("v") != str(self.number)
 
 
-Order = Callable[[Version], Any]
-"""A sort key: the meaning of "higher" in a grammar."""
-
-
 def _split(identifiers: str | None) -> tuple[str, ...]:
     return tuple(identifiers.split(".")) if identifiers else ()
 
@@ -94,7 +94,9 @@ def parse_loose(text: str) -> Version:
     Source: Masterminds/semver version.go, NewVersion.
     """
     match = _LOOSE.fullmatch(text)
-    if match is None or any(_has_leading_zero(part) for part in _split(match["pre"])):
+    if match is None or any(
+        part.isdigit() and part != "0" and part[0] == "0" for part in _split(match["pre"])
+    ):
         raise VersionError(f"{text!r} is not a version")
     major, minor, patch = (int(match[name] or 0) for name in ("major", "minor", "patch"))
     return Version(
@@ -118,10 +120,6 @@ def _within_64_bits(text: str, number: semver.Version) -> semver.Version:
     return number
 
 
-def _has_leading_zero(part: str) -> bool:
-    return part.isdigit() and len(part) > 1 and part[0] == "0"
-
-
 def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
@@ -129,65 +127,6 @@ def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
 def precedence(version: Version) -> tuple[Any, ...]:
     """SemVer's precedence: a pre-release sorts before its release, build metadata does not count."""
     return version.height[:-1]
-
-
-def precedence_with_build(version: Version) -> tuple[Any, ...]:
-    """SemVer's precedence, then build metadata, numbers before words; the tie-break of every dialect.
-
-    Source: kapp-controller as vendored, carvel-dev/semver Version.Compare.
-    """
-    return version.height
-
-
-def carvel_head_order(version: Version) -> Any:
-    """Order versions as the newest carvel-dev/semver does, which is no longer SemVer's.
-
-    Identifiers that name an unstable stage sort below numbers, and digits inside words sort as numbers.
-    """
-    return functools.cmp_to_key(_compare_head)(version)
-
-
-def _compare_head(left: Version, right: Version) -> int:
-    if left.core != right.core:
-        return -1 if left.core < right.core else 1
-    if bool(left.prerelease) != bool(right.prerelease):
-        return -1 if left.prerelease else 1
-    return _compare_lists(left.prerelease, right.prerelease) or _compare_lists(left.build, right.build)
-
-
-def _compare_lists(lefts: tuple[str, ...], rights: tuple[str, ...]) -> int:
-    for left, right in zip(lefts, rights, strict=False):
-        if left != right:
-            return _compare_identifiers(left, right)
-    return (len(lefts) > len(rights)) - (len(lefts) < len(rights))
-
-
-def _compare_identifiers(left: str, right: str) -> int:
-    if left.isdigit() and right.isdigit():
-        return (int(left) > int(right)) - (int(left) < int(right))
-    if left.isdigit() or right.isdigit():
-        word, sign = (right, -1) if left.isdigit() else (left, 1)
-        return -sign if _names_a_stage(word, bare=False) else sign
-    stages = _names_a_stage(left, bare=True), _names_a_stage(right, bare=True)
-    if stages[0] != stages[1]:
-        return -1 if stages[0] else 1
-    return -1 if _naturally_less(left, right) else 1
-
-
-def _names_a_stage(word: str, *, bare: bool) -> bool:
-    lower = word.lower()
-    return "rc" in lower or ((bare or "-" in lower) and ("alpha" in lower or "beta" in lower))
-
-
-def _naturally_less(left_text: str, right_text: str) -> bool:
-    lefts, rights = _CHUNKS.findall(left_text), _CHUNKS.findall(right_text)
-    for left, right in zip(lefts, rights, strict=False):
-        if left.isdigit() and right.isdigit():
-            if int(left) != int(right):
-                return int(left) < int(right)
-        elif left != right:
-            return bool(left < right)
-    return len(lefts) < len(rights)
 
 
 class VersionPolicy(StrEnum):
@@ -207,7 +146,6 @@ def rank(
     policy: VersionPolicy = VersionPolicy.HIGHEST,
     *,
     origin: Version | None = None,
-    allow_downgrade: bool = True,
 ) -> tuple[Version, ...]:
     """Order the acceptable versions by preference, best first.
 
@@ -217,39 +155,19 @@ def rank(
         versions: The versions that every constraint allows.
         policy: The preference among them.
         origin: The installed or default version; without one every policy but LOWEST and MIN means HIGHEST.
-        allow_downgrade: Whether a version below `origin` is acceptable at all.
     """
     rising = sorted(versions, key=lambda version: (version.height, version.text))
-    if origin is not None and not allow_downgrade:
-        rising = [version for version in rising if version.height >= origin.height]
     if policy in (VersionPolicy.LOWEST, VersionPolicy.MIN):
         return tuple(rising)
     falling = rising[::-1]
     if policy is VersionPolicy.HIGHEST or origin is None:
         return tuple(falling)
-    return tuple(_around(rising, falling, policy, origin))
-
-
-def _around(
-    rising: list[Version], falling: list[Version], policy: VersionPolicy, origin: Version
-) -> list[Version]:
     if policy is VersionPolicy.NEAREST:
         upward = [version for version in rising if version.height >= origin.height]
-        return upward + [version for version in falling if version.height < origin.height]
+        return (*upward, *(version for version in falling if version.height < origin.height))
     near: dict[VersionPolicy, Callable[[Version], bool]] = {
         VersionPolicy.EXACT: lambda version: version.number == origin.number,
         VersionPolicy.MAX_PATCH: lambda version: version.core[:2] == origin.core[:2],
         VersionPolicy.MAX_MINOR: lambda version: version.core[0] == origin.core[0],
     }
-    return [version for version in falling if near[policy](version)]
-
-
-def choose(
-    versions: Iterable[Version],
-    policy: VersionPolicy = VersionPolicy.HIGHEST,
-    *,
-    origin: Version | None = None,
-    allow_downgrade: bool = True,
-) -> Version | None:
-    """Return the version that `rank` puts first, or None where none is acceptable."""
-    return next(iter(rank(versions, policy, origin=origin, allow_downgrade=allow_downgrade)), None)
+    return tuple(version for version in falling if near[policy](version))

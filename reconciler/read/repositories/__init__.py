@@ -22,8 +22,7 @@ from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, TAGS
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
-from reconciler.read.repositories.addresses import settle_addresses
-from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
+from reconciler.read.repositories.discovery import PackageAtRef, find_refs, settle_addresses, survey_packages
 from reconciler.read.repositories.drafts import read_emptied, read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.repositories.packages import ViewContent, read_packages, share_texts

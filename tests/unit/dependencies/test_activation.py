@@ -8,7 +8,7 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.dialects.crossplane import read_crossplane
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import ActivationRequest
-from reconciler.dependencies.revisions.reconcile import (
+from reconciler.dependencies.revisions import (
     RevisionHistory,
     RevisionInput,
     apply_proposal,

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedInstance,
@@ -13,8 +14,7 @@ from reconciler.dependencies.lock.format import (
     LockedSlot,
     Resolution,
 )
-from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.revisions.autoremove import autoremove, leave_dependencies, retain_all
+from reconciler.dependencies.update.cluster import autoremove, leave_dependencies, retain_all
 
 
 def instance(

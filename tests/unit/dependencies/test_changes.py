@@ -5,20 +5,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
+    ClusterUpdate,
     DesiredState,
     LockedDependency,
     LockedInstance,
     LockedPackage,
     LockedRevision,
     LockedSlot,
+    LockUpdate,
     OwnershipEntry,
     Resolution,
     next_lock,
 )
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.changes import (
     MoveOp,
     VersionChange,
@@ -27,7 +29,6 @@ from reconciler.dependencies.update.changes import (
     resolution_changes,
     version_changes,
 )
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 
 
 def instance(name: str) -> LockedInstance:

@@ -9,7 +9,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.carvel import (
     _correct_override,
-    _gvk,
     package_id,
     read_carvel,
     read_kpt,
@@ -28,7 +27,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Platform,
 )
-from reconciler.dependencies.versions import parse_relaxed
+from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("config/app.yaml", 7))
@@ -298,4 +297,4 @@ def test_misspelt_constraints_are_read_and_other_fields_stay() -> None:
     ("api_version", "group", "version"), [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("", "", "")]
 )
 def test_kind_of_the_core_group_has_an_empty_group(api_version: str, group: str, version: str) -> None:
-    assert _gvk(api_version, "Service") == Gvk(group, version, "Service")
+    assert Gvk.of(api_version, "Service") == Gvk(group, version, "Service")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.crossplane import ImageConfig
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import (
@@ -12,7 +11,6 @@ from reconciler.dependencies.dialects.crossplane import (
     read_crossplane,
     read_lock,
     read_meta,
-    rewritten,
 )
 from reconciler.dependencies.dialects.reading import ParsedManifest, parse_image, parse_source
 from reconciler.dependencies.model.packages import (
@@ -25,7 +23,7 @@ from reconciler.dependencies.model.packages import (
     Platform,
     RevisionPolicy,
 )
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 from tests.support.values import replace
 
@@ -194,23 +192,6 @@ def test_a_moving_tag_is_no_candidate() -> None:
 def test_image_references() -> None:
     assert parse_image("host:5000/a/b:v1@sha256:ab") == ("host:5000/a/b", "v1", "sha256:ab")
     assert parse_image("host:5000/a/b") == ("host:5000/a/b", "", "")
-
-
-def test_the_longest_prefix_is_rewritten() -> None:
-    def config(prefix: str, target: str) -> ImageConfig:
-        return ImageConfig.model_validate(
-            {
-                "apiVersion": "pkg.crossplane.io/v1beta1",
-                "kind": "ImageConfig",
-                "spec": {"matchImages": [{"prefix": prefix}], "rewriteImage": {"prefix": target}},
-            }
-        )
-
-    configs = (config("x.org/", "mirror/all/"), config("x.org/acme/", "mirror/acme/"))
-
-    assert rewritten("x.org/acme/aws", configs) == "mirror/acme/aws"
-    assert rewritten("x.org/other", configs) == "mirror/all/other"
-    assert rewritten("y.org/z", configs) == "y.org/z"
 
 
 LOCK = {

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
@@ -41,7 +41,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.versions import VersionPolicy, parse_strict
+from reconciler.dependencies.versions.version import VersionPolicy, parse_strict
 from reconciler.names.ids import GroupKind
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of

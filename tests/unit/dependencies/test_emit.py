@@ -8,14 +8,15 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.emit import (
     GeneratedManifests,
     _as_text,
     generate_manifests,
     installed_version,
-    is_generated_by,
     is_unmodified,
 )
+from reconciler.dependencies.lock.convert import lock_solution
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
@@ -24,7 +25,6 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     next_lock,
 )
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source

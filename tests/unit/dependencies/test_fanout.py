@@ -2,8 +2,8 @@
 
 import msgspec
 
+from reconciler.dependencies.lock.convert import VARIANT_KIND, needed_packages
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot, Resolution
-from reconciler.dependencies.lock.read import VARIANT_KIND, needed_packages
 
 BLUEPRINTS = "git.example.com/blueprints"
 

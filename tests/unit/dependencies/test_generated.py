@@ -8,15 +8,15 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.emit.generated import (
+from reconciler.dependencies.emit import (
     GeneratedPackage,
     ObjectRef,
     PackageGraph,
     name_collisions,
     owner_of,
 )
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedDependency, LockedInstance, LockedPackage, LockedSlot
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -31,7 +31,7 @@ from reconciler.dependencies.model.packages import (
     Values,
 )
 from reconciler.dependencies.solve.lookup import any_version
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.names.problems import Problem
 from tests.support.values import replace
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks, read_locks
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -19,7 +19,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.hints import name_cluster, widened
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

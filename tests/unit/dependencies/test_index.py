@@ -3,16 +3,15 @@
 import pytest
 
 from reconciler.dependencies.catalog.index import (
-    IndexLayer,
-    InterfaceDefaults,
-    add_package,
+    IndexContents,
+    LayerDefaults,
+    layer_path,
     list_packages,
     read_index,
-    remove_package,
 )
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.policy import Limits
 from reconciler.read.dependencies import parse_index
 from tests.support.values import replace
@@ -58,21 +57,15 @@ def test_versions_are_listed_highest_first_and_the_default_is_marked() -> None:
     ]
 
 
-def test_a_new_default_replaces_the_previous_one() -> None:
-    index = add_package(add_package(IndexLayer(), HELM, interface=MYSQL), AZURE, interface=MYSQL)
-
-    assert index.packages == {HELM, AZURE}
-    assert index.defaults == {MYSQL: AZURE}
-    assert remove_package(index, AZURE) == IndexLayer(frozenset({HELM}), {})
-    assert remove_package(remove_package(index, AZURE), AZURE) == IndexLayer(frozenset({HELM}), {})
-
-
 def test_the_nearest_layer_has_the_last_word() -> None:
     other = "io.cnab.interface.redis"
-    layers = InterfaceDefaults(fleet={MYSQL: HELM, other: HELM}, environment={MYSQL: AZURE}, cluster={})
+    fleet, production = LayerDefaults("", {MYSQL: HELM, other: HELM}), LayerDefaults("", {MYSQL: AZURE})
+    layers = {layer_path(): fleet, layer_path(environment="production"): production}
+    nearest = {**layers, layer_path(cluster="east"): LayerDefaults("", {MYSQL: HELM})}
 
-    assert layers.effective() == ((MYSQL, AZURE), (other, HELM))
-    assert dict(layers._replace(cluster={MYSQL: HELM}).effective())[MYSQL] == HELM
+    assert IndexContents(layers=layers).defaults_of("east", "production") == ((MYSQL, AZURE), (other, HELM))
+    assert dict(IndexContents(layers=nearest).defaults_of("east", "production"))[MYSQL] == HELM
+    assert dict(IndexContents(layers=nearest).defaults_of("", ""))[MYSQL] == HELM
 
 
 PACKAGE = """apiVersion: data.packaging.carvel.dev/v1alpha1

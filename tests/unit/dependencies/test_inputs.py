@@ -7,9 +7,8 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
-    ClusterState,
     InstallSlot,
     Instance,
     ObservedInstallation,
@@ -17,9 +16,9 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import Ecosystem, Interface, PackageId
 from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
-from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_cluster
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
@@ -205,24 +204,6 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
 INTERFACE = Interface("io.cnab.interface.mysql", parse_loose("8.0.0"))
 OTHER = Interface("io.cnab.interface.log", parse_loose("1.0.0"))
 THERE = ObservedInstallation("onsite", "beast", PackageId(Ecosystem.BUNDLE, "db"), interfaces=(INTERFACE,))
-
-
-@pytest.mark.parametrize(
-    ("target", "interfaces"),
-    [
-        ("binding:onsite/beast", (INTERFACE,)),
-        ("binding:beast", (OTHER,)),
-        ("binding:onsite/none", ()),
-        ("onsite/beast", (INTERFACE,)),
-    ],
-)
-def test_bound_installation_is_named_with_its_namespace(
-    target: str, interfaces: tuple[Interface, ...]
-) -> None:
-    alone = replace(THERE, namespace="", interfaces=(OTHER,))
-    inputs = replace(world_of(DB), presence=ClusterState(installations=(THERE, alone)))
-
-    assert _bound_interfaces(inputs, target) == interfaces
 
 
 @pytest.mark.parametrize(

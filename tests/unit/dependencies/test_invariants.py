@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.format import (
+    BrokenLockError,
     ClusterLock,
     DesiredState,
     LockedInstance,
@@ -15,9 +16,6 @@ from reconciler.dependencies.lock.format import (
     OwnershipEntry,
     PackageLock,
     Resolution,
-)
-from reconciler.dependencies.lock.invariants import (
-    BrokenLockError,
     check_lock,
     generation_violations,
     lock_violations,

@@ -4,10 +4,9 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import ClusterLock
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, LockUpdate, ResolveOptions
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

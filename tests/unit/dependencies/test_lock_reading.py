@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.dependencies.lock.convert import locked_choices, locked_pins, transferred_pins, with_lock
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedInstance,
@@ -11,7 +12,6 @@ from reconciler.dependencies.lock.format import (
     LockedSlot,
     Resolution,
 )
-from reconciler.dependencies.lock.read import locked_choices, locked_pins, transferred_pins, with_lock
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,
@@ -34,7 +34,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.lookup import any_version
-from reconciler.dependencies.versions import VersionError, parse_strict
+from reconciler.dependencies.versions.version import VersionError, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 CLUSTER = InstallSlot(SlotKind.CLUSTER)

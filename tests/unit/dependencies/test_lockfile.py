@@ -10,10 +10,19 @@ from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
+from reconciler.dependencies.lock.convert import (
+    _candidate,
+    lock_solution,
+    locked_choices,
+    locked_pins,
+    read_locks,
+)
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockChange,
     LockOp,
+    LockUpdate,
     PackageLock,
     Resolution,
     lock_changes,
@@ -22,22 +31,13 @@ from reconciler.dependencies.lock.format import (
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.read import (
-    _broken_lock,
-    _candidate,
-    locked_choices,
-    locked_pins,
-    read_locks,
-)
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
-from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
+from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
 from tests.support.values import replace
@@ -348,16 +348,6 @@ def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
     aws = msgspec.structs.replace(shop, instance=msgspec.structs.replace(shop.instance, ecosystem="xpkg"))
 
     assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]
-
-
-def test_broken_lock_is_named_with_each_violation() -> None:
-    problem = _broken_lock("locks/edge.json", ("first", "second"))
-
-    assert (problem.location.path, problem.message) == (
-        "locks/edge.json",
-        "The lock is broken: first; second",
-    )
-    assert problem.hint == "Correct it on the state branch; until then nothing of this cluster changes."
 
 
 def test_fleet_changed_if_one_cluster_did() -> None:

@@ -38,13 +38,13 @@ from reconciler.dependencies.solve.lookup import (
     RequirementContext,
     any_version,
     effective_requirement,
-    install_is_visible,
     installation_matches,
+    is_visible,
     new_slots,
     slot_places,
     with_rendered_labels,
 )
-from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.dependencies.versions.version import parse_loose, parse_strict
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 DB = PackageId(Ecosystem.CARVEL, "db.io")
@@ -167,7 +167,7 @@ def test_installation_is_visible_by_namespace_and_labels(
     own = install(namespace=namespace, package=package, labels=pairs)
     seen = ObservedInstallation(namespace, "x", package, parse_loose("1.0.0"), labels=pairs)
 
-    assert install_is_visible(own, package, share, HERE) is visible
+    assert is_visible(own, package, share, HERE) is visible
     assert installation_matches(seen, need(package), package, share, HERE) is visible
 
 

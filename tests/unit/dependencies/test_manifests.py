@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.emit import (
+    GeneratedPackage,
+    ObjectRef,
     active_version,
     add_checksum_header,
     emit_carvel,
@@ -15,7 +17,6 @@ from reconciler.dependencies.emit import (
     is_unmodified,
     needed_by,
 )
-from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef
 from reconciler.dependencies.lock.format import (
     DesiredState,
     LockedInstance,

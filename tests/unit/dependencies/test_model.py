@@ -6,23 +6,21 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedSlot
-from reconciler.dependencies.model.bundles import (
+from reconciler.dependencies.model.cluster import (
+    InstallSlot,
+    Instance,
+    SlotKind,
     UnknownVariableError,
+    build_catalogue,
     bundle_name,
     dependency_parameters,
+    install_slot,
     own_parameters,
     render_parameter,
     rendered_labels,
     sharing_labels,
     template_variables,
     written_values,
-)
-from reconciler.dependencies.model.cluster import (
-    InstallSlot,
-    Instance,
-    SlotKind,
-    build_catalogue,
-    install_slot,
 )
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -44,7 +42,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.dependencies.versions.version import parse_loose, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")

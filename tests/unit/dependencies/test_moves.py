@@ -2,11 +2,10 @@
 
 import pytest
 
-from reconciler.dependencies.lock.format import ClusterLock, LockOp, next_lock
-from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.lock.convert import lock_solution
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockOp, LockUpdate, next_lock
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.changes import _same, object_version_changes, version_changes
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.text import assert_lines
 

@@ -5,21 +5,21 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.dependencies.lock.format import LockedPackage
-from reconciler.dependencies.lock.write import (
+from reconciler.dependencies.lock.convert import (
     USER,
     ClusterObject,
-    _generated,
+    _generated_object,
     cluster_objects,
     locked_instance,
 )
-from reconciler.dependencies.model.bundles import bundle_name
+from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,
     Instance,
     SlotKind,
     build_catalogue,
+    bundle_name,
 )
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
 from reconciler.dependencies.solve.lookup import any_version
@@ -57,7 +57,7 @@ NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
 def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
     previous: LockedPackage | None, taken: tuple[ClusterObject, ...], made: ClusterObject
 ) -> None:
-    assert _generated(resolved(AWS), previous, iter(taken)) == made
+    assert _generated_object(resolved(AWS), previous, iter(taken)) == made
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
 def test_generated_object_has_kind_and_name_of_its_ecosystem(
     package: PackageId, slot: InstallSlot, made: ClusterObject
 ) -> None:
-    assert _generated(resolved(package, slot), None, ()) == made
+    assert _generated_object(resolved(package, slot), None, ()) == made
 
 
 def test_name_that_is_taken_gets_a_mark_of_its_source() -> None:
     long = PackageId(Ecosystem.XPKG, f"x.io/{'a' * 80}")
-    label = _generated(resolved(long), None, ())
+    label = _generated_object(resolved(long), None, ())
 
-    marked = _generated(resolved(AWS), None, [NEW])
-    cut = _generated(resolved(long), None, [label])
+    marked = _generated_object(resolved(AWS), None, [NEW])
+    cut = _generated_object(resolved(long), None, [label])
 
     assert marked == NEW._replace(name="acme-provider-aws-2f905270")
     assert (len(label.name), len(cut.name), cut.name[:54]) == (63, 63, label.name[:54])
-    assert _generated(resolved(AWS), None, [NEW._replace(kind="Function")]) == NEW
+    assert _generated_object(resolved(AWS), None, [NEW._replace(kind="Function")]) == NEW
 
 
 def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names() -> None:

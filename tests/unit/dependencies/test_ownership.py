@@ -5,15 +5,16 @@ from itertools import permutations
 import pytest
 
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision, OwnershipEntry
-from reconciler.dependencies.revisions.ownership import (
+from reconciler.dependencies.revisions import (
     OwnedResource,
     OwnershipClaim,
     OwnershipTable,
     RefusedClaim,
+    RevisionInput,
+    _has_content,
     refuse_claims,
     transfer_ownership,
 )
-from reconciler.dependencies.revisions.reconcile import RevisionInput, _has_content
 
 X, Y, Z = (OwnedResource(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
 COMPOSITION = OwnedResource(is_composition=True, name="network")

@@ -18,7 +18,7 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     version_range,
 )
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 
 HEADER = {

@@ -15,12 +15,11 @@ from reconciler.dependencies.catalog.cluster_inputs import (
     resolver_settings,
 )
 from reconciler.dependencies.catalog.index import IndexContents, read_index
-from reconciler.dependencies.lock.paths import is_lock_file
-from reconciler.dependencies.lock.read import FleetLocks, read_locks
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, is_lock_file
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.lock.convert import FleetLocks
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.status import _bytes, _Reader, status_entries, status_files
+from reconciler.dependencies.status import _Reader, status_entries, status_files
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 
@@ -157,14 +157,8 @@ def test_package_is_identified_by_its_source_version_and_digest(source: str, dig
     package_ = msgspec.structs.replace(scope.after.resolution.packages[0], source=source, digest=digest)
     nothing = SimpleNamespace(revisions_of=lambda _: (), resolution=scope.after.resolution)
 
-    shown = _Reader._crossplane(cast("Any", SimpleNamespace(locked=nothing)), package_, (), None)
+    shown = _Reader._crossplane(cast("Any", SimpleNamespace(locked=nothing)), package_, None)
 
     image = f"{source or package_.instance.name}:{package_.version}"
     assert (shown["currentRevision"], shown["currentIdentifier"]) == ("", image)
     assert shown["resolvedPackage"] == (f"{image}@{digest}" if digest else image)
-
-
-def test_document_is_text_of_sorted_names_that_ends_with_a_line() -> None:
-    assert _bytes({"b": [1], "a": {"d": None, "c": "x"}}) == (
-        b'{\n  "a": {\n    "c": "x",\n    "d": null\n  },\n  "b": [\n    1\n  ]\n}\n'
-    )

@@ -5,11 +5,11 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.problems import Problem
 from reconciler.report.dependency_graph import dependency_graph

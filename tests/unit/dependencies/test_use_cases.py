@@ -2,9 +2,8 @@
 
 import pytest
 
+from reconciler.dependencies.lock.convert import lock_solution, locked_pins, with_lock
 from reconciler.dependencies.lock.format import Resolution, record_bytes
-from reconciler.dependencies.lock.read import locked_pins, with_lock
-from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     LockedChoice,
@@ -12,9 +11,9 @@ from reconciler.dependencies.model.cluster import (
     build_catalogue,
 )
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
+from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.lock.read import with_lock
-from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.lock.convert import lock_solution, with_lock
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType
 from reconciler.dependencies.solve import build_problem
 from reconciler.dependencies.solve import verify as module
+from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
-from reconciler.dependencies.solve.solution import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.verify import verify
 from tests.support.dependency_manifests import (
     bundle,

@@ -6,7 +6,8 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.lock.convert import FleetLocks
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import (
     Dialect,
@@ -18,8 +19,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update import cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.versions import VersionError
+from reconciler.dependencies.versions.version import VersionError
 from reconciler.dependencies.what_if import (
     Hypothesis,
     WhatIfOutcome,

@@ -11,7 +11,7 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import (
     Commit,
     Control,

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.porch import GitRepository
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (

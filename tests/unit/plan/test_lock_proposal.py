@@ -7,13 +7,14 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedInstance,
     LockedPackage,
     LockedSlot,
+    LockUpdate,
     Resolution,
 )
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey

@@ -8,14 +8,15 @@ import pytest
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedInstance,
     LockedPackage,
     LockedSlot,
+    LockUpdate,
     Resolution,
     next_lock,
 )
 from reconciler.dependencies.update.fleet import effective_locks
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectKey, ObjectName, Oid

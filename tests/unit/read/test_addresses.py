@@ -14,7 +14,7 @@ from reconciler.git.urls import parse_remote
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, VerifyRule
-from reconciler.read.repositories.addresses import settle_addresses
+from reconciler.read.repositories.discovery import settle_addresses
 from tests.support.values import replace
 
 HTTPS, HTTP = "https://git.example/acme/bp", "http://git.example/acme/bp.git"

@@ -7,8 +7,8 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.policy import Limits, Policy
-from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.read.manifests import Classification, classify_broken, classify_object
 
 PORCH = "config.porch.kpt.dev"
 VARIANT = f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariant\n"

@@ -10,7 +10,7 @@ from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLo
 from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
-from reconciler.read.shard_needs import (
+from reconciler.read.shards import (
     assign_roles,
     planned_clusters,
     static_needs,

@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Trust
 from reconciler.names.ids import Oid, normalise_url
 from reconciler.policy import Policy, VerifyRule
-from reconciler.read.trust import read_trust, unused_rules
+from reconciler.read.governance import read_trust, unused_rules
 from tests.support.signing import make_key, signing_options
 from tests.support.world import IDENTITY
 

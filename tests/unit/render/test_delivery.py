@@ -9,11 +9,10 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import add_checksum_header, generate_manifests
-from reconciler.dependencies.lock.format import ClusterLock, next_lock
-from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.lock.convert import lock_solution
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Draft, Inventory, PackageState
 from reconciler.names.ids import ObjectName, Oid

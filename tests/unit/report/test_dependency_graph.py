@@ -7,15 +7,16 @@ import pytest
 
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedDependency,
     LockedInstance,
     LockedPackage,
     LockedSlot,
+    LockUpdate,
     OwnershipEntry,
     Resolution,
     next_lock,
 )
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.report.dependency_graph import dependency_graph, highlight
 from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, text_tree
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.lock.convert import FleetLocks
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.report.dependency_graph import dependency_graph, highlight
 from reconciler.report.graph import (
     Edge,

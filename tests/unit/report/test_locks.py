@@ -1,4 +1,4 @@
-from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.report.locks import lock_lines
 
 

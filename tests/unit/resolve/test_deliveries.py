@@ -14,12 +14,14 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     DesiredState,
     LockedInstance,
     LockedPackage,
     LockedRevision,
     LockedSlot,
     LockScope,
+    LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
@@ -32,7 +34,6 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import variant_key

@@ -12,11 +12,13 @@ from reconciler.dependencies.catalog.published import PackageTree, PublishedPack
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedDependency,
     LockedInstance,
     LockedPackage,
     LockedSlot,
     LockScope,
+    LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
@@ -33,8 +35,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey

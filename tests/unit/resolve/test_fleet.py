@@ -18,10 +18,12 @@ from reconciler.dependencies.catalog.published import (
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedInstance,
     LockedPackage,
     LockedSlot,
     LockScope,
+    LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
@@ -33,9 +35,8 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.solve.problem import Explanation
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey

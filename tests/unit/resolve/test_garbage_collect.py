@@ -12,9 +12,11 @@ from reconciler.dependencies.catalog.published import PackageTree, PublishedPack
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedInstance,
     LockedSlot,
     LockScope,
+    LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
@@ -29,8 +31,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord

@@ -11,16 +11,17 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
+    ClusterUpdate,
     LockedInstance,
     LockedPackage,
     LockedSlot,
     LockScope,
+    LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key

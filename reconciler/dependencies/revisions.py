@@ -1,16 +1,17 @@
-"""Reconcile the active revisions and the ownership of CRDs and compositions of one cluster."""
+"""Reconcile the active revisions of packages and the ownership of CRDs and compositions of one cluster."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     DesiredState,
@@ -18,24 +19,164 @@ from reconciler.dependencies.lock.format import (
     LockedRevision,
     OwnershipEntry,
     Resolution,
+    current_holder,
     keeps_ownership,
     package_name,
 )
-from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Install
-from reconciler.dependencies.revisions.ownership import (
-    OwnedResource,
-    OwnedResources,
-    OwnershipClaim,
-    OwnershipTable,
-    RefusedClaim,
-    owned_resources,
-    refuse_claims,
-    transfer_ownership,
-)
-from reconciler.dependencies.solve.solution import Solution
+from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Candidate, Install
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
+
+
+class OwnedResource(NamedTuple):
+    """A resource with one owner in a cluster: a kind in all of its versions, or a composition."""
+
+    is_composition: bool
+    name: str
+
+    def __str__(self) -> str:
+        return f"the composition {self.name}" if self.is_composition else self.name
+
+
+OwnedResources = frozenset[OwnedResource]
+
+
+OwnershipTable = Mapping[OwnedResource, OwnershipEntry]
+"""Owner of every owned resource; a missing resource has none."""
+
+
+class OwnershipClaim(Struct, frozen=True):
+    """Claim of a package to control all resources of its active revision.
+
+    `package` is its instance and `order` breaks ties. `running` is the revision that controls now,
+    `target` the revision that should; either may be missing. `resources` are those of each revision.
+    `take_over` are the names of packages that hand over their resources to this one.
+    """
+
+    package: str
+    order: tuple[str, str]
+    is_user: bool
+    running: str
+    target: str
+    resources: Mapping[str, OwnedResources]
+    take_over: frozenset[str] = frozenset()
+
+    def resources_of(self, revision: str) -> OwnedResources:
+        """Return the resources of a revision of this package."""
+        return self.resources.get(revision, frozenset())
+
+
+class RefusedClaim(NamedTuple):
+    """A refused claim: the contested resource and its current owner."""
+
+    package: str
+    resource: OwnedResource
+    holder: str
+
+
+def owned_resources(candidate: Candidate) -> OwnedResources:
+    """Return the resources of a version of a package: the kinds that it serves, and its compositions."""
+    kinds = {OwnedResource(False, str(gvk.group_kind)) for gvk in candidate.provides if gvk.version}
+    return frozenset(kinds | {OwnedResource(True, name) for name in candidate.compositions})
+
+
+def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
+    """Return the claims that conflict, by package; all others are granted. Order-free.
+
+    A claim is for all resources of a revision or for none. An owner keeps its resources, unless the
+    claiming package takes over from it and it releases them in the same step. Of two claims for a free
+    resource, a user's package wins, then the lowest kind and name. A refused package keeps its running
+    revision with all resources of that.
+
+    Source: crossplane, packages-v2 design, PackageLock: of two packages exactly one gets all.
+    """
+    ordered = {
+        claim.package: claim for claim in sorted(claims, key=lambda claim: (claim.order, claim.package))
+    }
+    refused: dict[str, RefusedClaim] = {}
+    while (conflict := next(_conflicts(table, ordered, refused), None)) is not None:
+        refused[conflict.package] = conflict
+    return refused
+
+
+def _conflicts(
+    table: OwnershipTable, claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+) -> Iterator[RefusedClaim]:
+    """Yield the claims that conflict, given the claims that are already refused."""
+    active = _active(claims, refused)
+    for package, claim in claims.items():
+        if package not in refused:
+            for resource in sorted(active[package]):
+                holder = current_holder(table.get(resource))
+                if holder in ("", package):
+                    continue
+                lets_go = resource not in active.get(holder, frozenset())
+                consents = not keeps_ownership(holder) or package_name(holder) in claim.take_over
+                if not (lets_go and consents):
+                    yield RefusedClaim(package, resource, holder)
+    # Of two packages that claim one resource the lower-ranked claim is refused.
+    winners: dict[OwnedResource, str] = {}
+    ranked = sorted(claims.values(), key=lambda claim: (claim.package not in refused, not claim.is_user))
+    for claim in ranked:
+        for resource in sorted(active[claim.package]):
+            winner = winners.setdefault(resource, claim.package)
+            if winner != claim.package and claim.package not in refused:
+                yield RefusedClaim(claim.package, resource, winner)
+
+
+def _active(
+    claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+) -> dict[str, OwnedResources]:
+    """Return the resources that each package would control."""
+    return {
+        package: claim.resources_of(claim.running if package in refused else claim.target)
+        for package, claim in claims.items()
+    }
+
+
+def transfer_ownership(
+    table: OwnershipTable,
+    claims: Iterable[OwnershipClaim],
+    refused: Mapping[str, RefusedClaim],
+    kept: Mapping[str, frozenset[str]],
+    prunes: frozenset[str],
+) -> dict[OwnedResource, OwnershipEntry]:
+    """Apply all releases and claims to the ownership table atomically. Order-free.
+
+    Args:
+        table: The owners before the step.
+        claims: The claims of every package of the cluster.
+        refused: Packages that keep their running revision.
+        kept: Retained revisions of each package: they own their resources.
+        prunes: Packages with CRDs that are removed together with the last revision that has them.
+
+    Source: crossplane, internal/controller/pkg/revision, Establisher: kinds outlive their revisions,
+    because their objects are users' data.
+    Differs: crossplane ties them to the Package, and deletes them with it.
+    """
+    by_package = {claim.package: claim for claim in claims}
+    active = _active(by_package, refused)
+    controls = {resource: package for package, things in active.items() for resource in things}
+    owners: dict[OwnedResource, set[str]] = {}
+    for package, claim in by_package.items():
+        for revision in kept.get(package, frozenset()):
+            for resource in claim.resources_of(revision):
+                owners.setdefault(resource, set()).add(revision)
+    after: dict[OwnedResource, OwnershipEntry] = {}
+    for resource in sorted({*table, *controls, *owners}):
+        before, mine = table.get(resource), sorted(owners.get(resource, ()))
+        package = controls.get(resource) or current_holder(before)
+        # What no revision has any more stays in the cluster: its objects may be data.
+        may_stay = not resource.is_composition and keeps_ownership(package) and package not in prunes
+        if resource in controls:
+            claim = by_package[package]
+            controller = claim.running if package in refused else claim.target
+            after[resource] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
+        elif mine or (package and may_stay):
+            after[resource] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
+    return after
+
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 
@@ -121,16 +262,22 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
     """
     current = next((revision for revision in history.revisions if _has_content(revision, package)), None)
     if current is None:
-        current = _new_revision(history, package)
+        current = LockedRevision(
+            package=package.package,
+            name=revision_name(package.package, package.digest, package.image),
+            revision=max((history.last, *(revision.revision for revision in history.revisions))) + 1,
+            desired_state=DesiredState.INACTIVE,
+            image=package.image,
+            digest=package.digest,
+            needs=package.needs,
+        )
     else:
         learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
-        current = msgspec.structs.replace(current, **learned)
-    others = [
-        _as_current(revision, is_current=False)
-        for revision in history.revisions
-        if revision.name != current.name
-    ]
-    revisions = tuple(sorted((*others, _as_current(current, is_current=True)), key=_number))
+        current = replace(current, **learned)
+    by_name = {revision.name: revision for revision in history.revisions} | {current.name: current}
+    revisions = tuple(
+        sorted((replace(each, current=name == current.name) for name, each in by_name.items()), key=_number)
+    )
     targets = [
         (request, _requested_revision(request, revisions, package.package))
         for request in sorted(package.activations, key=str)
@@ -153,53 +300,30 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
 
     A revision that becomes active again gets a number above all others. The active and the current
     one always stay; of the others as many as the limit allows, those with the greatest numbers.
-    """
-    greatest = max((proposal.history.last, *(revision.revision for revision in proposal.revisions)))
-    activated = [_activated(revision, proposal, greatest) for revision in proposal.revisions]
-    return tuple(_within_limit(proposal.input.limit, sorted(activated, key=_number)))
-
-
-def _activated(revision: LockedRevision, proposal: ActivationProposal, greatest: int) -> LockedRevision:
-    if revision.name != proposal.active:
-        return msgspec.structs.replace(revision, desired_state=DesiredState.INACTIVE)
-    number = revision.revision if revision.is_active or revision.revision == greatest else greatest + 1
-    return msgspec.structs.replace(revision, desired_state=DesiredState.ACTIVE, revision=number)
-
-
-def _within_limit(limit: int, revisions: list[LockedRevision]) -> Iterable[LockedRevision]:
-    """Drop the oldest inactive revisions that do not wait for activation.
 
     Source: the packages-v2 design, garbage collecting old PackageRevisions.
     Differs: crossplane deletes one per reconcile, the lowest number, which may be the active one.
     """
+    greatest = max((proposal.history.last, *(revision.revision for revision in proposal.revisions)))
+    revisions = []
+    for revision in proposal.revisions:
+        if revision.name == proposal.active:
+            number = revision.revision
+            number = number if revision.is_active or number == greatest else greatest + 1
+            revisions.append(replace(revision, desired_state=DesiredState.ACTIVE, revision=number))
+        else:
+            revisions.append(replace(revision, desired_state=DesiredState.INACTIVE))
+    revisions.sort(key=_number)
     spare = [revision.name for revision in revisions if not revision.is_active and not revision.current]
+    limit = proposal.input.limit
     removed = set(spare[:-limit]) if limit else set()
-    return (revision for revision in revisions if revision.name not in removed)
-
-
-def _new_revision(history: RevisionHistory, package: RevisionInput) -> LockedRevision:
-    last = max((history.last, *(revision.revision for revision in history.revisions)))
-    return LockedRevision(
-        package=package.package,
-        name=revision_name(package.package, package.digest, package.image),
-        revision=last + 1,
-        desired_state=DesiredState.INACTIVE,
-        image=package.image,
-        digest=package.digest,
-        needs=package.needs,
-    )
+    return tuple(revision for revision in revisions if revision.name not in removed)
 
 
 def _has_content(revision: LockedRevision, package: RevisionInput) -> bool:
     if revision.digest and package.digest:
         return revision.digest == package.digest
     return revision.image == package.image
-
-
-def _as_current(revision: LockedRevision, *, is_current: bool) -> LockedRevision:
-    return (
-        revision if revision.current is is_current else msgspec.structs.replace(revision, current=is_current)
-    )
 
 
 def _number(revision: LockedRevision) -> tuple[int, str]:
@@ -217,21 +341,6 @@ def _requested_revision(
     by_digest = (revision for revision in ordered if request.digest and revision.digest == request.digest)
     by_image = (revision for revision in ordered if request.image and revision.image == request.image)
     return next(iter((*by_digest, *by_image)), None)
-
-
-class RevisionUpdate(Struct, frozen=True):
-    """The resolution with ownership, the revisions of the cluster, and problems."""
-
-    resolution: Resolution
-    revisions: tuple[LockedRevision, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-    @property
-    def still_needed(self) -> frozenset[str]:
-        """The instances that active but outdated revisions need."""
-        old = (revision for revision in self.revisions if revision.is_active and not revision.current)
-        return frozenset(name for revision in old for name in revision.needs)
 
 
 class PreviousLock(Struct, frozen=True):
@@ -255,6 +364,19 @@ class PreviousLock(Struct, frozen=True):
         own = tuple(r for r in self.revisions if r.package == previous_object)
         last = max((r.revision for r in own), default=0)
         return RevisionHistory(own, last) if previous_object == package.object else RevisionHistory((), last)
+
+
+class RevisionUpdate(PreviousLock, frozen=True):
+    """The resolution with ownership, the revisions of the cluster, and problems: a lock for the next run."""
+
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def still_needed(self) -> frozenset[str]:
+        """The instances that active but outdated revisions need."""
+        old = (revision for revision in self.revisions if revision.is_active and not revision.current)
+        return frozenset(name for revision in old for name in revision.needs)
 
 
 def reconcile_revisions(
@@ -282,39 +404,19 @@ def reconcile_revisions(
     ledger = transfer_ownership(
         cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(forget=forget)
     )
-    revisions = sorted((item for group in updated.values() for item in group), key=_order)
+    revisions = sorted(
+        (item for group in updated.values() for item in group), key=lambda item: (item.package, item.revision)
+    )
     return RevisionUpdate(
-        msgspec.structs.replace(resolution, **_written(ledger)),
+        replace(
+            resolution,
+            custom_resource_definitions={r.name: e for r, e in ledger.items() if not r.is_composition},
+            compositions={r.name: e for r, e in ledger.items() if r.is_composition},
+        ),
         tuple(revisions),
         tuple(sorted({*cluster.refusals(refused), *cluster.conflicting(proposals)})),
         tuple(sorted(cluster.idle(proposals))),
     )
-
-
-def ownership_table(resolution: Resolution) -> dict[OwnedResource, OwnershipEntry]:
-    """Return the ownership table of a resolution."""
-    kinds = {
-        OwnedResource(False, name): entry for name, entry in resolution.custom_resource_definitions.items()
-    }
-    return kinds | {OwnedResource(True, name): entry for name, entry in resolution.compositions.items()}
-
-
-def _written(ledger: OwnershipTable) -> dict[str, dict[str, OwnershipEntry]]:
-    def part(*, is_composition: bool) -> dict[str, OwnershipEntry]:
-        return {
-            resource.name: entry
-            for resource, entry in ledger.items()
-            if resource.is_composition is is_composition
-        }
-
-    return {
-        "custom_resource_definitions": part(is_composition=False),
-        "compositions": part(is_composition=True),
-    }
-
-
-def _order(revision: LockedRevision) -> tuple[str, int]:
-    return (revision.package, revision.revision)
 
 
 @dataclass(slots=True)
@@ -325,14 +427,17 @@ class _Reconciler:
     solution: Solution
     resolution: Resolution
     before: PreviousLock
-    table: OwnershipTable = field(init=False)
+    table: dict[OwnedResource, OwnershipEntry] = field(init=False)
     installs: dict[str, Install] = field(init=False)
     resources: dict[str, OwnedResources] = field(init=False)
     owned: dict[str, set[OwnedResource]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         inputs = self.inputs
-        self.table = ownership_table(self.before.resolution)
+        before = self.before.resolution
+        kinds, compositions = before.custom_resource_definitions, before.compositions
+        self.table = {OwnedResource(False, name): entry for name, entry in kinds.items()}
+        self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
         own = (install for install in inputs.installs if not install.external)
         self.installs = {str(inputs.instance_of(install)): install for install in own}
         resolved = self.solution.resolved.items()
@@ -361,10 +466,11 @@ class _Reconciler:
         while moved:
             moved = False
             for instance in waiting:
-                package, parents = proposals[instance], packages[instance].requested_by
-                if not package.input.automatic and any(
-                    _runs_current(proposals, parent) for parent in parents
-                ):
+                package = proposals[instance]
+                parents = [proposals.get(parent) for parent in packages[instance].requested_by]
+                # Parents without revisions run their version.
+                runs = any(parent is None or parent.active == parent.current.name for parent in parents)
+                if runs and not package.input.automatic:
                     proposals[instance] = propose_activation(
                         package.history, replace(package.input, automatic=True)
                     )
@@ -379,7 +485,8 @@ class _Reconciler:
         awaits = ActivationBlocker.KINDS if is_refused else awaits
         revisions = apply_proposal(proposal.held_back() if is_refused else proposal)
         return tuple(
-            msgspec.structs.replace(revision, awaits=_blocker(revision, awaits)) for revision in revisions
+            replace(r, awaits=awaits if r.current and not r.is_active else ActivationBlocker.NOTHING)
+            for r in revisions
         )
 
     def _asked(self, instance: str, package: LockedPackage) -> RevisionInput:
@@ -478,30 +585,7 @@ class _Reconciler:
         }
         for request in set(self.inputs.activations) - matched:
             message = f"There is no revision {request.name}, so what is said about it has no effect"
-            yield Problem(
-                request.location,
-                Reason.NOT_FOUND,
-                message,
-                _existing_revisions(request, proposals),
-                str(request),
-            )
-
-
-def _blocker(revision: LockedRevision, blocker: ActivationBlocker) -> ActivationBlocker:
-    return blocker if revision.current and not revision.is_active else ActivationBlocker.NOTHING
-
-
-def _existing_revisions(request: ActivationRequest, proposals: Mapping[str, ActivationProposal]) -> str:
-    own = (
-        proposal
-        for proposal in proposals.values()
-        if proposal.input.package.rpartition("/")[2] == request.package
-    )
-    names = sorted(revision.name for proposal in own for revision in proposal.revisions)
-    return f"There are {', '.join(names)}." if names else ""
-
-
-def _runs_current(proposals: Mapping[str, ActivationProposal], parent: str) -> bool:
-    """Tell whether a parent runs its current version; parents without revisions do."""
-    proposal = proposals.get(parent)
-    return proposal is None or proposal.active == proposal.current.name
+            own = (p for p in proposals.values() if p.input.package.rpartition("/")[2] == request.package)
+            names = ", ".join(sorted(revision.name for proposal in own for revision in proposal.revisions))
+            hint = f"There are {names}." if names else ""
+            yield Problem(request.location, Reason.NOT_FOUND, message, hint, str(request))

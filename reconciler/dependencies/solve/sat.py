@@ -1,14 +1,22 @@
-"""Select the canonical solution: fewest changes of locked versions, then lexicographic preference."""
+"""Solve a resolution problem with a SAT solver: the canonical assignment, or a minimal conflict."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
 from reconciler.dependencies.model.cluster import Instance
-from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
-from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
-from reconciler.dependencies.solve.sat.solver import SatSolver
+from reconciler.dependencies.solve.formula import BudgetError, Formula, RequirementClauses, SatSolver, encode
+from reconciler.dependencies.solve.problem import (
+    PRESENT,
+    Alternative,
+    Assignment,
+    BudgetExceeded,
+    Cause,
+    ResolutionProblem,
+    SolverOutcome,
+    Unsatisfiable,
+)
 
 Places = Mapping[Instance, tuple[int, ...]]
 """The versions that each instance may have, as places in its candidates, the preferred one first."""
@@ -216,3 +224,98 @@ class _LexicographicSearch(Struct):
         self.chosen[instance] = place
         for demand in node.requirements[place]:
             self.enqueue(self.solver.formula.groups[demand.cause])
+
+
+class Questions:
+    """Questions about one problem in which any cause can be left out: it is encoded once for all of them."""
+
+    def __init__(self, problem: ResolutionProblem) -> None:
+        self.causes = problem.causes()
+        self.solver = SatSolver(encode(problem, guarded=True), problem.budget)
+        self._steps = problem.explain_steps
+
+    def is_solvable(self, causes: Iterable[Cause], *literals: int) -> bool:
+        """Tell whether a solution obeys these causes, and has these literals.
+
+        Raises:
+            BudgetError: The budget of conflicts is used up.
+        """
+        guards = self.solver.formula.guards
+        return self.solver.ask(*(guards[cause] for cause in causes if cause in guards), *literals)
+
+    def conflict(self, causes: Iterable[Cause]) -> Unsatisfiable:
+        """Return some of these contradictory causes that contradict one another, none of them superfluous.
+
+        Of several such sets, causes that come late are avoided first. It is not minimal if more than the
+        problem's `explain_steps` questions are needed.
+
+        Source: deletion with clause-set refinement; A. Belov, J. Marques-Silva, MUSer2 (2012).
+        """
+        conflict, left = list(causes), self._steps
+        try:
+            place = len(conflict)
+            while place >= 0 and (left := left - 1) >= 0:
+                fewer = [cause for number, cause in enumerate(conflict) if number != place]
+                core = None if self.is_solvable(fewer) else set(self.core())
+                smaller = None if core is None else [cause for cause in fewer if cause in core]
+                is_first = place == len(conflict)
+                if smaller is not None:
+                    is_first &= len(smaller) < len(conflict)  # asked again, it may get smaller still
+                    conflict = smaller
+                place = len(conflict) if is_first else min(place, len(conflict)) - 1
+        except BudgetError:
+            return Unsatisfiable(tuple(conflict), minimal=False)
+        return Unsatisfiable(tuple(conflict), minimal=left >= 0)
+
+    def core(self) -> list[Cause]:
+        """Return the causes of the last question without a solution that contradict one another already."""
+        core = set(self.solver.core())
+        return [cause for cause, guard in self.solver.formula.guards.items() if guard in core]
+
+
+def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:
+    """Solve a problem canonically; where it contradicts itself, further questions about it can be asked.
+
+    Equal problems have equal results, whatever the solver does inside. Among all valid assignments: as few
+    locked versions change as possible, and of those sets of kept versions the one with the lowest names. Then
+    requirements are decided one by one, the user's first, those with one alternative before those with
+    several, optional ones last: each takes its first alternative, and each new instance its first version,
+    that some valid assignment has. Alternatives are tried in the order: locked, existing, as written, and
+    within one locked before new.
+
+    Deterministic: bounded by the problem's budget of conflicts, never by time.
+    """
+    try:
+        answer = assign(problem)
+    except BudgetError as error:
+        return BudgetExceeded(error.steps), None
+    return (answer, None) if answer is not None else contradiction(problem)
+
+
+def contradiction(problem: ResolutionProblem) -> tuple[Unsatisfiable, Questions]:
+    """Return what contradicts itself in a problem without an answer, and more questions about it."""
+    questions = Questions(problem)
+    return questions.conflict(questions.causes), questions
+
+
+def is_solvable(problem: ResolutionProblem) -> bool:
+    """Tell whether a problem has a solution.
+
+    Raises:
+        BudgetError: The budget of conflicts ran out first.
+    """
+    return SatSolver(encode(problem), problem.budget).ask()
+
+
+def assign(problem: ResolutionProblem) -> Assignment | None:
+    """Return the canonical assignment of a problem; None if it has none.
+
+    Raises:
+        BudgetError: The budget of conflicts ran out first.
+    """
+    solver, places = SatSolver(encode(problem), problem.budget), possible_places(problem)
+    lean_towards_preferences(solver, places)
+    if not solver.ask():
+        return None
+    minimize_changes(solver)
+    return lexicographic_assignment(problem, solver, places)

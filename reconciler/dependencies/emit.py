@@ -1,0 +1,593 @@
+"""Generate the manifests of packages that others need and no user declares, for their controllers."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.dialects.reading import (
+    OWNER,
+    annotation_or_custom,
+    parse_source,
+)
+from reconciler.dependencies.lock.convert import (
+    CARVEL_API_VERSION,
+    CARVEL_KIND,
+    PORTER_KIND,
+    PORTER_SCHEMA,
+    USER,
+)
+from reconciler.dependencies.lock.format import ClusterLock, LockedInstance, LockedPackage, LockedRevision
+from reconciler.dependencies.model.cluster import (
+    SHARING_GROUP,
+    Catalogue,
+    ClusterInputs,
+    SlotKind,
+    UnknownVariableError,
+    bundle_name,
+    dependency_parameters,
+    render_parameter,
+    rendered_labels,
+    sharing_labels,
+    template_variables,
+)
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
+from reconciler.dependencies.solve.build_problem import without_duplicates
+from reconciler.dependencies.versions.version import parse_relaxed
+from reconciler.krm.yaml import emit
+from reconciler.names.problems import Problem
+
+INHERITED_SETTINGS = {
+    "Configuration": ("packagePullSecrets", "packagePullPolicy", "serviceAccount"),
+    "Provider": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
+    "Function": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
+    CARVEL_KIND: ("cluster", "serviceAccountName"),
+    PORTER_KIND: ("credentialSets",),
+}
+"""The settings of a parent that a dependency of each kind has a field for.
+
+Source: crossplane, packages-v2 design, dependsOn. How a parent is activated is no such setting: like what
+Crossplane installs itself, a dependency has no `revisionActivationPolicy`, and is asked for when it may run.
+"""
+
+
+class ObjectRef(NamedTuple):
+    """An object of a cluster, as manifests name it."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind or 'package'} {f'{self.namespace}/{self.name}' if self.namespace else self.name}"
+
+    @property
+    def path(self) -> str:
+        """The file of its generated manifest, below the directory of its cluster."""
+        return "/".join(filter(None, (f"{self.kind.lower()}s", self.namespace, f"{self.name}.yaml")))
+
+
+class GeneratedPackage(Struct, frozen=True):
+    """One package to be installed because others need it.
+
+    `parents` are the objects that need it, lowest first; `owner` is the parent that it was created for,
+    while that parent needs it. `settings` are inherited from the parents, `labels` are those by which the
+    parent selects it, `values` are the Secrets that parents name for it. `location` is the manifest of the
+    nearest user's install. It `is_complete` if every parent could be read, so that no setting is missing.
+    """
+
+    package: LockedPackage
+    ref: ObjectRef
+    parents: tuple[ObjectRef, ...]
+    owner: ObjectRef | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    values: tuple[Values, ...] = ()
+    location: Location = Location("")
+    is_complete: bool = True
+
+
+class PackageGraph(Struct, frozen=True):
+    """Every locked package of a cluster and every install of a user's, by instance."""
+
+    packages: Mapping[str, LockedPackage]
+    installs: Mapping[str, Install]
+    catalogue: Catalogue
+    shared_namespace: str = "default"
+
+    def generated(self) -> tuple[tuple[GeneratedPackage, ...], tuple[Problem, ...]]:
+        """Return the packages to generate, sorted by object, and conflicts between parents. Order-free.
+
+        Packages of package repositories are not among them: variants install these.
+        """
+        packages: list[GeneratedPackage] = []
+        warnings: list[Problem] = []
+        for package in self.packages.values():
+            if package.owner == USER or package.instance.ecosystem == Ecosystem.KPT:
+                continue
+            settings, differing = self._settings(package)
+            values, others = self._values(package)
+            parameters, more, is_known = self._parameters(package)
+            above = list(self._above(package))
+            made_for = self.packages.get(package.owner)
+            generated = GeneratedPackage(
+                package=package,
+                ref=self.ref_of(package),
+                parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(package))),
+                owner=self.ref_of(made_for) if made_for else None,
+                settings=settings | ({"parameters": parameters} if parameters else {}),
+                labels=self._labels(package),
+                values=values,
+                location=next((install.location for install in above if install), Location("")),
+                is_complete=None not in above and is_known,
+            )
+            packages.append(generated)
+            warnings += [*differing, *others, *more]
+        packages.sort(key=lambda package: (package.ref, str(package.package.instance)))
+        return tuple(packages), tuple(warnings)
+
+    def ref_of(self, package: LockedPackage) -> ObjectRef:
+        """Return the object that a locked package has in the cluster, the user's own or a generated one."""
+        instance = package.instance
+        slot = instance.slot
+        if package.owner == USER:
+            return ObjectRef(package.kind, slot.namespace, package.name)
+        match instance.ecosystem:
+            case Ecosystem.XPKG:
+                return ObjectRef(package.kind, "", package.name)
+            case Ecosystem.CARVEL:
+                return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, instance.name)
+            case Ecosystem.BUNDLE:
+                return ObjectRef(PORTER_KIND, slot.namespace, bundle_name(instance.name, slot))
+            case _:
+                return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
+
+    def _parents(self, package: LockedPackage) -> list[LockedPackage]:
+        parents = [self.packages[who] for who in package.requested_by if who in self.packages]
+        return sorted(parents, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
+
+    def _settings(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+        """Return the inherited settings of a package; if parents differ, the first counts, with a warning."""
+        installs = [install for install in self._above(package) if install]
+        chosen: dict[str, Any] = {}
+        differing = []
+        for name in INHERITED_SETTINGS.get(self.ref_of(package).kind, ()):
+            values = [(text, install) for install in installs for key, text in install.inherit if key == name]
+            if values:
+                text, install = values[0]
+                chosen[name] = orjson.loads(text)
+                if {other for other, _ in values} != {text}:
+                    differing.append(self._differs(package, name, install))
+        return chosen, differing
+
+    def _above(self, package: LockedPackage) -> Iterator[Install | None]:
+        """Yield the users' installs that need a package: the nearest first, then the lowest.
+
+        None marks an install that is in the lock and could not be read in this run.
+        """
+        level, seen = [package], {str(package.instance)}
+        while level:
+            following = []
+            for child in level:
+                for parent in self._parents(child):
+                    instance = str(parent.instance)
+                    if instance in seen:
+                        continue
+                    seen.add(instance)
+                    if parent.owner == USER:
+                        yield self.installs.get(instance)
+                    else:
+                        following.append(parent)
+            level = following
+
+    def _values(self, package: LockedPackage) -> tuple[tuple[Values, ...], list[Problem]]:
+        """Return the values that a direct parent names for a package: by alias before by name."""
+        candidates: list[tuple[Install, tuple[Values, ...]]] = []
+        for parent in self._parents(package):
+            install = self.installs.get(str(parent.instance))
+            if install is None:
+                continue
+            aliases, names = self._names(parent, package.instance)
+            own = tuple(v for v in install.values if v.name in aliases)
+            own = own or tuple(v for v in install.values if v.name in names)
+            candidates += [(install, own)] if own else []
+        if not candidates:
+            return (), []
+        first, chosen = candidates[0]
+        plain = [{(v.secret, v.key) for v in own} for _, own in candidates]
+        differs = any(other != plain[0] for other in plain)
+        return chosen, [self._differs(package, "values", first)] if differs else []
+
+    def _parameters(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem], bool]:
+        """Return the parameters that parents give a bundle, with warnings, and whether all of them are known.
+
+        The author of a parent gives them, and a user as `alias#name`, which counts more. Of several parents
+        the lowest counts. Without a required one the installation could not run: it stays as it is.
+        """
+        chosen: dict[str, tuple[Any, Install]] = {}
+        warnings: list[Problem] = []
+        is_complete = True
+        for parent in self._parents(package) if package.instance.ecosystem == Ecosystem.BUNDLE else ():
+            install = self.installs.get(str(parent.instance)) or next(filter(None, self._above(parent)), None)
+            bundle = self._candidate(parent)
+            if install is None or bundle is None:
+                is_complete = False
+                continue
+            aliases, _ = self._names(parent, package.instance)
+            values, unknown = self._given(parent, bundle, aliases)
+            for alias in sorted(aliases):
+                values |= dependency_parameters(install, alias)
+            for name in sorted(unknown - values.keys()):
+                lacks = f"{self.ref_of(package)} does not get the parameter {name}"
+                hint = f"Give it as the parameter ALIAS#{name} of {install}, or leave it at its default."
+                message = f"{lacks}: its value is known at run time only"
+                where = install.location
+                warnings.append(Problem(where, Reason.UNBOUND_INPUT, message, hint, str(install)))
+            for name, value in values.items():
+                held, first = chosen.setdefault(name, (value, install))
+                warnings += [self._differs(package, f"parameter {name}", first)] if held != value else []
+        own = self._candidate(package)
+        needed = {name for name in own.inputs if name.startswith("parameter ")} if own is not None else set()
+        is_complete &= needed <= {f"parameter {name}" for name in chosen}
+        return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
+
+    def _given(
+        self, parent: LockedPackage, bundle: Candidate, aliases: set[str]
+    ) -> tuple[dict[str, Any], set[str]]:
+        """Return the parameters that a bundle's author gives a dependency, and those with unknown values."""
+        ref = self.ref_of(parent)
+        variables = template_variables(
+            bundle, self.installs.get(str(parent.instance)), ref.name, ref.namespace
+        )
+        values: dict[str, Any] = {}
+        unknown: set[str] = set()
+        for requirement in bundle.requires:
+            for name, text in requirement.parameters if requirement.alias in aliases else ():
+                try:
+                    values[name] = render_parameter(text, variables)
+                except UnknownVariableError:
+                    unknown.add(name)
+        return values, unknown
+
+    def _labels(self, package: LockedPackage) -> dict[str, str]:
+        """Return the labels by which the parent of an exclusive bundle selects it."""
+        labels: dict[str, str] = {}
+        for parent in self._parents(package) if package.instance.slot.kind == SlotKind.FOR else ():
+            aliases, _ = self._names(parent, package.instance)
+            bundle, ref = self._candidate(parent), self.ref_of(parent)
+            for requirement in bundle.requires if bundle is not None else ():
+                if requirement.alias in aliases:
+                    labels |= rendered_labels(requirement.share, ref.name, ref.namespace)
+        return labels
+
+    def _candidate(self, package: LockedPackage) -> Candidate | None:
+        """Return the published version of a locked package; None if it is not published any more."""
+        id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+        published = self.catalogue.candidates(id_)
+        return next((c for c in published if c.version.text == package.version), None)
+
+    @staticmethod
+    def _names(parent: LockedPackage, instance: LockedInstance) -> tuple[set[str], set[str]]:
+        edges = [edge for edge in parent.dependencies if edge.resolved == instance]
+        aliases = {edge.alias for edge in edges if edge.alias}
+        return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
+
+    def _differs(self, package: LockedPackage, name: str, install: Install) -> Problem:
+        message = f"{self.ref_of(package)} gets a different {name} from each parent: that of {install} counts"
+        hint = "Write a manifest for the package yourself to decide."
+        return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
+
+
+def owner_of(generated: GeneratedPackage, kind: str) -> ObjectRef | None:
+    """Return the owner of a generated object among objects of one kind: its owner, else its lowest parent."""
+    candidates = (
+        ref for ref in (generated.owner, *generated.parents) if ref is not None and ref.kind == kind
+    )
+    return next(candidates, None)
+
+
+def name_collisions(
+    generated: tuple[GeneratedPackage, ...], taken: Mapping[ObjectRef, Install]
+) -> Iterator[tuple[GeneratedPackage, Problem]]:
+    """Yield the packages that cannot be generated because another package has the name. Never renamed."""
+    first: dict[ObjectRef, GeneratedPackage] = {}
+    for candidate in generated:
+        install, other = taken.get(candidate.ref), first.setdefault(candidate.ref, candidate)
+        rival = str(install.need.id) if install else f"{other.package.instance}"
+        if install is None and other is candidate:
+            continue
+        where = install.location if install else candidate.location
+        message = (
+            f"{candidate.ref} would have to be {candidate.package.instance.name}, but that name is {rival}'s"
+        )
+        hint = (
+            f"Write a manifest for {candidate.package.instance.name} under another name; it is used instead."
+        )
+        yield candidate, Problem(where, Reason.NAME_TAKEN, message, hint, str(candidate.ref))
+
+
+CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
+
+
+def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
+    """Return a PackageInstall; a sentence where kapp-controller could never reconcile it.
+
+    Source: the proposal of package dependencies, automatically created PackageInstalls.
+    Differs: the name has no version, which would recreate the workload with every upgrade.
+    """
+    settings = generated.settings
+    if not ("serviceAccountName" in settings or "cluster" in settings):
+        return "No package that requires it names a service account that could install it"
+    owner = owner_of(generated, CARVEL_KIND)
+    owned = {CARVEL_OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
+    version = generated.package.version
+    selection: dict[str, Any] = {"constraints": version}
+    if parse_relaxed(version).prerelease:
+        selection["prereleases"] = {}
+    spec: dict[str, Any] = dict(sorted(settings.items(), reverse=True))
+    spec["packageRef"] = {"refName": generated.package.instance.name, "versionSelection": selection}
+    if generated.values:
+        spec["values"] = [
+            {"secretRef": {"name": value.secret, **({"key": value.key} if value.key else {})}}
+            for value in generated.values
+        ]
+    metadata = {
+        "name": generated.ref.name,
+        "namespace": generated.ref.namespace,
+        "annotations": owned | annotations,
+    }
+    return {"apiVersion": CARVEL_API_VERSION, "kind": CARVEL_KIND, "metadata": metadata, "spec": spec}
+
+
+CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
+
+
+_IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+"""Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
+
+
+def emit_crossplane(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
+    """Return a Provider, Configuration or Function, or a sentence if the API server would refuse it.
+
+    `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
+    and its parents would install it a second time.
+    """
+    if generated.ref.kind not in INHERITED_SETTINGS:
+        name = generated.package.instance.name
+        return f"It is not known whether {name} is a Provider, Configuration or Function"
+    package = generated.package
+    image = image_of(package.source or package.instance.name, package.version, package.digest)
+    if not _IMAGE.fullmatch(image):
+        return f"{image} names no registry with a domain, which Crossplane asks for"
+    head = {"apiVersion": CROSSPLANE_API_VERSION, "kind": generated.ref.kind}
+    metadata = {"name": generated.ref.name, "annotations": annotations}
+    return {**head, "metadata": metadata, "spec": {"package": image, **generated.settings}}
+
+
+def image_of(source: str, version: str, digest: str) -> str:
+    """Return an image reference with tag and, where it is known, digest."""
+    if digest and not digest.startswith("sha256:"):
+        digest = ""
+    return f"{source}:{version}{f'@{digest}' if digest else ''}"
+
+
+def active_version(
+    generated: GeneratedPackage, revisions: Sequence[LockedRevision]
+) -> GeneratedPackage | None:
+    """Return the package in the version that may run now, None if none may.
+
+    A revision that waits, for a person to activate its parent or for another package to release a CRD, is
+    not installed: the active revision stays.
+    """
+    current = next((r for r in revisions if r.current), None)
+    if current is None or current.is_active:
+        return generated
+    active = next((r for r in revisions if r.is_active), None)
+    if active is None:
+        return None
+    _, tag, digest = parse_source(active.image)
+    held = {"version": tag or generated.package.version, "digest": digest or active.digest}
+    return replace(generated, package=replace(generated.package, **held))
+
+
+PORTER_PARENT = "sh.porter.parentInstallation"
+
+
+def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return an Installation with the labels by which later requirements select it.
+
+    Its schema has no annotations: ours are below `custom`, which is free for any use. It has exactly one
+    of version and digest, so the version of a digest is there, too; and the values of parameters as text.
+
+    Source: Porter, pkg/schema/installation.schema.json of v1.
+    """
+    package = generated.package
+    group, labels = sharing_labels(package.instance.slot)
+    labels |= {**generated.labels, **({SHARING_GROUP: group} if group else {})}
+    if parent := owner_of(generated, PORTER_KIND):
+        labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
+    version = package.version.removeprefix("v")
+    by_digest = package.digest.startswith("sha256:")
+    pin = {"digest": package.digest} if by_digest else {"version": version}
+    parameters = {name: _as_text(value) for name, value in generated.settings.get("parameters", {}).items()}
+    settings = {**generated.settings, **({"parameters": parameters} if parameters else {})}
+    return {
+        "schemaType": PORTER_KIND,
+        "schemaVersion": PORTER_SCHEMA,
+        "name": generated.ref.name,
+        **({"namespace": generated.ref.namespace} if generated.ref.namespace else {}),
+        **({"labels": dict(sorted(labels.items()))} if labels else {}),
+        "bundle": {"repository": package.source or package.instance.name, **pin},
+        **dict(sorted(settings.items())),
+        "custom": {**annotations, **({VERSION: version} if by_digest else {})},
+    }
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+VERSION = "reconciler.dev/version"
+"""Annotation of a generated installation: the version that its digest has."""
+
+
+NEEDED_BY = "reconciler.dev/needed-by"
+
+
+_DIGITS = 16
+
+
+_HEADER = re.compile(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
+
+
+_ADVICE = "Edits stay and are asked about; remove this line to make it yours"
+
+
+def add_checksum_header(document: Mapping[str, Any], *, reason: str) -> bytes:
+    """Return a document as a file with a header: its reason and the checksum of the rest. Deterministic.
+
+    `reason` is one line. The checksum guards against accidents, not against forgery.
+    """
+    body = f"{emit(document)}\n".encode()
+    return f"# Generated for {reason}. {_ADVICE} ({_digest(body)})\n".encode() + body
+
+
+def is_unmodified(data: bytes) -> bool:
+    """Tell whether a file is as it was generated."""
+    header = _HEADER.match(data)
+    return header is not None and header[1].decode() == _digest(data[header.end() :])
+
+
+def has_header(data: bytes) -> bool:
+    """Tell whether a file still has the header of generated files."""
+    return _HEADER.match(data) is not None
+
+
+def needed_by(document: Mapping[str, Any]) -> frozenset[str]:
+    """Return the packages that need a generated manifest, as its annotation lists them."""
+    return frozenset(name for name in annotation_or_custom(document, NEEDED_BY).split(", ") if name)
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:_DIGITS]
+
+
+FORMAT_VERSION = 4
+"""Raised when something else is generated from the same lock; then every cluster's is made once more."""
+
+_MAX_PARENTS = 3
+_DIALECTS = {
+    Ecosystem.XPKG: emit_crossplane,
+    Ecosystem.CARVEL: emit_carvel,
+    Ecosystem.BUNDLE: emit_porter,
+}
+
+
+class GeneratedManifests(Struct, frozen=True):
+    """Generated manifests of one cluster by path, and the package that each file installs.
+
+    Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with
+    a parent that could not be read, and packages with a problem.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    packages: Mapping[str, LockedPackage] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def generate_manifests(
+    inputs: ClusterInputs, locked: ClusterLock, *, owner: str, shared_namespace: str = "default"
+) -> GeneratedManifests:
+    """Return the manifests of every package that is needed and that no user declares. Pure, order-free.
+
+    A user's own manifests are never among them: where one declares the package, nothing is generated.
+
+    Args:
+        inputs: The inputs of the cluster; only the users' installs are looked at.
+        locked: The cluster's lock.
+        owner: The value of our owner annotation.
+        shared_namespace: Namespace of packages that are installed once per cluster.
+    """
+    generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
+    taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
+    clashes = {each.package.instance: problem for each, problem in name_collisions(generated, taken)}
+    files: dict[str, bytes] = {}
+    packages: dict[str, LockedPackage] = {}
+    kept: set[str] = set()
+    problems = list(clashes.values())
+    for each in generated:
+        instance, path = each.package.instance, each.ref.path
+        running = active_version(each, locked.revisions_of(each.package))
+        if instance in clashes or running is None:
+            continue
+        if instance in locked.resolution.unused or not each.is_complete:
+            kept.add(path)
+            continue
+        manifest = _manifest(running, owner)
+        if isinstance(manifest, Problem):
+            kept.add(path)
+            problems.append(manifest)
+        else:
+            files[path], packages[path] = manifest, running.package
+    return GeneratedManifests(
+        dict(sorted(files.items())),
+        packages,
+        frozenset(kept),
+        tuple(sorted(problems)),
+        tuple(sorted(set(warnings))),
+    )
+
+
+def has_generated(locked: ClusterLock) -> bool:
+    """Tell whether a cluster has packages to generate."""
+    packages = locked.resolution.packages
+    return any(package.owner != USER and package.instance.ecosystem in _DIALECTS for package in packages)
+
+
+def package_graph(
+    inputs: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
+) -> PackageGraph:
+    """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
+    packages = {str(package.instance): package for package in locked.resolution.packages}
+    running = frozenset(package.object for package in packages.values())
+    own = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
+    installs = {str(inputs.instance_of(install)): install for install in own}
+    return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
+
+
+def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
+    needed = [str(parent) for parent in package.parents]
+    more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
+    annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
+    document = _DIALECTS[Ecosystem(package.package.instance.ecosystem)](package, annotations)
+    if isinstance(document, str):
+        hint = "Write a manifest for it yourself; it is used instead."
+        if not package.ref.kind:
+            first = "Add its crossplane.yaml to the folder of its version in the index"
+            hint = f"{first}, or write a manifest for it yourself; it is used instead."
+        return Problem(package.location, Reason.INVALID_MANIFEST, document, hint, str(package.ref))
+    return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
+
+
+def installed_version(document: Mapping[str, Any]) -> str:
+    """Return the version that a generated manifest installs, or an empty text."""
+    spec, bundle = document.get("spec"), document.get("bundle")
+    if isinstance(bundle, Mapping):
+        custom = document.get("custom")
+        own = custom.get(VERSION) if isinstance(custom, Mapping) else None
+        return str(bundle.get("version") or own or "")
+    if not isinstance(spec, Mapping):
+        return ""
+    if isinstance(spec.get("package"), str):
+        return parse_source(spec["package"])[1]
+    reference = spec.get("packageRef")
+    selection = reference.get("versionSelection") if isinstance(reference, Mapping) else None
+    return str(selection.get("constraints") or "") if isinstance(selection, Mapping) else ""

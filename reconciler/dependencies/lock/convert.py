@@ -1,0 +1,438 @@
+"""Convert solutions to locks, read locks, and convert them back to pins."""
+
+import hashlib
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.base.wire import read_record
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedDependency,
+    LockedInstance,
+    LockedPackage,
+    LockedRevision,
+    LockedSlot,
+    PackageLock,
+    Resolution,
+    SkippedDependency,
+    current_holder,
+    keeps_ownership,
+    lock_violations,
+    ownership_entries,
+    package_name,
+    resolution_path,
+)
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    LockedChoice,
+    Pin,
+    SlotKind,
+    bundle_name,
+)
+from reconciler.dependencies.model.packages import (
+    VARIANT_KIND,
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    InterfaceNeed,
+    Need,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    dns_label,
+    version_range,
+)
+from reconciler.dependencies.solve.problem import RequirementEdge, ResolvedInstance, Solution
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.names.problems import Problem
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+
+
+def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
+    """Return the inputs with the locked state: pins, choices of alternatives, and CRD owners.
+
+    Raises:
+        VersionError: The lock was edited into something that is no version or range.
+    """
+    pins = transferred_pins(locked_pins(resolution), inputs)
+    return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
+
+
+def exclusive_owners(resolution: Resolution, kept: Container[str] = ()) -> tuple[tuple[str, PackageId], ...]:
+    """Return the package that owns each CRD and composition, if ownership needs consent to change.
+
+    That of `kept` instances cannot change: they stay, and nothing decides about their versions.
+    """
+    holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
+    return tuple(
+        (name, PackageId(Ecosystem(holder.partition(":")[0]), package_name(holder)))
+        for name, holder in holders
+        if keeps_ownership(holder) or holder in kept
+    )
+
+
+def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
+    """Return the locked versions as pins, with the requirements that the lock recorded.
+
+    The recorded requirements count only if the version is not published any more.
+
+    Raises:
+        VersionError: The lock was edited into an invalid version or range.
+    """
+    return tuple(Pin(_instance(package.instance), _candidate(package)) for package in resolution.packages)
+
+
+def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
+    """Return the locked alternative of each or-group."""
+    return tuple(
+        LockedChoice(_instance(package.instance), dependency.signature, dependency.alternative)
+        for package in resolution.packages
+        for dependency in package.dependencies
+        if dependency.alternatives > 1
+    )
+
+
+def _instance(locked: LockedInstance) -> Instance:
+    slot = InstallSlot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
+    return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
+
+
+def _candidate(package: LockedPackage) -> Candidate:
+    return Candidate(
+        PackageId(Ecosystem(package.instance.ecosystem), package.instance.name),
+        _version(package.version),
+        digest=package.digest,
+        requires=tuple(
+            Requirement((_need(each),), alias=each.alias, optional=each.optional)
+            for each in package.dependencies
+        ),
+        source=package.source,
+        kind=package.kind if package.instance.ecosystem == Ecosystem.XPKG else "",
+    )
+
+
+def _version(text: str) -> Version:
+    try:
+        return parse_relaxed(text)
+    except VersionError:
+        return parse_loose(text)
+
+
+def _need(locked: LockedDependency) -> Need:
+    if locked.need == "api":
+        api, _, kind = locked.id.rpartition("/")
+        return ApiNeed(Gvk.of(api, kind))
+    range_ = version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
+    if locked.need == "interface":
+        return InterfaceNeed(locked.id, range_)
+    ecosystem, _, name = locked.id.partition(":")
+    return PackageNeed(PackageId(Ecosystem(ecosystem), name), range_)
+
+
+SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
+
+
+def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin, ...]:
+    """Return the pins with those of adopted packages: a user's manifest replaces a generated one, or back.
+
+    Either way the version stays, and nothing is installed twice.
+    """
+    standing = {inputs.instance_of(install) for install in inputs.installs if not install.external}
+    pinned = {pin.instance for pin in pins}
+    transferred: dict[Instance, Pin] = {}
+    for pin in pins:
+        package, slot = pin.instance
+        successors: list[Instance] = []
+        if slot.kind is SlotKind.INSTALL and pin.instance not in standing:
+            successors = [Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))]
+        elif slot.kind in SHARED_SLOT_KINDS:
+            near = (i for i in standing if i.package == package)
+            anywhere = slot.kind is SlotKind.CLUSTER
+            successors = sorted(i for i in near if anywhere or i.slot.namespace == slot.namespace)
+        for instance in successors:
+            if instance not in pinned:
+                transferred.setdefault(instance, Pin(instance, pin.candidate))
+    return (*pins, *(transferred[instance] for instance in sorted(transferred)))
+
+
+class FleetLocks(Struct, frozen=True):
+    """The locks of a state branch by cluster, and problems of those that cannot be read.
+
+    `broken` are clusters with a lock that violates an invariant: it was edited, and stays until corrected.
+    """
+
+    by_cluster: Mapping[str, ClusterLock] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
+    """Return the locks that the files of a state branch hold. Total.
+
+    A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
+    breaks a law is kept as it is: which of two revisions is active is nothing to guess.
+    """
+    locks: dict[str, ClusterLock] = {}
+    broken: set[str] = set()
+    bodies: dict[str, Resolution] = {}
+    sound: set[tuple[str, tuple[LockedRevision, ...]]] = set()
+    problems = []
+    for path, data in sorted(files.items()):
+        if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
+            continue
+        try:
+            lock = read_record(data, PackageLock)
+            name = lock.resolution
+            if name not in bodies:
+                body = read_record(files.get(resolution_path(name), b""), Resolution)
+                locked_pins(body)  # versions and ranges in it, too
+                bodies[name] = body
+        except (ValueError, VersionError) as error:
+            hint = "Correct or remove it on the state branch; the cluster is resolved anew."
+            problems.append(
+                Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {error}", hint)
+            )
+        else:
+            locks[lock.scope.cluster] = ClusterLock(lock, bodies[name])
+            if (name, lock.revisions) not in sound and (wrong := lock_violations(lock, bodies[name])):
+                broken.add(lock.scope.cluster)
+                hint = "Correct it on the state branch; until then nothing of this cluster changes."
+                message = f"The lock is broken: {'; '.join(wrong)}"
+                problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
+            else:
+                sound.add((name, lock.revisions))
+    return FleetLocks(locks, frozenset(broken), tuple(problems))
+
+
+RequirementPath = tuple[LockedPackage, ...]
+
+
+class NeededPackage(Struct, frozen=True):
+    """A kpt package that a cluster needs because its variants require it.
+
+    Each of the `paths` leads to one direct parent: from the package of a variant, first, to the parent,
+    last. They are sorted by their instances.
+    """
+
+    package: LockedPackage
+    paths: tuple[RequirementPath, ...]
+
+    @property
+    def roots(self) -> tuple[LockedInstance, ...]:
+        """The variants' own packages that it is there for."""
+        return tuple(dict.fromkeys(trail[0].instance for trail in self.paths))
+
+
+def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
+    """Yield every kpt package that the variants of a cluster need and no manifest installs. Order-free.
+
+    Each is listed once, however many need it, as its slot demands. Packages that only installs of other
+    kinds need are left out: no repository is known to deliver them.
+    """
+    by_instance = {str(package.instance): package for package in resolution.packages}
+    for package in sorted(resolution.packages, key=lambda package: str(package.instance)):
+        if package.instance.ecosystem == Ecosystem.KPT and package.instance.slot.kind != SlotKind.INSTALL:
+            parents = (by_instance[parent] for parent in package.requested_by if parent in by_instance)
+            paths = [path for parent in parents if (path := _shortest(parent, by_instance)) is not None]
+            if paths:
+                paths.sort(key=lambda path: [str(step.instance) for step in path])
+                yield NeededPackage(package, tuple(paths))
+
+
+def _shortest(last: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> RequirementPath | None:
+    """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
+    paths: list[RequirementPath] = [(last,)]
+    seen = {str(last.instance)}
+    for path in paths:
+        if path[0].kind == VARIANT_KIND:
+            return path
+        parents = [
+            parent for parent in sorted(path[0].requested_by) if parent in by_instance and parent not in seen
+        ]
+        seen.update(parents)
+        paths += [(by_instance[parent], *path) for parent in parents]
+    return None
+
+
+USER = "user"
+"""The owner of packages that a user's manifest installs."""
+
+
+CARVEL_KIND, CARVEL_API_VERSION = "PackageInstall", "packaging.carvel.dev/v1alpha1"
+PORTER_KIND, PORTER_SCHEMA = "Installation", "1.0.2"
+_XPKG_API_VERSION = "pkg.crossplane.io/v1"
+
+
+class ClusterObject(NamedTuple):
+    """The object of a package in its cluster; empty where its installer names it later."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+def locked_instance(instance: Instance) -> LockedInstance:
+    """Return an instance as locks write it."""
+    slot = LockedSlot(kind=instance.slot.kind, namespace=instance.slot.namespace, path=instance.slot.path)
+    return LockedInstance(ecosystem=instance.package.ecosystem, name=instance.package.name, slot=slot)
+
+
+def cluster_objects(
+    inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
+) -> dict[Instance, ClusterObject]:
+    """Return the object of every package: the user's own, the locked one, else a new free name.
+
+    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
+    Differs: two repositories with one path in two registries get two names.
+    """
+    installs = inputs.installs_by_instance()
+    objects = {
+        instance: ClusterObject(install.api_version, install.kind, install.name)
+        for instance in solution.resolved
+        if (install := installs.get(instance)) is not None
+    }
+    for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
+        if resolved.instance not in objects:
+            previous = held.get(locked_instance(resolved.instance))
+            objects[resolved.instance] = _generated_object(resolved, previous, objects.values())
+    return objects
+
+
+def _generated_object(
+    resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
+) -> ClusterObject:
+    taken = frozenset(taken)
+    if previous is not None and previous.owner != USER:
+        previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
+        if previous_object not in taken:
+            return previous_object
+    match resolved.instance.package:
+        case PackageId(Ecosystem.CARVEL, name):
+            return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, name)
+        case PackageId(Ecosystem.BUNDLE, name):
+            return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(name, resolved.instance.slot))
+        case PackageId(Ecosystem.KPT, _):
+            return ClusterObject()
+    source = resolved.instance.package.name
+    preferred = ClusterObject(_XPKG_API_VERSION, resolved.candidate.kind, dns_label(source))
+    if preferred not in taken:
+        return preferred
+    mark = hashlib.sha256(source.encode()).hexdigest()[:8]
+    return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
+
+
+def lock_solution(
+    inputs: ClusterInputs, solution: Solution, previous: Resolution | None = None
+) -> Resolution:
+    """Return the resolution to lock, without ownership. Parts without a solution stay as locked before.
+
+    Deterministic, order-free and independent of the cluster's name.
+    """
+    previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
+    recorder = _ResolutionWriter(
+        inputs.installs_by_instance(), previous_packages, cluster_objects(inputs, solution, previous_packages)
+    )
+    fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
+    failed = {locked_instance(instance) for instance in solution.failed}
+    kept = [resolved for instance, resolved in previous_packages.items() if instance in failed]
+    skipped = (
+        SkippedDependency(
+            parent=locked_instance(resolved.parent),
+            requirement=str(resolved.requirement),
+            reason=resolved.reason,
+        )
+        for resolved in solution.skipped
+    )
+    return Resolution(
+        packages=tuple(sorted((*fresh, *kept), key=lambda resolved: resolved.instance.order)),
+        skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent.order, resolved.requirement))),
+    )
+
+
+class _ResolutionWriter(NamedTuple):
+    installs: Mapping[Instance, Install]
+    held: Mapping[LockedInstance, LockedPackage]
+    objects: Mapping[Instance, ClusterObject]
+
+    def package(self, resolved: ResolvedInstance) -> LockedPackage:
+        install = self.installs.get(resolved.instance)
+        own = self.objects.get(resolved.instance, ClusterObject())
+        instance = locked_instance(resolved.instance)
+        parents = tuple(str(parent) for parent in resolved.requested_by)
+        return LockedPackage(
+            instance=instance,
+            dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
+            api_version=own.api_version,
+            kind=own.kind,
+            name=own.name,
+            source=resolved.candidate.source,
+            version=resolved.candidate.version.text,
+            digest=resolved.candidate.digest,
+            requested_by=(*([USER] if resolved.user else []), *parents),
+            owner=USER if resolved.user else self._owner(instance, resolved.requested_by),
+            last_attempted_version=resolved.candidate.version.text,
+            unavailable=resolved.candidate.unavailable,
+            retain=resolved.candidate.retain,
+            prune_kinds=install is not None and install.revisions.prune_kinds,
+            dependencies=tuple(_locked_dependency(edge, install) for edge in resolved.edges),
+        )
+
+    def _owner(self, instance: LockedInstance, parents: tuple[Instance, ...]) -> str:
+        """Return the direct parent that a generated package belongs to: the one it has, while it asks.
+
+        Without it, ownership goes to the parent with the lowest namespace and name.
+        """
+        held = self.held.get(instance)
+        if held is not None and held.owner in map(str, parents):
+            return held.owner
+        return str(min(parents, key=self._place)) if parents else ""
+
+    def _place(self, parent: Instance) -> tuple[str, str, str]:
+        install = self.installs.get(parent)
+        name = install.name if install else self.objects.get(parent, ClusterObject()).name
+        return (parent.slot.namespace, name or parent.package.name, str(parent))
+
+
+def _locked_dependency(edge: RequirementEdge, install: Install | None) -> LockedDependency:
+    need = edge.requirement.alternatives[edge.alternative]
+    common: dict[str, Any] = {
+        "signature": edge.signature,
+        "alias": edge.requirement.alias_of(edge.alternative),
+        "resolved": locked_instance(edge.target) if edge.target else None,
+        "detail": edge.detail,
+        "via": edge.via,
+        "active": edge.active,
+        "alternative": edge.alternative,
+        "alternatives": len(edge.requirement.alternatives),
+        "optional": edge.requirement.optional,
+        "upgrade": edge.requirement.actions.upgrade,
+        "uninstall": edge.requirement.actions.uninstall and (install is None or install.prune_dependencies),
+    }
+    match need:
+        case PackageNeed():
+            range_ = need.range
+            return LockedDependency(
+                need="package",
+                id=str(need.id),
+                dialect=range_.dialect,
+                constraints=range_.text,
+                prereleases=range_.prereleases,
+                **common,
+            )
+        case ApiNeed():
+            return LockedDependency(need="api", id=str(need.gvk), **common)
+        case InterfaceNeed():
+            range_ = need.range
+            return LockedDependency(
+                need="interface", id=need.id, dialect=range_.dialect, constraints=range_.text, **common
+            )
