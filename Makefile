@@ -53,7 +53,7 @@ report-pictures: $(VENV)/.installed  ## Take the pictures of the HTML report for
 	.ci/report pictures
 
 docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
-	$(RUN)python -m pytest -q tests/docs
+	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q tests/docs
 
 coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
@@ -125,10 +125,8 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on FUZZ (10) times the examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=$(or $(FUZZ),10) RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
 
-SAMPLED := tests/e2e/test_blocked_reads.py tests/e2e/test_feature_pairs.py tests/e2e/test_kept_lives.py tests/e2e/test_shards_in_worlds.py tests/e2e/test_world_outputs.py tests/e2e/test_rollouts.py tests/faults/test_forge_faults.py tests/property/test_shard_laws.py tests/property/test_unchanged_runs.py tests/property/test_combination_machine.py
-
 samples: $(VENV)/.installed  ## Every case of the tests of which `make test` tries a sample
-	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q -n auto --dist worksteal $(SAMPLED)
+	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q -n auto --dist worksteal tests/contract tests/faults tests/property tests/e2e
 
 gitea: $(VENV)/.installed  ## Contract tests and runs on the server of RECONCILER_GITEA_URL, as RECONCILER_GITEA_TOKEN
 	@test -n "$(RECONCILER_GITEA_URL)" || { echo "Set RECONCILER_GITEA_URL and RECONCILER_GITEA_TOKEN"; exit 2; }

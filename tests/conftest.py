@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -14,11 +15,13 @@ from hypothesis import HealthCheck, settings
 
 from reconciler.base import redact
 from tests.support.notes import VARIABLE
+from tests.support.samples import pick
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
 """Bytes that must be free in memory: a run of the whole suite holds less than a quarter of them."""
 ORDER = "RECONCILER_TEST_ORDER"
+FORGES = ("github", "gitea", "gitlab", "azure", "bitbucket")
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 
 SCRATCH = pytest.StashKey[str]()
@@ -77,8 +80,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files, and the tests in each, in the order that RECONCILER_TEST_ORDER draws: none depends on it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run files, and the tests in each, in the order that RECONCILER_TEST_ORDER draws: none depends on it.
+
+    What is marked `one_forge` runs on one of its forges, other tests on others.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        forge = next((kind for kind in FORGES if kind in re.split(r"\W", item.name)), "")
+        if forge and item.get_closest_marker("one_forge"):
+            cases.setdefault(item.nodeid.replace(forge, ""), []).append(item)
+    left_out = {item for case, own in cases.items() for item in own if item not in pick(own, case)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     if seed := os.environ.get(ORDER):
         place = {item.path: random.Random(f"{seed} {item.path.name}").random() for item in items}
         items.sort(key=lambda item: (place[item.path], random.Random(f"{seed} {item.nodeid}").random()))

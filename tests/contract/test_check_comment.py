@@ -15,6 +15,8 @@ from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import Repo
 from tests.support.small_world import manifest, variant
 
+pytestmark = pytest.mark.one_forge
+
 NAME = "acme/control"
 
 

@@ -14,6 +14,8 @@ from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile
 from tests.support.small_world import app
 
+pytestmark = pytest.mark.one_forge
+
 AUTO = "  approval:\n    auto:\n    - {}\n"
 CHECKED = "  approval:\n    auto:\n    - checks: [ci/build, ci/lint]\n"
 EDITED = "  approval:\n    auto:\n    - edited: true\n"

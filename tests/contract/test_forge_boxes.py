@@ -12,6 +12,8 @@ from tests.support.forges.server import Pull
 from tests.support.forges.world import ORGANISATION, ForgeWorld, forge_world
 from tests.support.small_world import app
 
+pytestmark = pytest.mark.one_forge
+
 HOTFIX = app("web", 1).replace("web:v1", "web:hotfix")
 KEEP, TAKE = "- [{}] keep `registry.example/web:hotfix`", "- [{}] take `registry.example/web:v2`"
 

@@ -11,6 +11,8 @@ from reconciler.cli.main import invoke
 from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.world import ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 Command = Callable[..., str]
 SET = "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet"
 NUMBERS = ["edge-1#1", "edge-1#2", "edge-2#1", "edge-2#2"]

@@ -15,6 +15,8 @@ from tests.support.forges.bench import DIALECTS, WITH_ISSUES
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 ON = "  pullRequests:\n    dashboard: true\n"
 CONTROL = "acme/control"
 

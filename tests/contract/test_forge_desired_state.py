@@ -12,6 +12,8 @@ from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 LABELS = "  pullRequests:\n    labels: [team-a]\n"
 EDITS = {
     "github": ("PATCH", r"/pulls/\d+$"),

@@ -11,6 +11,8 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ORGANISATION, ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 PEOPLE = f"""\
   pullRequests:
     codeOwners: true

@@ -165,6 +165,7 @@ def test_a_base_that_is_deleted_closes_its_pull_requests_where_the_forge_does(be
     assert bench.again().list_pulls() == (replace(pull, closed=0),)
 
 
+@pytest.mark.one_forge
 @pytest.mark.parametrize("why", ["archived", "permission"])
 def test_run_stops_at_the_repository_that_takes_no_writes(make: Make, why: str) -> None:
     world = make()
@@ -198,6 +199,7 @@ def test_pull_requests_that_are_switched_off_are_named(make: Make) -> None:
     assert {c.op for c in ran.plan.changes if c.repository.name == "edge-1"} <= {Op.KEEP}
 
 
+@pytest.mark.one_forge
 def test_what_closed_with_its_base_is_a_rejection_that_is_reopened(make: Make) -> None:
     world = make()
     world.run()

@@ -12,6 +12,8 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import VARIABLE, ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 
 @pytest.fixture(params=list(DIALECTS))
 def world(

@@ -11,6 +11,8 @@ from tests.support.forges.server import Answer
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import app
 
+pytestmark = pytest.mark.one_forge
+
 STATUS = "  pullRequests: {status: reconciler}\n"
 Make = Callable[[str], ForgeWorld]
 

@@ -13,6 +13,8 @@ from reconciler.run.report_cache import Report, ReportCache
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 EDGE = "edge-1"
 NAME = f"acme/{EDGE}"
 PRINTED = ["Nothing to do\n"]

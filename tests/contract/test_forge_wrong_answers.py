@@ -13,6 +13,8 @@ from reconciler.plan.changes import Op
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 
+pytestmark = pytest.mark.one_forge
+
 HEADS: dict[str, Callable[[Any], Any]] = {
     "github": lambda item: item["head"]["ref"],
     "gitlab": lambda item: item["source_branch"],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import small_world
 from tests.support.git import Repo
 from tests.support.small_world import manifest, write_world
 from tests.support.world import World, build_world, git
@@ -18,14 +19,8 @@ def commit(world: World, files: Mapping[str, str | None]) -> str:
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    world.run("apply")
-    for name in ("web", "db"):
-        world.run("approve", f"edge-1/{name}")
-    world.run("apply")
-    return world
+def published() -> World:
+    return small_world.published()
 
 
 def test_removed_manifest_is_named_with_its_commit(published: World) -> None:

@@ -1,4 +1,4 @@
-"""A chart in three versions over twelve clusters: waves, edits, a conflict, injected objects, a rollback."""
+"""A chart in three versions over six clusters: waves, edits, a conflict, injected objects, a rollback."""
 
 import json
 from itertools import pairwise
@@ -12,7 +12,7 @@ from tests.support.world import World, git, refs
 
 pytestmark = needs_helm
 
-EDGES = tuple(f"edge-{number:02}" for number in range(1, 13))
+EDGES = tuple(f"edge-{number:02}" for number in range(1, 7))
 CANARIES = EDGES[:2]
 KPTFILE = """\
 apiVersion: kpt.dev/v1

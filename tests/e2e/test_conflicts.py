@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.git import Repo
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.world import World, git, refs
+from tests.support.world import World, git, refs, restored
 
 EDGE = "edge-1"
 NAME = f"{EDGE}/web"
@@ -29,10 +29,14 @@ def write(copy: Path, side: str) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world() -> World:
     """Three conflicts: two in `one.yaml`, one in `two.yaml`; the draft with the local values is there."""
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
+    return restored("conflicts", make_conflicts)
+
+
+def make_conflicts(root: Path) -> World:
+    write_world(root, (EDGE,))
+    world = World(root)
     release(world, 3, "old")
     world.run("apply", "--quiet")
     assert world.run("approve", NAME).code == 0

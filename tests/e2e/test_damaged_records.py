@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
-from tests.support.small_world import manifest, variant, write_world
+from tests.support.small_world import manifest, published, variant, write_world
 from tests.support.world import World, build_world, git, refs
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -17,14 +17,9 @@ DELETION = "refs/heads/reconciler/fleet/delete/web"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world() -> World:
     """A world with a published package whose deletion was refused, and a guard that was relaxed since."""
-    write_world(tmp_path / "w", ("edge-1",))
-    made = World(tmp_path / "w")
-    made.run("apply")
-    for name in ("web", "db"):
-        made.run("approve", f"edge-1/{name}")
-    made.run("apply")
+    made = published()
     text = git(made.control, "show", "main:reconciler.yaml")
     commit(made, {"reconciler.yaml": f"{text}{GUARD}", manifest("edge-1", "web"): None})
     assert made.run("apply").code == Exit.REFUSED

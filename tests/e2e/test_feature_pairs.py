@@ -50,7 +50,7 @@ def test_rows_are_few_and_always_the_same() -> None:
     assert len(ROWS) <= 60
 
 
-@pytest.mark.parametrize("row", sample(ROWS, 4), ids=lambda row: "-".join(row.values()))
+@pytest.mark.parametrize("row", sample(ROWS, 8), ids=lambda row: "-".join(row.values()))
 def test_row_keeps_every_promise(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fleet_of(row, tmp_path / "w", monkeypatch) as fleet:
         life = Life(fleet.build())

@@ -16,6 +16,7 @@ import yaml
 from reconciler.cli.main import invoke
 from tests.support.conformance import PROJECT
 from tests.support.registry import Answer, Asked, Gate, Registry, serve_gate, serve_registry
+from tests.support.samples import ALL
 from tests.support.world import EPOCH, Said, World, build_world, git
 
 HOST = "xpkg.example.com"
@@ -367,6 +368,7 @@ def push_ecosystem(registry: Registry) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not ALL, reason="`make samples` syncs a public platform")
 @pytest.mark.skipif(not ECOSYSTEM.is_dir(), reason="needs the public packages of RECONCILER_ECOSYSTEM")
 def test_a_public_platform_is_synced_planned_and_applied(
     tmp_path: Path, served: tuple[Registry, Gate], record_property: Callable[[str, object], None]

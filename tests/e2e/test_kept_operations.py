@@ -75,8 +75,8 @@ def test_the_rollback_of_a_rollout_that_creates_packages_ends(tmp_path: Path, mo
     assert world.images() == ["v1", "v1", ""]
 
 
-def test_a_package_that_is_rolled_back_says_how_it_goes_forward(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_package_that_is_rolled_back_says_how_it_goes_forward() -> None:
+    world = make_edges()
     world.want(2)
     world.settle()
     world.want(2, {ROLL_BACK: "web/v2"})
@@ -92,8 +92,8 @@ def test_a_package_that_is_rolled_back_says_how_it_goes_forward(tmp_path: Path) 
     assert f"It is held back: Rollout web/v2 of web is rolled back\n       next: {forward}" in back
 
 
-def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review() -> None:
+    world = make_edges()
     world.want(2)
     world.apply()
     world.want(2, {PAUSE: "true"})
@@ -109,8 +109,8 @@ def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review(tmp_path: P
 @pytest.mark.parametrize(
     "policy", ["", "  rollouts: [{selector: {matchLabels: {tier: edge}}, waves: [{name: all}]}]\n"]
 )
-def test_an_order_without_a_rollout_is_refused_by_line(tmp_path: Path, policy: str) -> None:
-    world = make_edges(tmp_path / "w", policy)
+def test_an_order_without_a_rollout_is_refused_by_line(policy: str) -> None:
+    world = make_edges(policy)
     for order, value in {PAUSE: "true", GO: "web/v2/a", SKIP: "web/v2/a", ROLL_BACK: "web/v2"}.items():
         world.want(2, {order: value})
         ran = world.run("apply")
@@ -127,10 +127,8 @@ def test_an_order_without_a_rollout_is_refused_by_line(tmp_path: Path, policy: s
 
 
 @pytest.mark.parametrize("how", ["removed", "renamed"])
-def test_a_deletion_beside_the_commit_of_a_person_in_a_group_is_proposed_at_once(
-    tmp_path: Path, how: str
-) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+def test_a_deletion_beside_the_commit_of_a_person_in_a_group_is_proposed_at_once(how: str) -> None:
+    world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
         world.want(2, package=package)
     world.run("apply")
@@ -153,8 +151,8 @@ def test_a_deletion_beside_the_commit_of_a_person_in_a_group_is_proposed_at_once
 
 
 @pytest.mark.parametrize("own", ["web", "web2"])
-def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(tmp_path: Path, own: str) -> None:
-    world = make_edges(tmp_path / "w")
+def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(own: str) -> None:
+    world = make_edges()
     world.want(2)
     world.run("apply")
     edit(world, world.draft_branch("ap1", "web"))
@@ -172,9 +170,9 @@ def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(tmp_path: P
     assert is_edited(world, world.draft_branch("ap1", "web"))
 
 
-def test_a_deletion_that_waits_for_a_successor_is_proposed_again(tmp_path: Path) -> None:
+def test_a_deletion_that_waits_for_a_successor_is_proposed_again() -> None:
     """The set is removed, so deletions are proposed; then it is back by other names, and takes them back."""
-    world = make_edges(tmp_path / "w")
+    world = make_edges()
     Repo(world.control).commit({"manifests/set.json": None}, message="Remove\n")
     world.apply()
     assert [opened(world, edge) for edge in EDGES] == [{2: "Delete web"}] * 3
@@ -188,8 +186,8 @@ def test_a_deletion_that_waits_for_a_successor_is_proposed_again(tmp_path: Path)
     assert "Rejected" not in world.run("plan", "--all").out
 
 
-def test_a_set_with_another_name_takes_over_what_a_group_has(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+def test_a_set_with_another_name_takes_over_what_a_group_has() -> None:
+    world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
         world.want(2, package=package)
     world.run("apply")
@@ -208,8 +206,8 @@ def test_a_set_with_another_name_takes_over_what_a_group_has(tmp_path: Path) -> 
 # Approval
 
 
-def test_a_group_is_approved_by_the_name_of_its_only_package(tmp_path: Path) -> None:
-    world = make_monorepo(tmp_path / "w")
+def test_a_group_is_approved_by_the_name_of_its_only_package() -> None:
+    world = make_monorepo()
     world.configure(GROUPED)
     world.want(2)
     world.apply()
@@ -221,8 +219,8 @@ def test_a_group_is_approved_by_the_name_of_its_only_package(tmp_path: Path) -> 
     assert world.images() == ["v1", "v2", "v1"]
 
 
-def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages() -> None:
+    world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
         world.want(2, package=package)
     world.apply()
@@ -267,11 +265,9 @@ def test_a_set_with_another_name_asks_for_one_lock_after_the_other(tmp_path: Pat
 # What people did stays
 
 
-def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_revision(
-    tmp_path: Path,
-) -> None:
+def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_revision() -> None:
     """Our own commit changed the value that the question is about; the next run took that for an answer."""
-    world = make_edges(tmp_path / "w", "")
+    world = make_edges("")
     upstream = Repo(world.root / "blueprints.git")
     upstream.commit(blueprint(3))
     upstream.tag("web/v3")
@@ -302,7 +298,7 @@ def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_re
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:
-    world = make_edges(tmp_path / "w", GROUPED) if is_there else make_empty(tmp_path / "w")
+    world = make_edges(GROUPED) if is_there else make_empty(tmp_path / "w")
     world.configure(GROUPED)
     world.want(2)
     world.apply()
@@ -319,11 +315,7 @@ def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_the
 @pytest.mark.parametrize("published", [True, False])
 def test_the_edit_of_a_person_in_a_group_outlives_every_revision(tmp_path: Path, published: bool) -> None:
     """Our commit on top of the edit had it; the one after that was made without it."""
-    world = (
-        make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
-        if published
-        else make_empty(tmp_path / "w")
-    )
+    world = make_edges(GROUPED, packages=("web", "db")) if published else make_empty(tmp_path / "w")
     upstream = Repo(world.root / "blueprints.git")
     upstream.commit(blueprint(3))
     upstream.tag("web/v3")
@@ -361,8 +353,8 @@ def test_a_group_is_not_ended_by_the_name_of_one_of_its_packages(tmp_path: Path,
     assert opened(world) == {1: "Create 2 packages"}
 
 
-def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped() -> None:
+    world = make_edges()
     world.want(2)
     world.run("apply")
     world.run("approve", "--all")
@@ -377,8 +369,8 @@ def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped(tmp_path: Pat
     assert "rollout" not in world.apply().out
 
 
-def test_a_deletion_beside_a_closed_group_that_stays_has_its_own_title(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+def test_a_deletion_beside_a_closed_group_that_stays_has_its_own_title() -> None:
+    world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
         world.want(2, package=package)
     world.apply()

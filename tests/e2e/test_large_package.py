@@ -1,4 +1,4 @@
-"""A package of three thousand files travels from its upstream to main, and through an update."""
+"""A package of two thousand files travels from its upstream to main, and through an update."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import _CONFIGURATION, manifest, repository, variant
 from tests.support.world import EPOCH, World
 
-FILES = 3000
+FILES = 2000
 CONFIG_MAP = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: item-{number}\ndata:\n  release: {release}\n"
 )
 
 
-def test_package_of_three_thousand_files_travels(tmp_path: Path) -> None:
+def test_package_of_two_thousand_files_travels(tmp_path: Path) -> None:
     world = make_world(tmp_path / "w")
     edge = Repo(world.root / "edge-1.git")
 

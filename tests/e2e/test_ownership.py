@@ -1,4 +1,4 @@
-"""Who owns a package survives renames, and ignorance never deletes: fifty targets on real Git."""
+"""Who owns a package survives renames, and ignorance never deletes: twenty targets on real Git."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.world import EPOCH, World, git, refs
 
-TARGETS = 50
+TARGETS = 20
 
 CONTROL = {
     "reconciler.yaml": """\
@@ -67,7 +67,7 @@ spec:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Fifty packages of one set: half of them published, half of them drafts."""
+    """Twenty packages of one set: half of them published, half of them drafts."""
     root = tmp_path / "w"
     root.mkdir()
     kptfile = b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"

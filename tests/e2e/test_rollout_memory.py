@@ -25,8 +25,8 @@ GROUPED = "  pullRequests: {groupBy: repository}\n"
 
 
 @pytest.mark.parametrize("layout", ["repositories", "monorepo"])
-def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(tmp_path: Path, layout: str) -> None:
-    world = make_edges(tmp_path / "w") if layout == "repositories" else make_monorepo(tmp_path / "w")
+def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(layout: str) -> None:
+    world = make_edges() if layout == "repositories" else make_monorepo()
     revision = "web/v2" if layout == "repositories" else "blueprints/web/v2"
     world.want(2)
     first = world.run("apply").out
@@ -45,8 +45,8 @@ def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(tmp_path: Pat
 
 
 @pytest.mark.parametrize("lost", ["state", "policy", "unread"])
-def test_a_rollback_knows_what_main_had_before(tmp_path: Path, lost: str) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_rollback_knows_what_main_had_before(lost: str) -> None:
+    world = make_edges()
     world.want(2)
     if lost == "unread":
         (world.root / "eu1.git").rename(world.root / "away")
@@ -72,7 +72,7 @@ def test_a_rollback_knows_what_main_had_before(tmp_path: Path, lost: str) -> Non
 
 
 def test_a_rollback_takes_no_revision_that_is_not_verified(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+    world = make_edges()
     world.want(2)
     world.settle()
     key = make_key(tmp_path / "key")
@@ -92,8 +92,8 @@ def test_a_rollback_takes_no_revision_that_is_not_verified(tmp_path: Path) -> No
     assert world.images() == ["v2"] * 3
 
 
-def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_set_that_renames_its_package_leaves_no_cluster_without_it() -> None:
+    world = make_edges()
     world.want(1, name="shop")
     for _ in range(8):
         ran = world.run("apply")
@@ -105,8 +105,8 @@ def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: P
     assert world.is_quiet()
 
 
-def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_set_follows_a_moved_tag_by_one_annotation() -> None:
+    world = make_edges()
     world.want(2)
     world.run("apply")
     world.run("approve", "--all")
@@ -133,10 +133,8 @@ def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
         ({SKIP: "web/v2/canari"}, "Did you mean canary?"),
     ],
 )
-def test_an_order_that_is_not_understood_is_refused_by_line(
-    tmp_path: Path, order: dict[str, str], hint: str
-) -> None:
-    world = make_edges(tmp_path / "w")
+def test_an_order_that_is_not_understood_is_refused_by_line(order: dict[str, str], hint: str) -> None:
+    world = make_edges()
     world.want(2, order)
 
     ran = world.run("apply")
@@ -147,8 +145,8 @@ def test_an_order_that_is_not_understood_is_refused_by_line(
     assert "drafts" not in "".join(world.all_refs()["ap1.git"])
 
 
-def test_a_closed_pull_request_fails_its_wave_without_its_branch(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_closed_pull_request_fails_its_wave_without_its_branch() -> None:
+    world = make_edges()
     world.want(2)
     world.run("apply")
     world.run("pr", "close", "ap1#2")
@@ -164,8 +162,8 @@ def test_a_closed_pull_request_fails_its_wave_without_its_branch(tmp_path: Path)
 
 
 @pytest.mark.parametrize("group_by", ["repository", "wave"])
-def test_every_command_names_a_pull_request_of_a_monorepo_alike(tmp_path: Path, group_by: str) -> None:
-    world = make_monorepo(tmp_path / "w")
+def test_every_command_names_a_pull_request_of_a_monorepo_alike(group_by: str) -> None:
+    world = make_monorepo()
     world.configure(f"  pullRequests: {{groupBy: {group_by}}}\n{WAVES if group_by == 'wave' else ''}")
     world.want(2)
     world.run("apply")
@@ -178,8 +176,8 @@ def test_every_command_names_a_pull_request_of_a_monorepo_alike(tmp_path: Path, 
     assert all(world.run("pr", "show", name).code == Exit.DONE for name in named)
 
 
-def test_a_rollout_of_which_every_package_left_does_not_stand_for_the_next_one(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_a_rollout_of_which_every_package_left_does_not_stand_for_the_next_one() -> None:
+    world = make_edges()
     for name in ("shop", "web"):
         world.want(1, name=name)
         world.run("apply")
@@ -193,8 +191,8 @@ def test_a_rollout_of_which_every_package_left_does_not_stand_for_the_next_one(t
     assert world.images() == ["v1"] * 3
 
 
-def test_what_to_write_for_another_try_is_the_same_in_the_next_run(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w")
+def test_what_to_write_for_another_try_is_the_same_in_the_next_run() -> None:
+    world = make_edges()
     world.want(2, {RETRY: "3"})
     world.apply()
     world.run("pr", "close", "ap1#2")
@@ -226,8 +224,8 @@ def test_nobody_rejected_the_draft_that_a_later_wave_closed(tmp_path: Path, grou
     assert world.images() == ["v1"] * 3
 
 
-def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("db", "web"))
+def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it() -> None:
+    world = make_edges(GROUPED, packages=("db", "web"))
     for package in ("db", "web"):
         world.want(2, package=package)
     world.run("apply")
@@ -244,8 +242,8 @@ def test_a_deletion_that_a_person_merged_with_a_group_says_that_apply_closes_it(
 
 
 @pytest.mark.parametrize("change", ["rollback", "revision"])
-def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(tmp_path: Path, change: str) -> None:
-    world = make_edges(tmp_path / "w", "")
+def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(change: str) -> None:
+    world = make_edges("")
     world.want(2)
     world.run("apply")
     branch = world.draft_branch("ap1", "web")
@@ -264,8 +262,8 @@ def test_approving_all_brings_no_revision_that_is_not_asked_for_any_more(tmp_pat
     assert world.run("approve", "ap1#2").code == Exit.DONE
 
 
-def test_a_package_that_is_wanted_again_is_in_its_group_at_once(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED)
+def test_a_package_that_is_wanted_again_is_in_its_group_at_once() -> None:
+    world = make_edges(GROUPED)
     world.want(2)
     world.run("apply")
     world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=GROUP, message="Mine\n")
@@ -280,8 +278,8 @@ def test_a_package_that_is_wanted_again_is_in_its_group_at_once(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("more", ["", GROUPED])
-def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(tmp_path: Path, more: str) -> None:
-    world = make_edges(tmp_path / "w", more)
+def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(more: str) -> None:
+    world = make_edges(more)
     world.want(2)
     world.run("apply")
     branch = GROUP if more else world.draft_branch("ap1", "web")
@@ -300,8 +298,8 @@ HINT = "A person deleted it there. Approve it by name, ap1#{0}, or put web back 
 REFUSED = f"ap1#{{0}} deletes what a manifest wants: web\n  hint: {HINT}"
 
 
-def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_a_group(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", GROUPED, packages=("db", "web"))
+def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_a_group() -> None:
+    world = make_edges(GROUPED, packages=("db", "web"))
     for package in ("db", "web"):
         world.want(2, package=package)
     world.run("apply")
@@ -327,8 +325,8 @@ def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_a_grou
 
 
 @pytest.mark.parametrize("back", ["revision", "rollback"])
-def test_a_group_that_deletes_a_package_and_is_wanted_no_more_has_a_row(tmp_path: Path, back: str) -> None:
-    world = make_edges(tmp_path / "w", GROUPED if back == "revision" else WAVES)
+def test_a_group_that_deletes_a_package_and_is_wanted_no_more_has_a_row(back: str) -> None:
+    world = make_edges(GROUPED if back == "revision" else WAVES)
     world.want(2)
     world.run("apply")
     if back == "rollback":
@@ -351,10 +349,8 @@ def test_a_group_that_deletes_a_package_and_is_wanted_no_more_has_a_row(tmp_path
 
 
 @pytest.mark.parametrize("left", ["nothing", "a file"])
-def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_draft(
-    tmp_path: Path, left: str
-) -> None:
-    world = make_edges(tmp_path / "w", "")
+def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_draft(left: str) -> None:
+    world = make_edges("")
     world.want(2)
     world.run("apply")
     head = "drafts/web/packagevariant-2"
@@ -376,8 +372,8 @@ def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_dr
     assert "refs/tags/web/v2" not in world.repo("ap1").refs()
 
 
-def test_closing_the_deletion_of_a_person_keeps_the_package_until_it_is_tried_again(tmp_path: Path) -> None:
-    world = make_edges(tmp_path / "w", "")
+def test_closing_the_deletion_of_a_person_keeps_the_package_until_it_is_tried_again() -> None:
+    world = make_edges("")
     world.want(2)
     world.run("apply")
     world.repo("ap1").commit(GONE, branch="drafts/web/packagevariant-2", message="Mine\n")

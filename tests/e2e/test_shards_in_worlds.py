@@ -11,7 +11,7 @@ from tests.support.standing import standing
 from tests.support.world import build_world, story
 
 
-@pytest.mark.parametrize("source", sample(WORLDS, 4), ids=lambda path: path.name)
+@pytest.mark.parametrize("source", sample(WORLDS, 9), ids=lambda path: path.name)
 def test_shards_equal_one_run_in_every_world(source: Path, tmp_path: Path) -> None:
     one = play(source, tmp_path / "w", [""])
     (tmp_path / "w").rename(tmp_path / "one")

@@ -15,7 +15,7 @@ from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
-from tests.support.small_world import manifest, variant, write_world
+from tests.support.small_world import manifest, published, variant, write_world
 from tests.support.world import Said, World, build_world, git, refs
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -94,12 +94,9 @@ def publish(world: World) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world() -> World:
     """Two published packages of one repository."""
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    publish(world)
-    return world
+    return published()
 
 
 def bring(world: World, commits: int = 1) -> None:

@@ -6,16 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo
-from tests.support.world import World, build_world, git
+from tests.support.world import World, build_world, git, restored
 
 WORLD = Path("fixtures/worlds/97-subpackage-revision")
 DIRECTORY = "app/infra/db"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world() -> World:
     """The application is published with the first revision of its database."""
-    world = build_world(WORLD, tmp_path / "w")
+    return restored("subpackages", make_published)
+
+
+def make_published(root: Path) -> World:
+    world = build_world(WORLD, root)
     publish(world)
     return world
 

@@ -32,7 +32,7 @@ DELIVERIES = [
 READING = ("graph", "status", "check", "explain", "expand", "pr")
 
 
-SAMPLE = [world for world in WORLDS if world in sample(WORLDS, 5) or world.name in DELIVERIES]
+SAMPLE = [world for world in WORLDS if world in sample(WORLDS, 11) or world.name in DELIVERIES]
 
 
 @pytest.mark.parametrize("source", SAMPLE, ids=lambda p: p.name)

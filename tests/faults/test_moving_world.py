@@ -10,6 +10,8 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import _blueprint, manifest, variant
 
+pytestmark = pytest.mark.one_forge
+
 Act = Callable[[ForgeWorld], None]
 
 

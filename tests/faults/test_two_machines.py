@@ -14,7 +14,9 @@ from tests.faults.promises import final
 from tests.faults.rows import FORGES
 from tests.faults.world import Ran, Runner, Turn, forking
 
-MOST_LOCAL, MOST_FORGE = 2, 1
+pytestmark = pytest.mark.one_forge
+
+MOST_LOCAL, MOST_FORGE = 1, 1
 LOCAL = ("first-apply", "later-apply", "later-groups", "reviewed", "delivery")
 
 

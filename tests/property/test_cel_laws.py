@@ -19,8 +19,8 @@ from tests.support.notes import note
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 SEED = int(os.environ.get("RECONCILER_SEED") or (secrets.randbits(32) if FUZZ > 1 else 20240229))
-EXPRESSIONS = 3_000 * FUZZ
-EACH = 40
+EXPRESSIONS = 1_000 * FUZZ
+EACH = 13
 FAILING_SHARE = 0.3
 ACCEPTED_SHARE = 0.95
 EVALUATE = """

@@ -28,11 +28,11 @@ from tests.support.notes import note
 from tests.support.samples import ALL
 
 FIRST = 500
-LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 3))
+LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 2))
 THEMED = 2 if ALL else 1
 DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
-OPERATED = 3 if ALL else 2
+OPERATED = 3 if ALL else 1
 DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))

@@ -1,6 +1,6 @@
 """The same random packages through the real kpt and through `compatible` mode: the same documents come out.
 
-60 examples in the test suite, in chunks that run beside each other; 3,000 by `make laws`. Needs kpt on the
+30 examples in the test suite, in chunks that run beside each other; 1,500 by `make laws`. Needs kpt on the
 PATH and the oracle beside the project.
 """
 
@@ -24,7 +24,7 @@ from tests.support.oracles import KPT, ORACLE, load_kpt
 from tests.support.random_packages import Example
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
-CHUNKS = 6
+CHUNKS = 3
 EXAMPLES = 10 if FUZZ == 1 else 50 * FUZZ
 """In each chunk."""
 

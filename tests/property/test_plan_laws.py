@@ -19,7 +19,7 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.expand import expand
-from reconciler.inventory.inventory import PullState, ReviewedLock
+from reconciler.inventory.inventory import Inventory, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
@@ -271,192 +271,127 @@ stories = st.lists(st.tuples(st.integers(0, len(PEOPLE) - 1), st.integers(0, 2**
 Story = list[tuple[int, int]]
 
 
-def live(story: Story, after: Callable[[ModelWorld, Plan], None]) -> ModelWorld:
-    """Let people act one by one, and run after each act."""
+@half
+@given(stories, st.integers(0, 2**16))
+def test_laws_hold_after_every_act(story: Story, order: int) -> None:
     world = lively_world()
     for act, seed in story:
         PEOPLE[act](random.Random(seed), world)
         plan = world.plan()
-        after(world, plan)
+        before = deepcopy(world)
+        before.shuffle = order
+        assert before.plan() == plan, "law 2: order changes no byte"
+        check_each_package_once(world.inventory(), plan)
+        check_times(world.inventory(), plan)
         world.apply(plan)
+        check_people(before, world)
+        check_one_of_each(world.inventory())
+        again = world.plan()
+        assert {c.op for c in again.changes} <= {Op.KEEP, Op.BLOCK}, [c for c in again.changes if c.pending]
+        assert again.is_empty, "law 1: a second run writes nothing"
+        assert (again.records, again.status) == (world.state, world.status)
+
+
+def check_each_package_once(inventory: Inventory, plan: Plan) -> None:
+    """Law 3: every package of a variant, and every one that is ours, is in the plan once, with a reason."""
+    named = {source.manifest.spec.downstream.repo for source in inventory.variants}
+    planned = [(change.package.url, change.package.path) for change in plan.changes]
+    assert len(planned) == len(set(planned))
+    for view in inventory.repositories.values():
+        for path, state in view.packages.items() if view.is_available else ():
+            owner = state.main_header.owner if state.main_header else ""
+            if state.exists and (view.key.name in named or owner.startswith("fleet/")):
+                assert (view.url, path) in planned
+    assert all(change.reason for change in plan.changes)
+
+
+def check_times(inventory: Inventory, plan: Plan) -> None:
+    """Law 5: a commit is as old as its newest input: manifest, pinned commit, commit of a person."""
+    resolution = resolve(inventory, expand(inventory))
+    resolved = {(r.variant.key, r.downstream): r for r in resolution.variants}
+    for change in plan.changes:
+        made = resolved.get((change.variant, change.package)) if change.variant else None
+        for write in change.writes:
+            if isinstance(write, WriteDraft) and made is not None:
+                draft = made.draft
+                people = draft.foreign_commit_time if draft is not None and draft.append_only else 0
+                assert write.time == max(made.variant.source.time, made.pin.commit.time, people)
+
+
+def check_people(before: ModelWorld, after: ModelWorld) -> None:
+    """Law 6: a person's commit stays reachable, or main has the content of the draft that it was on."""
+    for name in CLUSTERS:
+        old, new = before.repositories[name], after.repositories[name]
+        reached = set().union(*(new.ancestors(oid) for oid in new.refs.values()))
+        for ref, tip in old.refs.items():
+            path = ref.removeprefix("refs/heads/drafts/").rpartition("/")[0]
+            if any(not old.commits[oid].ours for oid in old.ancestors(tip) - reached):
+                assert old.commits[tip].tree(path) in [
+                    c.tree(path) for c in new.first_parents(new.refs[MAIN])
+                ]
+            if ref.startswith("refs/tags/"):
+                assert new.refs[ref] == tip, "a published revision moved"
+
+
+def check_one_of_each(inventory: Inventory) -> None:
+    """A head has one open pull request, a package one draft of ours."""
+    for view in inventory.repositories.values():
+        if view.is_available:
+            pulls = [p.head for p in inventory.pulls[view.url] if p.state is PullState.OPEN]
+            assert len(pulls) == len(set(pulls))
+            for state in view.packages.values():
+                drafts = [d.header for d in state.drafts if not d.append_only]
+                key = PackageKey(view.url, state.path)
+                assert sum(find_owner(header, key, inventory) is not None for header in drafts) <= 1
+
+
+def live(story: Story) -> ModelWorld:
+    """Let people act one by one, and run after each act."""
+    world = lively_world()
+    for act, seed in story:
+        PEOPLE[act](random.Random(seed), world)
+        world.run()
     return world
 
 
 @half
 @given(stories)
-def test_law_1_a_second_run_writes_nothing(story: Story) -> None:
-    world = lively_world()
-    for act, seed in story:
-        PEOPLE[act](random.Random(seed), world)
-        world.run()
-        again = world.plan()
-        assert {c.op for c in again.changes} <= {Op.KEEP, Op.BLOCK}, [c for c in again.changes if c.pending]
-        assert again.is_empty
-        assert again.records == world.state
-        assert again.status == world.status
-
-
-@half
-@given(stories)
-def test_law_1_losing_the_state_costs_no_write_to_any_package(story: Story) -> None:
-    world = live(story, lambda *_: None)
+def test_laws_hold_at_the_end(story: Story) -> None:
+    world = live(story)
+    refs = {name: repository.refs for name, repository in live(story).repositories.items()}
+    assert refs == {n: r.refs for n, r in world.repositories.items()}, "law 5: the same commits"
+    check_ignorance(world)
+    check_bad_variant(world)
     told = {record.key for record in world.records.values() if record.deletion_proposed}
     world.lose_state()
-    plan = world.plan()
-    ended = {change.variant for change in plan.changes if change.op in {Op.DELETE, Op.ORPHAN}}
-    assert ended <= {*_keys(world), *told}
+    ended = {change.variant for change in world.plan().changes if change.op in {Op.DELETE, Op.ORPHAN}}
+    assert ended <= {*(ObjectName(NAMESPACE, name) for name in world.variants), *told}, "law 1: no state"
 
 
-def _keys(world: ModelWorld) -> set[ObjectName]:
-    return {ObjectName(NAMESPACE, name) for name in world.variants}
-
-
-@half
-@given(stories, st.integers(0, 2**16))
-def test_law_2_order_changes_no_byte(story: Story, seed: int) -> None:
-    def check(world: ModelWorld, plan: Plan) -> None:
-        shuffled = deepcopy(world)
-        shuffled.shuffle = seed
-        assert shuffled.plan() == plan
-
-    live(story, check)
-
-
-@half
-@given(stories)
-def test_law_3_every_package_appears_exactly_once(story: Story) -> None:
-    def check(world: ModelWorld, plan: Plan) -> None:
-        inventory = world.inventory()
-        named = {spec.downstream.repo for spec in world.variants.values() if spec.downstream}
-        planned = [(change.package.url, change.package.path) for change in plan.changes]
-        assert len(planned) == len(set(planned))
-        for view in inventory.repositories.values():
-            if not view.is_available:
-                continue
-            for path, state in view.packages.items():
-                owner = state.main_header.owner if state.main_header else ""
-                if state.exists and (view.key.name in named or owner.startswith("fleet/")):
-                    assert (view.url, path) in planned
-        assert all(change.reason for change in plan.changes)
-
-    live(story, check)
-
-
-@half
-@given(stories)
-def test_law_4_ignorance_never_deletes(story: Story) -> None:
-    world = live(story, lambda *_: None)
-    for ignorance in (_unreadable, _all_broken, _stateless):
-        blind = deepcopy(world)
+def check_ignorance(world: ModelWorld) -> None:
+    """Law 4: what cannot be read deletes nothing."""
+    blinds = [deepcopy(world) for _ in range(3)]
+    blinds[0].readable = False
+    blinds[1].broken = frozenset(record.manifest for record in world.records.values())
+    blinds[2].lose_state()
+    for blind in blinds:
         blind.variants.clear()
-        ignorance(blind)
         plan = blind.plan()
         assert {change.op for change in plan.changes} <= {Op.KEEP, Op.CLOSE}, plan.changes
-        assert set(plan.records) >= {
-            path for path in plan.record_owners if path in blind.state and path != WANTED_LOCK
-        }
+        kept = {path for path in plan.record_owners if path in blind.state and path != WANTED_LOCK}
+        assert set(plan.records) >= kept
 
 
-def _unreadable(world: ModelWorld) -> None:
-    world.readable = False
-
-
-def _all_broken(world: ModelWorld) -> None:
-    world.broken = frozenset(record.manifest for record in world.records.values())
-
-
-def _stateless(world: ModelWorld) -> None:
-    world.lose_state()
-
-
-@half
-@given(stories)
-def test_law_5_the_same_inputs_give_the_same_commits(story: Story) -> None:
-    one, other = live(story, lambda *_: None), live(story, lambda *_: None)
-    for name, repository in one.repositories.items():
-        assert repository.refs == other.repositories[name].refs
-
-
-@half
-@given(stories)
-def test_law_5_a_commit_is_as_old_as_its_newest_input(story: Story) -> None:
-    """The manifest, the pinned upstream commit, a person's commits on the draft: no clock, none of ours."""
-
-    def check(world: ModelWorld, plan: Plan) -> None:
-        inventory = world.inventory()
-        resolution = resolve(inventory, expand(inventory))
-        resolved = {(r.variant.key, r.downstream): r for r in resolution.variants}
-        for change in plan.changes:
-            made = resolved.get((change.variant, change.package)) if change.variant else None
-            for write in change.writes:
-                if isinstance(write, WriteDraft) and made is not None:
-                    draft = made.draft
-                    people = draft.foreign_commit_time if draft is not None and draft.append_only else 0
-                    assert write.time == max(made.variant.source.time, made.pin.commit.time, people)
-
-    live(story, check)
-
-
-@half
-@given(stories)
-def test_law_6_no_run_drops_what_a_person_committed(story: Story) -> None:
-    """A person's commit stays reachable, or main has the content of the draft it stood on."""
-    world = lively_world()
-    for act, seed in story:
-        PEOPLE[act](random.Random(seed), world)
-        before = deepcopy(world)
-        world.run()
-        for name in CLUSTERS:
-            old, new = before.repositories[name], world.repositories[name]
-            reached = set().union(*(new.ancestors(oid) for oid in new.refs.values()))
-            for ref, tip in old.refs.items():
-                lost = [old.commits[oid] for oid in old.ancestors(tip) - reached if not old.commits[oid].ours]
-                path = ref.removeprefix("refs/heads/drafts/").rpartition("/")[0]
-                contents = [commit.tree(path) for commit in new.first_parents(new.refs[MAIN])]
-                if lost:
-                    assert old.commits[tip].tree(path) in contents
-            for ref, oid in old.refs.items():
-                if ref.startswith("refs/tags/"):
-                    assert new.refs[ref] == oid, "a published revision moved"
-
-
-@half
-@given(stories)
-def test_law_7_one_bad_variant_changes_nothing_for_the_others(story: Story) -> None:
-    world = live(story, lambda *_: None)
-    plan = world.plan()
-    lame = deepcopy(world)
+def check_bad_variant(world: ModelWorld) -> None:
+    """Law 7: one bad variant changes nothing for the others."""
+    plan, lame = world.plan(), deepcopy(world)
     lame.variants["lame"] = PackageVariantSpec(
         upstream=Upstream(repo="blueprints", package="nowhere", revision=1),
         downstream=Downstream(repo=CLUSTERS[0], package="lame"),
     )
-    with_bad = lame.plan()
-    others = tuple(change for change in with_bad.changes if change.variant != (NAMESPACE, "lame"))
+    others = [change for change in lame.plan().changes if change.variant != (NAMESPACE, "lame")]
     known = {change.package for change in plan.changes}
     assert tuple(change for change in others if change.package in known) == plan.changes
-
-
-@half
-@given(stories)
-def test_invariant_one_open_draft_and_pull_request_per_variant(story: Story) -> None:
-    world = lively_world()
-    for act, seed in story:
-        PEOPLE[act](random.Random(seed), world)
-        world.run()
-        inventory = world.inventory()
-        for view in inventory.repositories.values():
-            if not view.is_available:
-                continue
-            pulls = [p.head for p in inventory.pulls[view.url] if p.state is PullState.OPEN]
-            assert len(pulls) == len(set(pulls))
-            for state in view.packages.values():
-                owners = [
-                    find_owner(d.header, PackageKey(view.url, state.path), inventory)
-                    for d in state.drafts
-                    if not d.append_only
-                ]
-                owned = [owner for owner in owners if owner]
-                assert len(owned) <= 1
 
 
 @pytest.mark.parametrize("count", [50])

@@ -251,5 +251,5 @@ def has_group(plan: Plan) -> bool:
     return any(isinstance(write, WriteGroup) for change in plan.changes for write in change.writes)
 
 
-Rollouts.TestCase.settings = settings(max_examples=40 * FUZZ, stateful_step_count=15)
+Rollouts.TestCase.settings = settings(max_examples=20 * FUZZ, stateful_step_count=15)
 TestRollouts = Rollouts.TestCase

@@ -165,7 +165,7 @@ def _views() -> tuple[RepositoryView, ...]:
         st.sampled_from([KPTFILE, "a.yaml", PACKAGE_CONTEXT_FILE]), st.sampled_from([*HANDS])
     ),
 )
-@settings(deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 - drawn by name
     data: st.DataObject,
     old: Files,
@@ -294,7 +294,7 @@ def _of_cluster(
     apps=st.tuples(st.sampled_from(APPS), st.sampled_from(APPS)),
     change=st.sampled_from([*WRITTEN]),
 )
-@settings(deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @example(None, ["c07", "edge-1", "edge-10"], FUNCTIONS[0], PIPELINES[1], (APPS[0], APPS[0]), "value")
 @example(None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[4], APPS[4]), "nothing")
 @example(None, ["edge-1", "ClusterRole"], FUNCTIONS[6], PIPELINES[2], (APPS[5], APPS[5]), "nothing")
@@ -360,7 +360,7 @@ TEMPLATES = [
     path=st.sampled_from(["app.yaml", "app.yaml", "HOST.yaml"]),
     change=st.sampled_from([*WRITTEN]),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=settings().max_examples // 4)
 @example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[0], TEMPLATES[0]), "app.yaml", "value")
 @example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[0], TEMPLATES[0]), "app.yaml", "part of a word")
 @example(["edge-1", "edge-10"], "CLUSTER", (TEMPLATES[2], TEMPLATES[2]), "app.yaml", "nothing")
@@ -442,7 +442,7 @@ def _public_package(directory: Path) -> Files:
 
 @pytest.mark.parametrize("directory", inputs_of("nephio"), ids=name_of)
 @given(data=st.data(), function=st.sampled_from(FUNCTIONS))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=settings().max_examples // 20)
 def test_public_packages_of_many_repositories_are_those_rendered_alone(
     directory: Path, data: st.DataObject, function: tuple[str, str]
 ) -> None:

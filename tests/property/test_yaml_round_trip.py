@@ -376,7 +376,7 @@ def test_each_single_field_edit_of_a_real_file_changes_exactly_the_expected_byte
 def _mix(tree: Tree, seed: str) -> Iterator[Edit]:
     """Yield the fixed mix of edits of one document: every kind, at places chosen by its name."""
     spots = list(_paths(tree.value))
-    for path, found in _sample(spots, 4 * FUZZ, seed):
+    for path, found in _sample(spots, 2 * FUZZ, seed):
         if isinstance(found, dict):
             yield AddKey(path, "added", {"a": ["b"]})
         elif isinstance(found, list):
@@ -428,7 +428,7 @@ def test_every_kind_of_edit_stays_in_its_field_and_rarely_falls_back() -> None:
             assert result.text.endswith(text[end:]), (name, edit)
             wanted = edited(tree.value, edit)
             assert _same(Tree.parse(result.text).value, wanted), (name, edit)
-    assert edits > 1_000
+    assert edits > 500
     assert refused < edits * 0.05
     assert len(fallen) <= 0.01 * len(files)
 

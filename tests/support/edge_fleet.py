@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
-from tests.support.world import Said, World
+from tests.support.world import Said, World, restored
 
 EDGES = ("ap1", "eu1", "us1")
 WAVES = """\
@@ -149,12 +149,11 @@ class EdgeFleet(World):
         return {one["name"]: one for one in json.loads(said.out)["changes"]}
 
 
-def make_edges(root: Path, more: str = WAVES, *, packages: tuple[str, ...] = ("web",)) -> EdgeFleet:
-    """Return the fleet with the first revision of these packages everywhere."""
-    world = make_empty(root)
-    for package in packages:
-        world.want(1, package=package)
-    return started(world, more)
+def make_edges(more: str = WAVES, *, packages: tuple[str, ...] = ("web",)) -> EdgeFleet:
+    """Return the fleet with the first revision of these packages everywhere, then with more configuration."""
+    world = restored("-".join(packages), lambda root: start(make_empty(root), packages))
+    world.configure(more)
+    return world
 
 
 def make_empty(root: Path) -> EdgeFleet:
@@ -172,8 +171,14 @@ def make_empty(root: Path) -> EdgeFleet:
     return EdgeFleet(root)
 
 
-def make_monorepo(root: Path) -> EdgeFleet:
+def make_monorepo() -> EdgeFleet:
     """Return the fleet as directories of one repository, with the blueprints beside them."""
+    world = restored("monorepo", lambda root: start(_empty_monorepo(root), ("web",)))
+    world.configure()
+    return world
+
+
+def _empty_monorepo(root: Path) -> EdgeFleet:
     root.mkdir()
     fleet = make_repository(
         root / "fleet.git", {**blueprint(1, "blueprints/"), "clusters/README.md": "clusters\n"}
@@ -188,14 +193,13 @@ def make_monorepo(root: Path) -> EdgeFleet:
         for name, folder in folders.items()
     }
     make_repository(root / "control.git", {"reconciler.yaml": CONFIGURATION, **files})
-    world = EdgeFleet(root)
-    world.want(1)
-    return started(world)
+    return EdgeFleet(root)
 
 
-def started(world: EdgeFleet, more: str = WAVES) -> EdgeFleet:
-    """Return the fleet after it got its packages, with more fields of the configuration from now on."""
+def start(world: EdgeFleet, packages: tuple[str, ...]) -> EdgeFleet:
+    """Let every cluster have the first revision of these packages."""
+    for package in packages:
+        world.want(1, package=package)
     world.settle()
     assert world.images() == ["v1"] * 3
-    world.configure(more)
     return world

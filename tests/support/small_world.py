@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.git import kptfile, make_repository
+from tests.support.world import World, restored
 
 EDGES = ("edge-1", "edge-2", "edge-3")
 
@@ -24,6 +25,20 @@ def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str
     for edge in edges:
         files |= {manifest(edge, p): variant(edge, p) for p in ("web", "db")}
     make_repository(root / "control.git", files | dict(more or {}))
+
+
+def published(*edges: str) -> World:
+    """Return a small world, by default of one downstream, in which every package is published."""
+
+    def build(root: Path) -> World:
+        write_world(root, edges or EDGES[:1])
+        world = World(root)
+        for line in (("apply",), ("approve", "--all"), ("apply",)):
+            said = world.run(*line)
+            assert said.code == 0, said
+        return world
+
+    return restored("-".join(("published", *edges)), build)
 
 
 def variant(edge: str, package: str, *, revision: int = 1) -> str:

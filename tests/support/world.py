@@ -1,6 +1,8 @@
 """Worlds of fixtures/worlds as real Git repositories, and the actions of their stories."""
 
+import atexit
 import contextlib
+import copy
 import io
 import os
 import re
@@ -10,9 +12,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import pygit2
 
@@ -186,6 +188,35 @@ class World:
             repository, name = package.parts[-2:]
             with self.edit(repository, step.name, branch=self.draft_branch(repository, name)) as copy:
                 shutil.copytree(package, copy / name, dirs_exist_ok=True)
+
+
+AnyWorld = TypeVar("AnyWorld", bound=World)
+
+
+@cache
+def _worlds() -> Path:
+    place = Path(tempfile.mkdtemp(prefix="worlds-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
+
+
+_built: dict[str, World] = {}
+
+
+def restored(name: str, build: Callable[[Path], AnyWorld]) -> AnyWorld:
+    """Return a world as `build` left it, which is done once per process.
+
+    It is always at one place, as records hold the place of the repositories: a test has one of a name.
+    """
+    root, saved = _worlds() / name / "w", _worlds() / name / "saved"
+    shutil.rmtree(root, ignore_errors=True)
+    if name not in _built:
+        root.parent.mkdir(exist_ok=True)
+        _built[name] = build(root)
+        shutil.copytree(root, saved, symlinks=True)
+    else:
+        shutil.copytree(saved, root, symlinks=True)
+    return cast("AnyWorld", copy.copy(_built[name]))
 
 
 def _overlays(step: Path, removed: list[str]) -> list[tuple[Path, str, str]]:

@@ -5,31 +5,34 @@ import pytest
 from reconciler.api.porch import PackageContext, Upstream
 from reconciler.cel import EXTENSIONS
 from reconciler.expand import expand
-from reconciler.expand.authored import _missing_repository
-from reconciler.expand.generated import _extensions
-from reconciler.expand.porch_checks import _reserved, validate_set
+from reconciler.expand.porch_checks import validate_set
 from reconciler.expand.upstream import describe_missing
 from tests.support.sets import package_set, repository, variant, world
 
+UNDECLARED = "template.downstream.packageExpr: undeclared reference to 'replace'"
+
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "problems"),
     [
-        ("", set()),
-        ("strings", {"strings"}),
-        (f" {' , '.join(sorted(EXTENSIONS))} ,", set(EXTENSIONS)),
-        ("strings lists", set()),
-        ("strings,other", {"strings"}),
+        ("", [UNDECLARED]),
+        ("strings", []),
+        (f" {' , '.join(sorted(EXTENSIONS))} ,", []),
+        ("strings lists", ["unknown CEL extension: strings lists", UNDECLARED]),
+        ("strings,other", ["unknown CEL extension: other"]),
     ],
 )
-def test_extensions_are_separated_by_commas(text: str, known: set[str]) -> None:
+def test_extensions_are_separated_by_commas(text: str, problems: list[str]) -> None:
+    template = {"downstream": {"packageExpr": "'a_b'.replace('_', '-')"}}
+    target = {"repositories": [{"name": "edge"}], "template": template}
     annotations = {"reconciler.dev/cel-extensions": text}
 
-    requested, findings = _extensions(package_set(annotations=annotations))
+    found = expand(world(package_set(targets=[target], annotations=annotations)))
 
-    assert requested == known
-    assert bool(findings) is (text in {"strings lists", "strings,other"})
-    assert _extensions(package_set()) == (frozenset(), ())
+    assert [problem.message for problem in found.problems] == problems
+    assert [v.spec.downstream.package for v in found.variants if v.spec.downstream] == ["a-b"] * (
+        not problems
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,18 +49,17 @@ def test_missing_upstream_is_named_as_porch_names_it(upstream: Upstream, message
     assert describe_missing(upstream) == f"could not find upstream package revision {message}"
 
 
-def test_reserved_key_is_refused_where_it_is_written() -> None:
-    path = ("spec", "packageContext", "data")
+@pytest.mark.parametrize(
+    ("context", "where"),
+    [
+        ({"data": {"name": "x"}}, 'data: Invalid value: {"name":"x"}'),
+        ({"removeKeys": ["name"]}, 'removeKeys: Invalid value: ["name"]'),
+    ],
+)
+def test_reserved_key_is_refused_where_it_is_written(context: dict[str, object], where: str) -> None:
+    (problem,) = expand(world(variant(packageContext=context))).problems
 
-    data = _reserved(path, "data", {"name": "x"}, "name")
-    removed = _reserved((*path, 0), "removeKeys", ["name"], "name")
-
-    assert data.path == (*path, "name")
-    assert removed.path == (*path, 0)
-    assert data.message == (
-        'spec.packageContext.data: Invalid value: {"name":"x"}: must not contain the key "name"'
-    )
-    assert removed.message.startswith("spec.packageContext.removeKeys: Invalid value: ")
+    assert problem.message == f'spec.packageContext.{where}: must not contain the key "name"'
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_set_without_targets_is_refused_at_its_targets() -> None:
     assert finding.path == ("spec", "targets")
 
 
-def test_missing_repository_is_told_where_it_is_named() -> None:
-    finding = _missing_repository("edge")
+def test_missing_repository_is_told_with_what_to_do() -> None:
+    (problem,) = expand(world(variant(downstream={"repo": "nowhere", "package": "a"}))).problems
 
-    assert finding.path == ("spec", "downstream", "repo")
-    assert finding.hint == "Register it as a Repository object in the same namespace."
+    assert problem.message == 'repository "nowhere" could not be loaded'
+    assert problem.hint == "Register it as a Repository object in the same namespace."

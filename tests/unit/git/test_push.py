@@ -1,3 +1,4 @@
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -5,45 +6,64 @@ import pytest
 
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential
+from reconciler.git import push as push_module
 from reconciler.git.command import GitResult
-from reconciler.git.push import (
-    PushResult,
-    PushStatus,
-    RefUpdate,
-    _check,
-    _push_error,
-    _result,
-    _results,
-    _with_hook_output,
-    _with_lock_faults,
-    name_refs,
-    push,
-)
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from tests.support.git import make_repository, run
 
-
-def results(*refs: str) -> list[PushResult]:
-    return [PushResult(RefUpdate(ref, None, None), PushStatus.REJECTED) for ref in refs]
-
-
-def test_three_refs_are_named() -> None:
-    assert name_refs(results("a", "b", "c")) == "a, b, c"
-
-
-def test_further_refs_are_counted() -> None:
-    assert name_refs(results("a", "b", "c", "d", "e")) == "a, b, c and 2 more"
-
-
+A, B = Oid("a" * 40), Oid("b" * 40)
+REF, TAG = "refs/heads/a", "refs/tags/v1"
+BOTH_REFS = tuple(RefUpdate(f"refs/heads/{name}", None, A) for name in "ab")
 STALE, REJECTED, SKIPPED, DONE = (
     PushStatus.STALE,
     PushStatus.REJECTED,
     PushStatus.SKIPPED,
     PushStatus.DONE,
 )
-MOVED = "error: cannot lock ref 'a': is at 1 but expected 2"
-DENIED_LOCK = "error: cannot lock ref 'a': Permission denied"
+LINES = {
+    DONE: "*\t:{}\t[new branch]",
+    STALE: "!\t:{}\t[rejected] (stale info)",
+    REJECTED: "!\t:{}\t[remote rejected] (declined)",
+    SKIPPED: "!\t:{}\t[rejected] (atomic transaction failed)",
+}
+Answered = Callable[..., list[tuple[PushStatus, str]]]
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    mirror = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "a.git", {"x": "1"}).path))
+    mirror.fetch()
+    return mirror
+
+
+@pytest.fixture
+def pushed(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Answered:
+    """Push to a server that answers so; return status and message of each ref."""
+
+    def answer(result: GitResult, updates: Sequence[RefUpdate] = BOTH_REFS) -> list[tuple[PushStatus, str]]:
+        monkeypatch.setattr(push_module, "run_git", lambda *_, **__: result)
+        results = push(mirror, updates)
+        assert [each.update for each in results] == [*updates]
+        return [(each.status, each.message) for each in results]
+
+    return answer
+
+
+def reported(*statuses: PushStatus, stderr: str = "") -> GitResult:
+    """Return what git prints of the refs a and b."""
+    lines = [LINES[s].format(u.ref) for s, u in zip(statuses, BOTH_REFS, strict=False)]
+    return GitResult(int({*statuses} != {DONE}), "\n".join(lines).encode(), stderr)
+
+
+@pytest.mark.parametrize(("names", "text"), [("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")])
+def test_three_refs_are_named_and_others_counted(names: str, text: str) -> None:
+    assert name_refs([PushResult(RefUpdate(ref, None, None), REJECTED) for ref in names]) == text
+
+
+MOVED = "error: cannot lock ref 'refs/heads/a': is at 1 but expected 2"
+DENIED_LOCK = "error: cannot lock ref 'refs/heads/a': Permission denied"
 
 
 @pytest.mark.parametrize(
@@ -61,29 +81,18 @@ DENIED_LOCK = "error: cannot lock ref 'a': Permission denied"
     ],
 )
 def test_ref_that_stops_a_transaction_is_named_by_its_lock_where_all_are_skipped(
-    listed: tuple[PushStatus, ...], stderr: str, statuses: tuple[PushStatus, ...]
+    pushed: Answered, listed: tuple[PushStatus, ...], stderr: str, statuses: tuple[PushStatus, ...]
 ) -> None:
-    pushed = [
-        PushResult(RefUpdate(ref, None, None), status) for ref, status in zip("ab", listed, strict=True)
-    ]
-
-    results = _with_lock_faults(pushed, stderr)
-
-    assert [(result.update.ref, result.status) for result in results] == list(
-        zip("ab", statuses, strict=True)
-    )
+    assert tuple(status for status, _ in pushed(reported(*listed, stderr=stderr))) == statuses
 
 
-def test_reason_of_a_transaction_that_fails_for_no_ref_of_the_push_is_told() -> None:
+def test_reason_of_a_transaction_that_fails_for_no_ref_of_the_push_is_told(pushed: Answered) -> None:
     head = "cannot lock ref 'HEAD': Unable to create '/r.git/HEAD.lock': File exists."
     stderr = f"remote: error: {head}\nremote: Counting\nremote: error: {head}\nfatal: gone \n"
-    pushed = [PushResult(RefUpdate(ref, None, None), SKIPPED, "atomic transaction failed") for ref in "ab"]
 
-    results = _with_lock_faults(pushed, stderr)
+    results = pushed(reported(SKIPPED, SKIPPED, stderr=stderr))
 
-    assert {(result.status, result.message) for result in results} == {
-        (STALE, f"atomic transaction failed: {head}; gone")
-    }
+    assert {*results} == {(STALE, f"atomic transaction failed: {head}; gone")}
 
 
 ARCHIVED = (
@@ -105,84 +114,68 @@ DENIED = (
     ],
 )
 def test_a_push_that_a_server_forbids_is_refused_and_others_are_tried_again(
-    stderr: str, kind: type[ReconcilerError], message: str
+    pushed: Answered, stderr: str, kind: type[ReconcilerError], message: str
 ) -> None:
-    error = _push_error("https://h/r.git", stderr)
+    with pytest.raises(kind) as caught:
+        pushed(GitResult(128, b"", stderr))
 
-    assert type(error) is kind
-    assert message in str(error)
-    assert error.exit_code is (Exit.REFUSED if kind is RefusedError else Exit.UNAVAILABLE)
-    assert error.hint
+    assert type(caught.value) is kind
+    assert message in str(caught.value)
+    assert caught.value.exit_code is (Exit.REFUSED if kind is RefusedError else Exit.UNAVAILABLE)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
     ("flag", "summary", "status", "message"),
     [
         ("=", "[up to date]", PushStatus.UP_TO_DATE, "[up to date]"),
-        ("*", "[new branch]", PushStatus.DONE, ""),
-        (
-            "!",
-            "[remote rejected] (pre-receive hook declined)",
-            PushStatus.REJECTED,
-            "pre-receive hook declined",
-        ),
-        ("!", "[rejected] (stale info)", PushStatus.STALE, "stale info"),
-        ("!", "[rejected] (atomic push failed)", PushStatus.SKIPPED, "atomic push failed"),
-        ("!", "[remote rejected] (a (b) c)", PushStatus.REJECTED, "a (b) c"),
-        ("!", "[no match]", PushStatus.REJECTED, "[no match]"),
+        ("*", "[new branch]", DONE, ""),
+        ("!", "[remote rejected] (pre-receive hook declined)", REJECTED, "pre-receive hook declined"),
+        ("!", "[rejected] (stale info)", STALE, "stale info"),
+        ("!", "[rejected] (atomic push failed)", STALE, "atomic push failed"),
+        ("!", "[remote rejected] (a (b) c)", REJECTED, "a (b) c"),
+        ("!", "[no match]", REJECTED, "[no match]"),
+        ("!", "[remote rejected] (sent cn-push-1a2b)", REJECTED, "sent ***"),
     ],
 )
 def test_reason_of_a_ref_is_what_git_has_in_parentheses(
-    flag: str, summary: str, status: PushStatus, message: str
+    pushed: Answered, flag: str, summary: str, status: PushStatus, message: str
 ) -> None:
-    update = RefUpdate("refs/heads/a", None, None)
-
-    assert _result(update, flag, summary) == PushResult(update, status, message)
-
-
-def test_credential_in_the_reason_of_a_ref_is_masked() -> None:
     learn_credential("cn-push-1a2b")
 
-    result = _result(RefUpdate("refs/heads/a", None, None), "!", "[remote rejected] (sent cn-push-1a2b)")
+    line = f"{flag}\t:{REF}\t{summary}\n".encode()
 
-    assert result.message == "sent ***"
+    assert pushed(GitResult(0, line, ""), BOTH_REFS[:1]) == [(status, message)]
 
 
 @pytest.mark.parametrize(
     ("status", "stderr", "message"),
     [
-        (
-            PushStatus.REJECTED,
-            "remote: Use a ticket.\nremote: Use a ticket.\nfatal: x\n",
-            "declined: Use a ticket.",
-        ),
-        (PushStatus.REJECTED, "remote: error: hook declined to update refs/heads/a\n", "declined"),
-        (PushStatus.REJECTED, "remote: declined\n", "declined"),
-        (PushStatus.REJECTED, "fatal: x\n", "declined"),
-        (PushStatus.STALE, "remote: Use a ticket.\n", "declined"),
-        (PushStatus.REJECTED, f"remote: {'x' * 500}\n", f"declined: {'x' * 400}"),
+        (REJECTED, "remote: Use a ticket.\nremote: Use a ticket.\nfatal: x\n", "declined: Use a ticket."),
+        (REJECTED, "remote: error: hook declined to update refs/heads/a\n", "declined"),
+        (REJECTED, "remote: declined\n", "declined"),
+        (REJECTED, "fatal: x\n", "declined"),
+        (STALE, "remote: Use a ticket.\n", "stale info"),
+        (REJECTED, f"remote: {'x' * 500}\n", f"declined: {'x' * 400}"),
     ],
 )
-def test_output_of_hooks_is_the_reason_of_a_rejection(status: PushStatus, stderr: str, message: str) -> None:
-    result = PushResult(RefUpdate("refs/heads/a", None, None), status, "declined")
-
-    assert _with_hook_output(result, stderr).message == message
-
-
-A, B = Oid("a" * 40), Oid("b" * 40)
-REF, TAG = "refs/heads/a", "refs/tags/v1"
+def test_output_of_hooks_is_the_reason_of_a_rejection(
+    pushed: Answered, status: PushStatus, stderr: str, message: str
+) -> None:
+    assert pushed(reported(status, stderr=stderr), BOTH_REFS[:1]) == [(status, message)]
 
 
 @pytest.mark.parametrize(("expected", "new", "ref"), [*product((None, A), (None, A, B), (REF, TAG))])
 def test_tag_never_moves_and_nothing_is_deleted_blindly(
-    expected: Oid | None, new: Oid | None, ref: str
+    pushed: Answered, expected: Oid | None, new: Oid | None, ref: str
 ) -> None:
-    moves_tag = ref == TAG and (expected, new) == (A, B)
+    moves_tag, done = ref == TAG and (expected, new) == (A, B), f"*\t:{ref}\t[new reference]".encode()
+    update = RefUpdate(ref, expected, new)
     if not moves_tag and (expected or new):
-        _check(RefUpdate(ref, expected, new))
+        assert pushed(GitResult(0, done, ""), [update]) == [(DONE, "")]
         return
     with pytest.raises(RefusedError) as caught:
-        _check(RefUpdate(ref, expected, new))
+        pushed(GitResult(0, done, ""), [update])
     message = (
         f"{ref} exists and would move" if moves_tag else f"{ref} would be deleted without its expected value"
     )
@@ -190,31 +183,16 @@ def test_tag_never_moves_and_nothing_is_deleted_blindly(
 
 
 @pytest.mark.parametrize("oid", ["a" * 39, "a" * 41, "A" * 40, "main", ""])
-def test_malformed_id_is_not_pushed(oid: str) -> None:
+def test_malformed_id_is_not_pushed(pushed: Answered, oid: str) -> None:
     for update in (RefUpdate(REF, Oid(oid), A), RefUpdate(REF, A, Oid(oid))):
         with pytest.raises(RefusedError, match=f"An object id for {REF} is not 40 hexadecimal digits"):
-            _check(update)
+            pushed(reported(DONE), [update])
 
 
-@pytest.fixture
-def mirror(tmp_path: Path) -> Mirror:
-    mirror = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "a.git", {"x": "1"}).path))
-    mirror.fetch()
-    return mirror
-
-
-def pushed(mirror: Mirror, result: GitResult) -> list[tuple[PushStatus, str]]:
-    """Return status and message of the refs a and b after a push with this result."""
-    updates = [RefUpdate(f"refs/heads/{name}", None, A) for name in "ab"]
-    results = _results(mirror, updates, result)
-    assert [result.update for result in results] == updates
-    return [(result.status, result.message) for result in results]
-
-
-def test_each_ref_has_its_line_of_the_output_whatever_the_order(mirror: Mirror) -> None:
+def test_each_ref_has_its_line_of_the_output_whatever_the_order(pushed: Answered, mirror: Mirror) -> None:
     out = b"To x\n=\t:refs/heads/b\t[up to date]\n*\tx:refs/heads/a\t[new branch]\nDone\n"
 
-    assert pushed(mirror, GitResult(0, out, "")) == [
+    assert pushed(GitResult(0, out, "")) == [
         (PushStatus.DONE, ""),
         (PushStatus.UP_TO_DATE, "[up to date]"),
     ]
@@ -224,10 +202,10 @@ def test_each_ref_has_its_line_of_the_output_whatever_the_order(mirror: Mirror) 
     }
 
 
-def test_ref_that_was_not_pushed_keeps_its_place_in_the_snapshot(mirror: Mirror) -> None:
+def test_ref_that_was_not_pushed_keeps_its_place_in_the_snapshot(pushed: Answered, mirror: Mirror) -> None:
     out = b"*\tx:refs/heads/a\t[new branch]\n!\tx:refs/heads/b\t[rejected] (stale info)\n"
 
-    assert pushed(mirror, GitResult(1, out, "")) == [(PushStatus.DONE, ""), (PushStatus.STALE, "stale info")]
+    assert pushed(GitResult(1, out, "")) == [(PushStatus.DONE, ""), (PushStatus.STALE, "stale info")]
     assert mirror.refs().get("refs/heads/b") is None
     assert mirror.refs()["refs/heads/a"] == A
 
@@ -260,19 +238,19 @@ FULL_REF = MISSING + b"!\tx:refs/heads/b\t[remote rejected] (No space left on de
     ],
 )
 def test_push_that_cannot_be_completed_is_unavailable(
-    mirror: Mirror, result: GitResult, message: str, hint: str
+    pushed: Answered, mirror: Mirror, result: GitResult, message: str, hint: str
 ) -> None:
     with pytest.raises(UnavailableError) as caught:
-        pushed(mirror, result)
+        pushed(result)
 
     assert str(caught.value).startswith(message.format(remote=mirror.remote))
     assert caught.value.hint.startswith(hint)
 
 
-def test_limit_of_a_server_is_no_failure_of_a_push_that_succeeded(mirror: Mirror) -> None:
-    assert [
-        status for status, _ in pushed(mirror, GitResult(0, BOTH, "remote: No space left on device"))
-    ] == [PushStatus.DONE] * 2
+def test_limit_of_a_server_is_no_failure_of_a_push_that_succeeded(pushed: Answered) -> None:
+    assert [status for status, _ in pushed(GitResult(0, BOTH, "remote: No space left on device"))] == [
+        PushStatus.DONE
+    ] * 2
 
 
 def test_push_of_nothing_starts_no_process_and_forbidden_update_pushes_nothing(mirror: Mirror) -> None:
