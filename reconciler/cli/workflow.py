@@ -98,10 +98,10 @@ def check_event(environment: Mapping[str, str]) -> None:
     """Refuse to apply what is only proposed: the workflow of a pull request runs the author's words.
 
     Raises:
-        RefusedError: The process runs for a pull or merge request.
+        RefusedError: The process runs for a pull request, a merge request, or a merge group of a queue.
     """
     event = environment.get("GITHUB_EVENT_NAME", "") or environment.get("CI_PIPELINE_SOURCE", "")
-    if event.startswith((_PULL_REQUEST, "merge_request", "external_pull_request")):
+    if event.startswith((_PULL_REQUEST, "merge_group", "merge_request", "external_pull_request")):
         raise RefusedError(
             f"Nothing is applied in a run for a pull request (event {terminal(event)})",
             hint="Use `reconciler check` there, and apply on pushes to the default branch.",

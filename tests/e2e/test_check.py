@@ -393,6 +393,7 @@ def test_check_writes_nothing(root: Path) -> None:
     [
         ("GITHUB_EVENT_NAME", "pull_request"),
         ("GITHUB_EVENT_NAME", "pull_request_target"),
+        ("GITHUB_EVENT_NAME", "merge_group"),
         ("CI_PIPELINE_SOURCE", "merge_request_event"),
     ],
 )
