@@ -138,7 +138,9 @@ def from_chart(
         if is_new:
             target.rmdir()
         raise
-    lines = [f"wrote {target}: {read.name} {read.version}, {plural(len(changed), 'file')}", *steps]
+    lines = [f"{target} has {read.name} {read.version} already: nothing changed"]
+    if changed:
+        lines = [f"wrote {target}: {read.name} {read.version}, {plural(len(changed), 'file')}", *steps]
     show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
     return Exit.DONE
 
