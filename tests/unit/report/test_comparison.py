@@ -66,3 +66,21 @@ def test_rows_name_variant_package_and_pin() -> None:
         ("update", NAMES.of(PACKAGE.change)),
         ("lock", PIN.what),
     ]
+
+
+def test_deletions_come_first_and_what_merging_ends_last() -> None:
+    """A deletion that merging withdraws is no danger any more."""
+    deleted = change(Op.DELETE, "a", Reason.DELETION_PROPOSED)
+    differences = (
+        PackageDifference("withdraw", deleted, None),
+        PackageDifference("update", None, change(Op.UPDATE, "b", Reason.UPSTREAM_CHANGED)),
+        PackageDifference("delete", None, change(Op.DELETE, "c", Reason.DELETION_PROPOSED)),
+    )
+
+    found = rows(Comparison(packages=differences, deep=True), NAMES)
+
+    assert [(row["what"], row["name"]) for row in found] == [
+        ("delete", "edge-west/c"),
+        ("update", "edge-west/b"),
+        ("withdraw", "edge-west/a"),
+    ]
