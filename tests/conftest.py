@@ -80,6 +80,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one worker more than there are cores: a quarter of the time tests wait for processes and servers."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run files, and the tests in each, in the order that RECONCILER_TEST_ORDER draws: none depends on it.
 

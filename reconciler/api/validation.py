@@ -48,6 +48,7 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _UNIONS = (Union, types.UnionType)
+_HEAD = {"apiVersion", "kind", "metadata"}
 _MISSPELT = 0.85
 """Similarity from which a name is another one misspelt, though a field elsewhere has it."""
 _REPAIRS = 8
@@ -151,7 +152,8 @@ def _unknown_field(model: type[Any], path: Path) -> FieldError:
     name, fields = str(path[-1]), _fields_at(model, path[:-1])
     hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
     below = _places_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
-    above = (path[:length] for length in range(len(path) - 2, -1, -1))
+    lengths = range(len(path) - 2, 0 if name in _HEAD else -1, -1)  # each document has those at its top
+    above = (path[:length] for length in lengths)
     outside = (field_text((*at, name)) for at in above if name in _fields_at(model, at))
     elsewhere = next(chain(below, outside), "")
     if elsewhere and not get_close_matches(name, fields, cutoff=_MISSPELT):
