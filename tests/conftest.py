@@ -82,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one worker more than there are cores: a quarter of the time tests wait for processes and servers."""
+    """Run one worker more than there are cores: tests wait a quarter of their time for processes."""
     return (os.cpu_count() or 1) + 1
 
 
