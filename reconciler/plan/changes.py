@@ -14,7 +14,7 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
-from reconciler.names.refs import short_branch
+from reconciler.names.refs import TAGS, short_branch
 from reconciler.plan.impact import Impact
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import Rollout
@@ -475,6 +475,11 @@ class Effect(Struct, frozen=True):
     hint: str = ""
     left: bool = False
     cause: str = ""
+
+    @property
+    def place(self) -> str:
+        """The repository and what was written there, a tag as `tag web/v1`."""
+        return f"{self.repository} {self.ref.replace(TAGS, 'tag ')}".strip()
 
 
 class Outcome(Struct, frozen=True):

@@ -76,7 +76,10 @@ def find_obstacles(
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
-    problems = tuple(_problems(plan, context.inventory, change.variant))
+    problems = [
+        Obstacle(f"{each.message} ({each.location})", next_step(each.hint, f"it at {each.location}"))
+        for each in problems_of(plan.problems, context.inventory, change.variant)
+    ]
     state = () if is_missing else tuple(_state(plan, change, name, explained=bool(problems)))
     obstacles = (
         *problems,
@@ -123,12 +126,6 @@ def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: Obje
         owners.add(set_key(ObjectName(record.namespace, record.set_name)))
         broken = record.manifest if record.manifest in inventory.control.broken else ""
     return [p for p in problems if p.owner in owners or p.location.path == broken != ""]
-
-
-def _problems(plan: Plan, inventory: Inventory, variant: ObjectName) -> Iterator[Obstacle]:
-    for problem in problems_of(plan.problems, inventory, variant):
-        step = next_step(problem.hint, f"it at {problem.location}")
-        yield Obstacle(f"{problem.message} ({problem.location})", step)
 
 
 def _request(

@@ -138,7 +138,8 @@ def status_lines(
         rows, shown = _folded(rows, shown)
     heads = WIDE_HEADS if wide else HEADS
     table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *rows]
-    if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
+    has_names = all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)  # of its repositories
+    if width and not wide and _is_too_wide(table, width) and has_names:
         table = [(*cells[:1], *cells[2:]) for cells in table]
     if width and not wide and _is_too_wide(table, width):
         columns = zip(*table, strict=True)  # the last one is free text
@@ -179,11 +180,6 @@ def _folded(
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
     return sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width
-
-
-def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
-    """Return whether each cluster has the name of its repository, so that its column can be left out."""
-    return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
 
 
 def row(owner: Owner, *, wide: bool = False, now: float = 0, problems: str = "") -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.names.refs import TAGS
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, Refusal
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
@@ -206,7 +205,7 @@ def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
     tried = f"{_VERBS.get(effect.what, effect.what)} {len(group)}, all for one cause"
     yield f"{paint('failed:', Color.RED)} {tried}: {message_line(effect.cause)}"
     for effect in group[:MOST_PLACES]:
-        yield f"  {message_line(_place(effect))}"
+        yield f"  {message_line(effect.place)}"
     if len(group) > MOST_PLACES:
         yield f"  and {len(group) - MOST_PLACES} more"
 
@@ -224,13 +223,9 @@ _VERBS = {
 }
 
 
-def _place(effect: Effect) -> str:
-    return f"{effect.repository} {effect.ref.replace(TAGS, 'tag ')}".strip()
-
-
 def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     """Return one effect in a line; one that was not done names what was tried and why it did not happen."""
-    place = terminal(_place(effect))
+    place = terminal(effect.place)
     if not effect.error:
         return f"{effect.what:<8} {place}"
     if effect.left:
