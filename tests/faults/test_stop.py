@@ -118,7 +118,7 @@ def test_a_run_that_still_reads_ends_at_once_and_has_written_nothing(root: Path)
         with running(root, "apply") as stopped:
             silent.settimeout(_PATIENCE_S)
             connection, _ = silent.accept()
-            stop(stopped)
+            stopped.send_signal(signal.SIGTERM)
             began = time.monotonic()
             said, _ = stopped.communicate(timeout=_PATIENCE_S)
             connection.close()
