@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.bench.bench_fleet import World, is_missing
+from tests.bench.bench_fleet import ECOSYSTEM, World, is_missing, packages
 from tests.bench.chart import growth_svg
 from tests.bench.goals import Goals, slowness
 from tests.bench.process import Cost, measure
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 def costs(clusters: int) -> Iterator[tuple[int, str, Cost]]:
     """Yield how many variants a fleet has, and what each kind of run over it costs."""
     with TemporaryDirectory(prefix="growth-") as name:
-        world = World(Path(name), clusters)
+        world = World(Path(name), clusters, packages(ECOSYSTEM))
         variants = clusters * len(world.packages)
         yield variants, "plan, all new", world.run("plan")
         world.run("apply")
