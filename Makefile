@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws samples gitea soak soak-team lock clean
+.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws samples gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -33,8 +33,11 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
-test: $(VENV)/.installed  ## All tests, the long ones on a sample; samples, faults, laws, fuzz and soak try everything
-	$(RUN)python -m pytest -n auto --dist worksteal
+test: $(VENV)/.installed  ## The tests; slow has those that run for longer
+	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow"
+
+slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples, faults, laws, fuzz and soak try everything
+	$(RUN)python -m pytest -n auto --dist worksteal -m slow
 
 ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
 	$(if $(AGAINST),$(RUN)python -m tests.ecosystem.against "$(AGAINST)",\
@@ -66,7 +69,7 @@ lint: $(VENV)/.installed  ## Format, lint, types, layers, unused code, spelling
 	$(RUN)vulture
 	$(RUN)codespell
 
-check: lint test  ## What a change must pass: lint and test
+check: lint test slow  ## What a change must pass: lint and all tests
 
 audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service
 	$(RUN)zizmor --offline --no-progress --config .github/zizmor.yml action.yml .github/workflows .github/examples/*.yml

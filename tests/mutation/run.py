@@ -3,7 +3,8 @@
 `make mutation SEED=1 N=40 FOLDERS="plan resolve"` draws functions of folders and one mutant of each,
 `make mutation CHANGED=origin/main` those of the functions that differ from a base. Only the tests that enter
 the mutated block run: those of up to LIMIT seconds, as many as BUDGET seconds allow. Those of the path that
-TESTS names first come first, and of each path the shortest. A mutant that none of them notices survives.
+TESTS names first come first; of each path the shortest of every file, then the next one of every file. A
+mutant that none of them notices survives.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -119,10 +121,14 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
     choice, places = [], options.tests.split()
     imported = reach.find_imported()
     for mutant in mutants:
-        reaching = sorted(
-            tests[mutant.function, mutant.line],
-            key=lambda test: next(number for number, place in enumerate(places) if test.id.startswith(place)),
-        )
+        turns: Counter[str] = Counter()
+        order = []
+        for test in tests[mutant.function, mutant.line]:
+            file = test.id.partition("::")[0]
+            turns[file] += 1
+            place = next(number for number, place in enumerate(places) if test.id.startswith(place))
+            order.append((place, turns[file], test.seconds, test))
+        reaching = [test for *_, test in sorted(order, key=lambda entry: entry[:3])]
         chosen, left = [], options.budget
         for test in reaching:
             left -= test.seconds

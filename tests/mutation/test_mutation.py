@@ -13,6 +13,8 @@ from tests.mutation.reach import Reach
 from tests.mutation.report import find_gates
 from tests.mutation.sample import Equivalent, Sampler, find_stale, read_equivalents
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = {
     "tiny/__init__.py": "",
