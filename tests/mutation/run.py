@@ -30,7 +30,6 @@ from tests.mutation.report import find_gates, format_result, print_scores, write
 from tests.mutation.runner import MutantRunner, MutantTests, Result, Status
 from tests.mutation.sample import Sampler, find_stale, read_equivalents
 
-FOLDERS = "plan resolve expand render functions krm dependencies apply forge read git"
 TESTS = "tests/unit tests/property tests/conformance tests/contract tests/e2e"
 T = TypeVar("T")
 PYTEST = ["-q", "-s", "-pno:xdist", "-pno:cacheprovider", "-Wignore::pytest.PytestAssertRewriteWarning"]
@@ -84,7 +83,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", default=TESTS, help="folders and files of tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, default=25, help="mutants per folder, or in all with --changed")
-    parser.add_argument("--folders", default=FOLDERS)
+    parser.add_argument("--folders", default="", help="folders of the package (all)")
     parser.add_argument("--changed", default="", metavar="COMMIT", help="only functions that differ from it")
     parser.add_argument("--again", type=Path, metavar="JSON", help="only the survivors of an earlier result")
     parser.add_argument("--budget", type=float, default=30, help="seconds of tests per mutant")
@@ -95,6 +94,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--equivalents", type=Path, help="mutants that count for nothing, with reasons")
     options = parser.parse_args(arguments)
     options.root = options.root.resolve()
+    package = options.root / options.package
+    every = sorted({path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")})
+    options.folders = options.folders or " ".join(every)
     options.equivalents = options.equivalents or options.root / "tests/mutation/equivalents.yaml"
     options.json = options.json or options.root / ".mutation/result.json"
     return options
