@@ -729,6 +729,8 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     assert names(desired) == ["other"]
     assert key in desired.stalled
     assert conditions(desired)["Stalled"] == ("True", "ValidationError", "Unknown field spec.x")
+    elsewhere = expand(replace(inventory, stalled=frozenset({key})))
+    assert conditions(elsewhere)["Stalled"] == ("True", "ValidationError", "")
 
 
 def test_error_in_a_block_scalar_has_its_line() -> None:

@@ -71,7 +71,7 @@ def conditions(
     **fields: Any,
 ) -> dict[str, tuple[str, str, str]]:
     web = a_desired(**(spec or {}))
-    resolved = a_resolved(variant=web, pin=a_pin(1), draft=draft)
+    resolved = a_resolved(variant=web, pin=a_pin(1), local=oid("b3"), draft=draft)
     given: dict[str, Any] = {
         "desired": Desired(variants=(web,)),
         "variants": {WEB: web},
@@ -210,6 +210,12 @@ def test_package_that_was_not_rendered_has_no_points(fresh: Blocked | None) -> N
             {"reason": Reason.NOT_OURS, "message": "Why"},
             Package(oid("b1")),
             ("False", "ContextNotInjected", "Why"),
+        ),
+        (
+            {"data": {"a": "1"}},
+            {"reason": Reason.REJECTED, "message": "Why"},
+            Package(oid("b3")),
+            ("True", "ContextInjected", ""),
         ),
     ],
 )

@@ -192,6 +192,7 @@ NGINX = "docker.io/library/nginx:1"
         ({}, pod("ghcr.io/acme/nginx:1"), ("ghcr.io/acme/",), []),
         ({}, pod("ghcr.io/acme-evil/nginx:1"), ("ghcr.io/acme",), ["ghcr.io/acme-evil/nginx:1"]),
         (pod("nginx:1"), files(), (), []),
+        ({}, pod("{name: nginx}"), ("ghcr.io",), []),
     ],
 )
 def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
@@ -202,6 +203,24 @@ def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
     assert [line for line in risks(before, after, policy) if line.startswith("registry")] == [
         f"registry: uses {image}" for image in images
     ]
+
+
+@pytest.mark.parametrize(
+    ("image", "qualified"),
+    [
+        ("nginx", "docker.io/library/nginx"),
+        ("acme/app", "docker.io/acme/app"),
+        ("acme/my.team/app", "docker.io/acme/my.team/app"),
+        ("ghcr.io/acme/app:1", "ghcr.io/acme/app:1"),
+        ("localhost/app", "localhost/app"),
+        ("localhost:5000/app", "localhost:5000/app"),
+        ("registry:5000/app", "registry:5000/app"),
+        ("ghcr.io", "ghcr.io"),
+        ("app.v1:2", "docker.io/library/app.v1:2"),
+    ],
+)
+def test_image_has_the_registry_that_engines_take(image: str, qualified: str) -> None:
+    assert risks({}, pod(image), RiskPolicy(registries=("r.example",))) == [f"registry: uses {qualified}"]
 
 
 def test_registry_of_an_unchanged_file_is_in_use() -> None:

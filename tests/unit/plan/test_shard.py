@@ -123,7 +123,7 @@ def test_each_shard_has_its_part_of_the_dashboard() -> None:
 
 HELD, OTHER = "host/edge", "host/other"
 """Two repositories of different shards of `PARTS`."""
-PARTS = next(count for count in range(2, 50) if shard_of(HELD, count) == 1 and shard_of(OTHER, count) == 0)
+PARTS = next(count for count in range(3, 50) if shard_of(HELD, count) == 1 and shard_of(OTHER, count) == 0)
 FIRST, SECOND = Shard(0, PARTS), Shard(1, PARTS)
 MINE, THEIRS = PackageKey(HELD, "web"), PackageKey(OTHER, "web")
 

@@ -138,6 +138,8 @@ def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
     digests = {name: digest(change(inputs())) for name, change in READ.items()}
 
     assert len({*digests.values(), digest(inputs())}) == len(READ) + 1
+    assert inputs_digest({"a": [1, 2], "b": 3}) == inputs_digest({"b": 3, "a": [1, 2]})
+    assert inputs_digest({"a": [1, 2], "b": 3}) != inputs_digest({"a": [2, 1], "b": 3})
 
 
 def facts(given: Inputs) -> dict[str, Any]:
