@@ -27,7 +27,6 @@ from reconciler.plan.compare import (
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.policy import (
     CredentialRule,
-    DependencyPolicy,
     ForgeKind,
     ForgeRule,
     FunctionPolicy,
@@ -164,15 +163,6 @@ def test_a_proposed_configuration_cannot_choose_what_is_trusted() -> None:
     assert govern(trusted, proposed) == replace(trusted, manifests=("apps",))
 
 
-def test_a_proposed_configuration_may_shorten_a_check_and_not_prolong_it() -> None:
-    trusted = Policy(instance="fleet", dependencies=DependencyPolicy(steps=100, explain_steps=10))
-    for steps, explain in ((1000, 5), (50, 20)):
-        proposed = replace(trusted, dependencies=DependencyPolicy(steps=steps, explain_steps=explain))
-        governed = govern(trusted, proposed).dependencies
-
-        assert (governed.steps, governed.explain_steps) == (min(100, steps), min(10, explain))
-
-
 OLD, NEW = "a" * 40, "b" * 40
 
 
@@ -215,13 +205,6 @@ def test_a_pin_is_told_with_both_sides_and_why(
     found = compare_locks(files(*before, other), files(other, *after))
 
     assert found == ([], [PinChange(f"PackageVariant {ObjectName('default', 'a')}", *want)] if want else [])
-
-
-def test_a_file_that_cannot_be_read_is_somebody_elses_problem() -> None:
-    broken = {lock_path(pin("a", OLD)): b"{"}
-
-    assert compare_locks(broken, broken) == ([], [])
-    assert [found.after for found in compare_locks(broken, files(pin("a", NEW)))[1]] == [text(NEW)]
 
 
 def test_a_reviewed_lock_is_what_main_holds_and_any_other_what_a_plan_records() -> None:

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.porch import GitRepository
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.inventory.inventory import RepositoryView, ReviewedLock
+from reconciler.inventory.inventory import HeadStatus, RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
@@ -87,6 +87,8 @@ def test_pull_requests_are_effects_by_their_content() -> None:
     assert of_edge(pull=pull) == {"pulls": [plain]}
     assert of_edge(pull=replace(pull, reviewers=("ann",))) == {"pulls": [[*plain, ["ann"], []]]}
     assert of_edge(pull=replace(pull, assignees=("bob",))) == {"pulls": [[*plain, [], ["bob"]]]}
+    status = HeadStatus("fleet", passed=True, text="Ready")
+    assert of_edge(pull=replace(pull, status=status)) == {"pulls": [[*plain, list(status)]]}
     assert of_edge(close=(ClosePull(4, "x", "why", 3),)) == {"close": [[4, "why", 3]]}
     assert of_edge(approve=Approval(5, "x", oid("d2"), by_forge=True)) == {
         "approve": [[5, "x", oid("d2"), True]]
