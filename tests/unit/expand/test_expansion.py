@@ -11,9 +11,9 @@ from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import find_conflicts
 from reconciler.expand.variants import VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, Source
-from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
-from reconciler.names.ids import GroupKind, ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
@@ -209,29 +209,6 @@ def test_empty_selectors_of_the_upstream_become_absent() -> None:
         "package": "app",
         "tag": "v1",
     }
-
-
-@pytest.mark.parametrize(
-    ("manifest", "views"),
-    [
-        (
-            package_set(
-                targets=[{"repositories": [{"name": "edge"}]}], annotations={"reconciler.dev/paused": "true"}
-            ),
-            None,
-        ),
-        (
-            package_set(targets=[{"repositories": [{"name": "edge"}]}]),
-            (blueprints(), repository("edge", annotations={"reconciler.dev/paused": "true"})),
-        ),
-        (variant(metadata={"annotations": {"reconciler.dev/paused": "true"}}), None),
-    ],
-    ids=["set", "repository", "variant"],
-)
-def test_paused_set_pauses_its_variants(manifest: Any, views: Any) -> None:
-    desired = expand(world(manifest, views=views))
-
-    assert [v.paused for v in desired.variants] == [True]
 
 
 EVERYTHING = (
@@ -581,22 +558,6 @@ def test_set_without_targets_is_ready_with_a_warning() -> None:
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
     assert desired.problems == ()
     assert desired.targets == {ObjectName("default", "fleet"): 0}
-
-
-def test_kind_with_a_definition_or_a_complete_list_is_served() -> None:
-    listed = snapshot(complete=False)
-    listed = replace(listed, complete=frozenset({(GroupKind("example.dev", "Cluster"), "*")}))
-
-    assert expand(single_set(select(BY_NAME), snapshot=listed)).problems == ()
-
-
-def test_kind_with_a_definition_is_served() -> None:
-    crd = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    body = {"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}
-    definition = SnapshotObject(*crd, "", "clusters.example.dev", {}, {}, body, Location("crds.yaml", 1))
-    held = Snapshot(present=True, objects={crd: (definition,)})
-
-    assert expand(single_set(select(BY_NAME), snapshot=held)).problems == ()
 
 
 def test_repositories_can_be_selected_as_objects_of_their_kind() -> None:

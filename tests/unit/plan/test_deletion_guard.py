@@ -203,17 +203,6 @@ def test_share_that_is_passed_is_never_equal_to_its_limit(
     assert exceeded_limit(deletions, owned, guard) == why
 
 
-def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None:
-    records = [record(key, policy) for key, policy in zip(keys(2), ("delete", "orphan"), strict=True)]
-    for consent, kept in (("2", 0), ("1", 2)):
-        pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": consent})
-        inventory = replace(world(pvs), records={one.key: one for one in records})
-
-        found = guard_deletions(records, Desired(targets={pvs.key: 0}), inventory)
-
-        assert len(found.kept) == kept
-
-
 def test_what_was_refused_is_remembered_with_what_there_was() -> None:
     inventory = target_gone()
     strict = Policy(deletions=DeletionGuard(share=0.0, minimum=1))

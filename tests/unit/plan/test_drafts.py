@@ -14,7 +14,7 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import Lifecycle
-from reconciler.names.refs import draft_ref, group_ref
+from reconciler.names.refs import group_ref
 from reconciler.plan.changes import MoveRef
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.drafts import (
@@ -260,7 +260,3 @@ def test_task_of_another_upstream_is_an_upgrade_from_the_old_one() -> None:
         "localPackageRevisionRef": {"name": "edge.web.packagevariant-3"},
         "strategy": "resource-merge",
     }
-
-
-def test_draft_is_named_after_its_workspace() -> None:
-    assert draft_ref("web", "packagevariant-1") == a_draft().ref

@@ -26,9 +26,6 @@ def spec(**more: object) -> PackageVariantSpec:
     )
 
 
-FLOATING = spec(upstream=Upstream(repo="blueprints", package="web", tag="stable"))
-
-
 @pytest.fixture
 def world() -> ModelWorld:
     world = ModelWorld()
@@ -88,43 +85,6 @@ def test_it_is_followed_once_a_person_names_the_new_commit(world: ModelWorld) ->
     assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
     world.annotations["web"] = {}
     assert the_change(world).reason is Reason.UP_TO_DATE, "what the draft has was consented to"
-
-
-def test_a_restored_tag_needs_nobody(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    old = world.repositories["blueprints"].refs[V1]
-    move(world, V1, V2)
-    world.run()
-    world.repositories["blueprints"].refs[V1] = old
-
-    assert the_change(world).reason is Reason.UP_TO_DATE
-
-
-@pytest.mark.parametrize("is_edited", [False, True])
-def test_a_floating_tag_that_goes_back_closes_an_untouched_draft_only(
-    world: ModelWorld, *, is_edited: bool
-) -> None:
-    world.variants["web"] = FLOATING
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    old = world.repositories["blueprints"].refs[STABLE]
-    move(world, STABLE, V2)
-    assert the_change(world).reason is Reason.UPSTREAM_CHANGED
-    (draft,) = world.drafts("edge")
-    if is_edited:
-        world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=draft)
-    world.repositories["blueprints"].refs[STABLE] = old
-
-    change = the_change(world)
-
-    if is_edited:
-        assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.DRAFT_EDITED, True)
-        assert world.drafts("edge") == [draft]
-    else:
-        assert (change.op, change.reason, change.waits) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED, False)
-        assert world.drafts("edge") == []
 
 
 def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world: ModelWorld) -> None:

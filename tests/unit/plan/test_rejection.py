@@ -368,17 +368,6 @@ def test_rejected_content_is_proposed_again_only_on_request(row: TableRow[bool])
     assert REQUESTS.mistakes(row, is_requested) == []
 
 
-@pytest.mark.parametrize(("recorded", "value"), [("", "1"), ("4", "5"), ("x", "1"), ("²", "1")])
-@pytest.mark.parametrize("of_set", [None, ObjectName("default", "fleet")])
-def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
-    recorded: str, value: str, of_set: ObjectName | None
-) -> None:
-    text = retry_text(replace(desired("a variant"), set_key=of_set), recorded)
-
-    named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
-    assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
-
-
 # Retries
 
 

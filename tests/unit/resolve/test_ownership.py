@@ -7,7 +7,6 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
@@ -31,7 +30,7 @@ from reconciler.resolve.ownership import (
     our_drafts,
 )
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
@@ -79,43 +78,10 @@ def test_a_renamed_repository_keeps_its_packages(world: ModelWorld) -> None:
     assert world.plan().is_empty
 
 
-def test_a_variant_named_after_the_repository_hands_its_package_over(world: ModelWorld) -> None:
-    del world.variants["web"]
-    want(world, "web-edge-1", "edge-1")
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.TRANSFER, Reason.OWNER_CHANGED)
-
-
 def test_a_variant_that_goes_with_the_old_name_is_deleted_as_ever(world: ModelWorld) -> None:
     del world.variants["web"]
 
     assert the_change(world).op is Op.DELETE
-
-
-def test_two_repositories_may_change_names(world: ModelWorld) -> None:
-    world.add_repository("west")
-    world.rename_repository("west", "edge")
-    want(world, "web", "edge-1")
-
-    assert the_change(world).op is Op.EDIT
-
-
-def test_a_copy_stays_nobodys(world: ModelWorld) -> None:
-    want(world, "web", "edge-1")
-    world.push("edge-1", {"copy": world.repositories["edge-1"].at(MAIN).packages["web"]})
-
-    change = the_change(world, "copy")
-
-    assert (change.op, change.reason) == (Op.KEEP, Reason.NOT_OURS)
-
-
-def test_without_a_record_a_name_that_nobody_knows_proves_nothing(world: ModelWorld) -> None:
-    want(world, "web", "edge-1")
-    world.lose_state()
-
-    assert the_change(world).op is Op.KEEP
 
 
 WEB = ObjectName("default", "web")
