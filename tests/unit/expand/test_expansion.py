@@ -58,35 +58,20 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case(
-        "explicit repositories default to the upstream package",
-        [{"repositories": [{"name": "edge"}]}],
-        ["fleet-edge-app"],
-    ),
-    Case(
-        "explicit packages",
-        [{"repositories": [{"name": "edge", "packageNames": ["x", "y"]}]}],
-        ["fleet-edge-x", "fleet-edge-y"],
-    ),
-    Case(
-        "a repository selector goes by labels",
-        [{"repositorySelector": {"matchLabels": {"tier": "edge"}}}],
-        ["fleet-edge-app"],
-    ),
-    Case(
-        "an object selector goes by labels", [select(BY_NAME, region="eu")], ["fleet-edge-a", "fleet-edge-b"]
-    ),
-    Case(
-        "targets add up",
-        [select(BY_NAME, region="us"), {"repositories": [{"name": "edge"}]}],
-        ["fleet-edge-app", "fleet-edge-c"],
-    ),
-    Case(
-        "objectSelector.name is honoured",
+    Case("explicit repositories default to the upstream package", [{"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app"]),
+    Case("explicit packages", [{"repositories": [{"name": "edge", "packageNames": ["x", "y"]}]}],
+        ["fleet-edge-x", "fleet-edge-y"]),
+    Case("a repository selector goes by labels", [{"repositorySelector": {"matchLabels": {"tier": "edge"}}}],
+        ["fleet-edge-app"]),
+    Case("an object selector goes by labels", [select(BY_NAME, region="eu")],
+        ["fleet-edge-a", "fleet-edge-b"]),
+    Case("targets add up", [select(BY_NAME, region="us"), {"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app", "fleet-edge-c"]),
+    Case("objectSelector.name is honoured",
         [{"objectSelector": {"apiVersion": KIND[0], "kind": KIND[1], "name": "b"}, "template": BY_NAME}],
-        ["fleet-edge-b"],
-    ),
-]
+        ["fleet-edge-b"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
@@ -505,16 +490,12 @@ def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        (
-            {"cluster": "prod", "path": "snapshots/prod"},
-            f"There is no snapshot in snapshots/prod: {IMPORT} --cluster prod --kinds Cluster.example.dev`.",
-        ),
-        (
-            {"clusters": {"prod": Snapshot(), "dev": Snapshot()}},
-            "Say in which clusters it selects: annotate the set with reconciler.dev/clusters: dev,prod",
-        ),
+        ({"cluster": "prod", "path": "snapshots/prod"},
+            f"There is no snapshot in snapshots/prod: {IMPORT} --cluster prod --kinds Cluster.example.dev`."),
+        ({"clusters": {"prod": Snapshot(), "dev": Snapshot()}},
+            "Say in which clusters it selects: annotate the set with reconciler.dev/clusters: dev,prod"),
     ],
-)
+)  # fmt: skip
 def test_missing_snapshot_is_told_by_its_place(fields: dict[str, Any], hint: str) -> None:
     assert problem_of(select(BY_NAME), snapshot=Snapshot(**fields)).hint == hint
 

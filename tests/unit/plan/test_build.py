@@ -125,21 +125,16 @@ DRAFTED = replace(ON_MAIN, drafts=(DRAFT,))
     ("fresh", "given", "want"),
     [
         pytest.param(Package(oid("e1"), NEW), {}, [("v1.0.0", "v2.0.0")], id="its draft is written"),
-        pytest.param(
-            Package(oid("e1"), {**NEW, **OTHER_FILES}),
-            {},
-            [("v1.0.0", "v2.0.0")],
-            id="others install nothing",
-        ),
-        pytest.param(
-            Package(oid("e1"), NEW), {"package": DRAFTED}, [("v1.0.0", "v2.0.0")], id="it has no pull request"
-        ),
+        pytest.param(Package(oid("e1"), {**NEW, **OTHER_FILES}), {}, [("v1.0.0", "v2.0.0")],
+            id="others install nothing"),
+        pytest.param(Package(oid("e1"), NEW), {"package": DRAFTED}, [("v1.0.0", "v2.0.0")],
+            id="it has no pull request"),
         pytest.param(Package(oid("e1")), {"package": DRAFTED}, [], id="its draft was not read"),
         pytest.param(Blocked(Reason.INVALID_PACKAGE, ""), {}, [], id="it cannot be rendered"),
         pytest.param(Package(oid("b1"), NEW), {}, [], id="it is kept"),
         pytest.param(Package(oid("e1"), NEW), {"delivery": None}, [], id="it is not generated"),
     ],
-)
+)  # fmt: skip
 def test_versions_that_merging_a_generated_package_changes(
     fresh: Package | Blocked, given: dict[str, Any], want: list[tuple[str, str]]
 ) -> None:

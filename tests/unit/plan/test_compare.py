@@ -89,12 +89,8 @@ def test_the_order_does_not_matter(old: list[Change], new: list[Change], random:
         ("what was not there is created", None, change(Op.CREATE), "create"),
         ("what would stay is updated", change(Op.KEEP), change(Op.UPDATE), "update"),
         ("what is pending alike is no difference", change(Op.CREATE), change(Op.CREATE), None),
-        (
-            "what is pending gets another result",
-            change(Op.CREATE, after="2"),
-            change(Op.CREATE, after="3"),
-            ALTER,
-        ),
+        ("what is pending gets another result", change(Op.CREATE, after="2"), change(Op.CREATE, after="3"),
+            ALTER),
         ("another operation counts as itself", change(Op.UPDATE), change(Op.DELETE), "delete"),
         ("what is pending no longer happens", change(Op.CREATE), None, WITHDRAW),
         ("or is kept", change(Op.UPDATE), change(Op.KEEP), WITHDRAW),
@@ -102,7 +98,7 @@ def test_the_order_does_not_matter(old: list[Change], new: list[Change], random:
         ("a package that blocks is told", None, change(Op.BLOCK), "block"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_one_package(reason: str, old: Change | None, new: Change | None, what: str | None) -> None:
     found = compare(side(*[old] if old else []), side(*[new] if new else []))
 
@@ -188,15 +184,12 @@ def text(commit: str) -> str:
         ((), (pin("a", NEW),), ("", text(NEW), "takes its first pin")),
         ((pin("a", OLD),), (pin("a", NEW),), (text(OLD), text(NEW), "follows its upstream")),
         ((pin("a", OLD),), (pin("a", NEW, held=True),), (text(OLD), text(NEW), "held by a person")),
-        (
-            (pin("a", OLD),),
-            (pin("a", NEW, selector={"tag": "edge"}),),
-            (text(OLD), text(NEW), "asks for another upstream"),
-        ),
+        ((pin("a", OLD),), (pin("a", NEW, selector={"tag": "edge"}),),
+            (text(OLD), text(NEW), "asks for another upstream")),
         ((pin("a", OLD),), (), (text(OLD), "", "no variant floats there any more")),
     ],
     ids=["nothing", "the same commit", "first", "moved", "held", "asked anew", "gone"],
-)
+)  # fmt: skip
 def test_a_pin_is_told_with_both_sides_and_why(
     before: tuple[UpstreamLock, ...], after: tuple[UpstreamLock, ...], want: tuple[str, str, str] | None
 ) -> None:

@@ -48,28 +48,14 @@ SET: DecisionTable[str] = DecisionTable(
         "deletions": tuple(SIZES),
         "set": ("has targets", "is emptied", "none"),
         "refused before": ("no", "yes", "record unreadable"),
-        "consent": (
-            "none",
-            "annotation for the deletions",
-            "annotation for all",
-            "annotation, one too few",
-            "annotation of another set",
-            "annotation without a number",
-            "checksum",
-        ),
+        "consent": ("none", "annotation for the deletions", "annotation for all", "annotation, one too few",
+            "annotation of another set", "annotation without a number", "checksum"),
     },
     [
-        (
-            {"consent": ("annotation for all", "checksum")},
-            "all go",
-            "people consented to all",
-        ),
+        ({"consent": ("annotation for all", "checksum")}, "all go", "people consented to all"),
         ({"set": "is emptied"}, "all stay", "a set that selects nothing is an accident until people consent"),
-        (
-            {"refused before": "record unreadable"},
-            "all stay",
-            "what was refused before cannot be read, so everything may have been",
-        ),
+        ({"refused before": "record unreadable"}, "all stay",
+            "what was refused before cannot be read, so everything may have been"),
         ({"deletions": "none"}, "all go", "orphans delete nothing"),
         ({"consent": "annotation for the deletions"}, "all go", "people consented to every deletion"),
         ({"refused before": "yes"}, "deletions stay", "they were refused before, and nobody consented since"),
@@ -77,21 +63,13 @@ SET: DecisionTable[str] = DecisionTable(
         ({}, "all go", "they are few enough"),
     ],
     {
-        "a set is annotated, an authored variant has none": {
-            "set": "none",
-            "consent": (
-                "annotation for the deletions",
-                "annotation for all",
-                "annotation, one too few",
-                "annotation without a number",
-            ),
-        },
-        "the annotation for no deletion consents to none": {
-            "deletions": "none",
-            "consent": ("annotation for the deletions", "annotation, one too few"),
-        },
+        "a set is annotated, an authored variant has none": {"set": "none",
+            "consent": ("annotation for the deletions", "annotation for all", "annotation, one too few",
+            "annotation without a number")},
+        "the annotation for no deletion consents to none": {"deletions": "none",
+            "consent": ("annotation for the deletions", "annotation, one too few")},
     },
-)
+)  # fmt: skip
 
 
 def keys(count: int) -> tuple[ObjectName, ...]:

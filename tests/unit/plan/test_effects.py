@@ -55,25 +55,14 @@ def test_plan_without_effects_is_empty() -> None:
         (replace(MOVE, to=None), ["move", "refs/heads/x", oid("a1"), None], False),
         (DRAFT, DRAFTED, True),
         (replace(DRAFT, merges=oid("b9")), [*DRAFTED, oid("b9")], True),
-        (
-            WriteGroup(
-                "refs/heads/g", None, oid("b2"), (GroupPart("a", oid("e1")), GroupPart("b", None)), "T", 8
-            ),
-            ["commit", "refs/heads/g", None, oid("b2"), [["a", oid("e1")], ["b", None]], "T", 8],
-            True,
-        ),
-        (
-            WriteRemoval("refs/heads/r", None, oid("b2"), "web", "T", 9),
-            ["commit", "refs/heads/r", None, oid("b2"), [["web", None]], "T", 9],
-            True,
-        ),
-        (
-            StartBranch("refs/heads/main", {}, oid("c1"), "T", 9),
-            ["start", "refs/heads/main", None, oid("c1")],
-            True,
-        ),
+        (WriteGroup("refs/heads/g", None, oid("b2"), (GroupPart("a", oid("e1")), GroupPart("b", None)), "T",
+            8), ["commit", "refs/heads/g", None, oid("b2"), [["a", oid("e1")], ["b", None]], "T", 8], True),
+        (WriteRemoval("refs/heads/r", None, oid("b2"), "web", "T", 9),
+            ["commit", "refs/heads/r", None, oid("b2"), [["web", None]], "T", 9], True),
+        (StartBranch("refs/heads/main", {}, oid("c1"), "T", 9), ["start", "refs/heads/main", None, oid("c1")],
+            True),
     ],
-)
+)  # fmt: skip
 def test_write_is_named_by_all_that_its_commit_is_made_from(
     write: Any, effect: list[Any], is_commit: bool
 ) -> None:

@@ -53,54 +53,33 @@ TABLE: DecisionTable[str] = DecisionTable(
     },
     [
         ({"draft": "of its own"}, "apart", "a draft stays on the branch that it has"),
-        (
-            {
-                "draft": "in an open group, edited",
-                "change": (*WRITTEN, "orphaned"),
-                "package": "with a conflict",
-            },
-            "stays as people left it",
-            "people edited it, and the same values changed",
-        ),
+        ({"draft": "in an open group, edited", "change": (*WRITTEN, "orphaned"),
+            "package": "with a conflict"}, "stays as people left it",
+            "people edited it, and the same values changed"),
         ({"draft": "in an open group, edited"}, "stays", "people edited it on the group's branch"),
-        (
-            {"draft": "in an open group", "change": "orphaned"},
-            "leaves, rewritten",
-            "orphans are released apart",
-        ),
-        (
-            {"draft": "in an open group", "change": WRITTEN, "package": UNREADY},
-            "leaves, rewritten",
-            "a package that is not ready holds back only itself",
-        ),
+        ({"draft": "in an open group", "change": "orphaned"}, "leaves, rewritten",
+            "orphans are released apart"),
+        ({"draft": "in an open group", "change": WRITTEN, "package": UNREADY}, "leaves, rewritten",
+            "a package that is not ready holds back only itself"),
         ({"draft": "in an open group", "change": "obsolete"}, "leaves", "main has its content"),
         ({"draft": "in an open group", "change": "not wanted"}, "leaves", "no variant wants it"),
         ({"draft": "in an open group"}, "stays", "it is proposed with its group"),
-        (
-            {"change": ("kept", "obsolete", "orphaned", "not wanted")},
-            "apart",
-            "nothing is proposed with others",
-        ),
+        ({"change": ("kept", "obsolete", "orphaned", "not wanted")}, "apart",
+            "nothing is proposed with others"),
         ({"package": UNREADY}, "apart", "a package that is not ready is proposed alone"),
         ({"grouped by": "repository"}, "joins", "packages of a repository share a branch"),
         ({"grouped by": "set", "variant": "of a set"}, "joins", "packages of a set share a branch"),
         ({}, "apart", "the configuration groups no such packages"),
     ],
     {
-        "a variant that is gone is orphaned or not wanted": {
-            "variant": "gone",
-            "change": ("kept", *WRITTEN, "obsolete"),
-        },
-        "a declared variant is wanted": {
-            "variant": ("of a set", "authored"),
-            "change": ("orphaned", "not wanted"),
-        },
-        "what is written for the first time has no draft": {
-            "change": "written for the first time",
-            "draft": ("of its own", "in an open group", "in an open group, edited", *ENDED),
-        },
+        "a variant that is gone is orphaned or not wanted": {"variant": "gone",
+            "change": ("kept", *WRITTEN, "obsolete")},
+        "a declared variant is wanted": {"variant": ("of a set", "authored"),
+            "change": ("orphaned", "not wanted")},
+        "what is written for the first time has no draft": {"change": "written for the first time",
+            "draft": ("of its own", "in an open group", "in an open group, edited", *ENDED)},
     },
-)
+)  # fmt: skip
 
 
 def a_write(**fields: object) -> WriteDraft:

@@ -33,53 +33,32 @@ LINES = "".join(f"line{n}: {n}\n" for n in range(9))
 @pytest.mark.parametrize(
     ("one", "other", "is_equal"),
     [
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 2\n")), True, id="same"
-        ),
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 3\n")), False, id="value"
-        ),
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(b="x: 1\n"), files(b="x: 2\n")), False, id="path"
-        ),
-        pytest.param(
-            (files(a=f"x: 1\n{LINES}"), files(a=f"x: 2\n{LINES}")),
-            (files(a=f"x: 1\n{LINES}own: 1\n"), files(a=f"x: 2\n{LINES}own: 1\n")),
-            True,
-            id="far-from-other-lines",
-        ),
-        pytest.param(
-            ({}, files(kpt="name: web\n")), ({}, files(kpt="name: db\n")), True, id="own-name-in-Kptfile"
-        ),
-        pytest.param(
-            ({}, files(a="name: web\n")), ({}, files(a="name: db\n")), True, id="own-name-elsewhere"
-        ),
-        pytest.param(
-            ({}, files(kpt="name: PackageVariant.web.label.0\n")),
-            ({}, files(kpt="name: PackageVariant.db.label.0\n")),
-            True,
-            id="own-name-in-the-name-of-a-function",
-        ),
-        pytest.param(
-            ({}, files(a="name: db\n")), ({}, files(a="name: db\n")), False, id="name-of-another-package"
-        ),
-        pytest.param(
-            ({}, files(kpt="name: websocket\n")),
-            ({}, files(kpt="name: dbsocket\n")),
-            False,
-            id="part-of-a-name",
-        ),
-        pytest.param(
-            ({}, {"a": File.of(b"x")}), ({}, {"a": File.of(b"x", Mode.EXECUTABLE)}), False, id="mode"
-        ),
-        pytest.param(
-            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff2")}),
-            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}),
-            False,
-            id="binary",
-        ),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 2\n")), True,
+            id="same"),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 3\n")), False,
+            id="value"),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(b="x: 1\n"), files(b="x: 2\n")), False,
+            id="path"),
+        pytest.param((files(a=f"x: 1\n{LINES}"), files(a=f"x: 2\n{LINES}")),
+            (files(a=f"x: 1\n{LINES}own: 1\n"), files(a=f"x: 2\n{LINES}own: 1\n")), True,
+            id="far-from-other-lines"),
+        pytest.param(({}, files(kpt="name: web\n")), ({}, files(kpt="name: db\n")), True,
+            id="own-name-in-Kptfile"),
+        pytest.param(({}, files(a="name: web\n")), ({}, files(a="name: db\n")), True,
+            id="own-name-elsewhere"),
+        pytest.param(({}, files(kpt="name: PackageVariant.web.label.0\n")),
+            ({}, files(kpt="name: PackageVariant.db.label.0\n")), True,
+            id="own-name-in-the-name-of-a-function"),
+        pytest.param(({}, files(a="name: db\n")), ({}, files(a="name: db\n")), False,
+            id="name-of-another-package"),
+        pytest.param(({}, files(kpt="name: websocket\n")), ({}, files(kpt="name: dbsocket\n")), False,
+            id="part-of-a-name"),
+        pytest.param(({}, {"a": File.of(b"x")}), ({}, {"a": File.of(b"x", Mode.EXECUTABLE)}), False,
+            id="mode"),
+        pytest.param(({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff2")}),
+            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}), False, id="binary"),
     ],
-)
+)  # fmt: skip
 def test_differences_are_equal_if_their_text_is(
     one: tuple[Files, Files], other: tuple[Files, Files], is_equal: bool
 ) -> None:

@@ -124,14 +124,9 @@ STANDING = [
     Standing("what is new is taken", {"db": "1.0.0"}, {"db": "1.0.0", "log": "1.0.0"}, "after", "before"),
     Standing("what nobody wants goes", {"db": "1.0.0", "log": "1.0.0"}, {"db": "1.0.0"}, "after", "before"),
     Standing("a pin that moves waits", {"db": "1.0.0"}, {"db": "2.0.0"}, "before", "before"),
-    Standing(
-        "what is new waits with a pin that moves",
-        {"db": "1.0.0"},
-        {"db": "2.0.0", "log": "1.0.0"},
-        "before",
-        "before",
-    ),
-]
+    Standing("what is new waits with a pin that moves", {"db": "1.0.0"}, {"db": "2.0.0", "log": "1.0.0"},
+        "before", "before"),
+]  # fmt: skip
 
 
 def locked(versions: dict[str, str] | None) -> ClusterLock | None:

@@ -106,28 +106,18 @@ CONSENTS: DecisionTable[bool] = DecisionTable(
     {
         "upstream": ("numbered", "floating"),
         "lock": ("none", "of another commit", "of this commit", "of another tag", "of another repository"),
-        "consent": (
-            "none",
-            "whole commit",
-            "seven digits",
-            "six digits",
-            "one digit",
-            "whole commit in spaces",
-            "another commit",
-        ),
+        "consent": ("none", "whole commit", "seven digits", "six digits", "one digit",
+            "whole commit in spaces", "another commit"),
     },
     [
         ({"upstream": "floating"}, False, "a floating upstream promises no content"),
         ({"lock": ("none", "of this commit")}, False, "the package was made from this commit, or from none"),
         ({"lock": ("of another tag", "of another repository")}, False, "it was made from something else"),
-        (
-            {"consent": ("whole commit", "seven digits", "whole commit in spaces")},
-            False,
-            "a person named the new commit",
-        ),
+        ({"consent": ("whole commit", "seven digits", "whole commit in spaces")}, False,
+            "a person named the new commit"),
         ({}, True, "the tag moved, and nobody named its new commit"),
     ],
-)
+)  # fmt: skip
 
 
 def has_moved(case: Case) -> bool:

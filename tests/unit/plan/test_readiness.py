@@ -73,16 +73,13 @@ def assert_agree(plan: Plan) -> None:
     ("wanted", "words", "ensured"),
     [
         (spec(), "", ("True", "NoErrors")),
-        (
-            spec(3, injectors=[InjectionSelector(name="blue")]),
-            "config.injection.Team.team: ",
-            ("False", "ConfigNotInjected"),
-        ),
+        (spec(3, injectors=[InjectionSelector(name="blue")]), "config.injection.Team.team: ",
+            ("False", "ConfigNotInjected")),
         (spec(pipeline=NOBODY), "Functions cannot run: ", ("False", "PipelineFailed")),
         (spec(4), "security.review: the package has no such condition", ("True", "NoErrors")),
     ],
     ids=["ready", "injection", "pipeline", "gate"],
-)
+)  # fmt: skip
 def test_row_and_conditions_agree(
     world: ModelWorld, wanted: PackageVariantSpec, words: str, ensured: tuple[str, str]
 ) -> None:

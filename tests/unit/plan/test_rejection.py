@@ -315,25 +315,17 @@ REQUESTS: DecisionTable[bool] = DecisionTable(
     [
         ({"annotation": "another"}, True, "the annotation has a value that no run has seen"),
         ({"ticked box": "the draft's content"}, True, "a person ticked the box of the draft"),
-        (
-            {"ticked box": "this content", "package": "rendered"},
-            True,
-            "a person ticked the box of this content",
-        ),
-        (
-            {"annotation": "none", "record": "with a retry"},
-            False,
-            "the annotation was removed, which asks for nothing",
-        ),
+        ({"ticked box": "this content", "package": "rendered"}, True,
+            "a person ticked the box of this content"),
+        ({"annotation": "none", "record": "with a retry"}, False,
+            "the annotation was removed, which asks for nothing"),
         ({}, False, "nobody asked"),
     ],
     {
-        "what no run recorded is another value": {
-            "annotation": "as recorded",
-            "record": ("none", "without a retry"),
-        }
+        "what no run recorded is another value": {"annotation": "as recorded",
+            "record": ("none", "without a retry")},
     },
-)
+)  # fmt: skip
 
 
 def is_requested(case: DecisionCase) -> bool:

@@ -95,16 +95,13 @@ OWNERS: DecisionTable[ObjectName | None] = DecisionTable(
     },
     [
         ({"Kptfile": ("none", "unreadable")}, None, "nothing is known of an owner"),
-        (
-            {"owner": ("", "other/default/web", "fleet//web", "fleet/default/", "fleet/web")},
-            None,
-            "no variant of this instance is named",
-        ),
+        ({"owner": ("", "other/default/web", "fleet//web", "fleet/default/", "fleet/web")}, None,
+            "no variant of this instance is named"),
         ({"location": "this package"}, WEB, "the owner is where it says"),
         ({"record": "this package"}, WEB, "the Repository was renamed, and this is its recorded package"),
         ({}, None, "it is a copy"),
     ],
-)
+)  # fmt: skip
 
 
 @cache
@@ -154,20 +151,15 @@ MERGED: DecisionTable[bool] = DecisionTable(
         ({"main now": "the draft"}, True, "main has the draft's content"),
         ({"draft": "has no commit"}, True, "nothing is left to merge"),
         ({"pull request": "merged"}, True, "the forge merged this very commit"),
-        (
-            {"draft": "changes the package", "main had the draft": "since the draft began"},
-            True,
-            "it was squashed or rebased, and main moved on",
-        ),
+        ({"draft": "changes the package", "main had the draft": "since the draft began"}, True,
+            "it was squashed or rebased, and main moved on"),
         ({}, False, "main does not have it"),
     ],
     {
-        "a draft that changes nothing began at its own content": {
-            "draft": "changes nothing",
-            "main had the draft": "before the draft began",
-        }
+        "a draft that changes nothing began at its own content": {"draft": "changes nothing",
+            "main had the draft": "before the draft began"},
     },
-)
+)  # fmt: skip
 OLD, DRAFTED, OTHER, TIP = (Oid(digit * 40) for digit in "abcd")
 HEAD = "drafts/site/web/packagevariant-2"
 
@@ -295,15 +287,8 @@ OURS: DecisionTable[bool] = DecisionTable(
     {
         "workspace": ("packagevariant-2", "packagevariant-x", "theirs"),
         "written by": ("us", "a person"),
-        "pull request": (
-            "none",
-            "open",
-            "closed",
-            "open for another branch",
-            "merged",
-            "closed at an older commit",
-            "merged at an older commit",
-        ),
+        "pull request": ("none", "open", "closed", "open for another branch", "merged",
+            "closed at an older commit", "merged at an older commit"),
         "owner": ("ours", "another instance"),
     },
     [
@@ -311,14 +296,11 @@ OURS: DecisionTable[bool] = DecisionTable(
         ({"owner": "another instance"}, False, "it has no owner of this instance"),
         ({"written by": "us"}, True, "we wrote it"),
         ({"pull request": "open"}, True, "a person squashed our commits, and its pull request is open"),
-        (
-            {"pull request": ("closed", "merged")},
-            True,
-            "a person squashed our commits or main has them, and its pull request ended at this commit",
-        ),
+        ({"pull request": ("closed", "merged")}, True,
+            "a person squashed our commits or main has them, and its pull request ended at this commit"),
         ({}, False, "a person wrote it"),
     ],
-)
+)  # fmt: skip
 
 
 def ours(case: Case) -> bool:

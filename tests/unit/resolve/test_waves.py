@@ -399,18 +399,15 @@ PHASES: DecisionTable[tuple[WavePhase, bool]] = DecisionTable(
         ({"skipped": "yes", "missing": "yes"}, (WavePhase.SKIPPED, True), "skipped: its packages move"),
         ({"skipped": "yes"}, (WavePhase.SKIPPED, False), "skipped, and nothing is left to move"),
         ({"failed": "more"}, (WavePhase.FAILED, False), "a failure stops everything"),
-        (
-            {"missing": "yes", "paused": "yes"},
-            (WavePhase.PROGRESSING, False),
-            "a package is missing, and the rollout is paused",
-        ),
+        ({"missing": "yes", "paused": "yes"}, (WavePhase.PROGRESSING, False),
+            "a package is missing, and the rollout is paused"),
         ({"missing": "yes"}, (WavePhase.PROGRESSING, True), "a missing package moves"),
         ({"soak": "not over"}, (WavePhase.VERIFYING, False), "it soaks"),
         ({"gate": "waits"}, (WavePhase.VERIFYING, False), "a gate waits"),
         ({"approval": "missing"}, (WavePhase.VERIFYING, False), "a person is waited for"),
         ({}, (WavePhase.COMPLETE, False), "complete"),
     ],
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("row", PHASES.rows, ids=str)
