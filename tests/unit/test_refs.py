@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.names import refs
@@ -33,6 +33,7 @@ def test_drafts_and_proposals_read_back(path: str, workspace: str) -> None:
 
 
 @given(paths, st.integers(min_value=1, max_value=10**9))
+@example("web", 1)
 def test_tags_read_back(path: str, revision: int) -> None:
     tag = refs.parse_ref(refs.tag_ref(path, revision))
     marked = refs.parse_ref(refs.deletion_proposed_ref(path, revision))

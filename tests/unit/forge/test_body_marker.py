@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from reconciler.forge.body_marker import (
     compose,
     digest,
     is_comment,
+    issue_text,
     mark_auto_merge,
     mark_duplicate,
     parse,
@@ -244,6 +246,21 @@ def test_text_that_just_fits_is_not_cut(around: MarkedBody) -> None:
     shorter = compose("word " * 40, "Update web", [], around, len(whole) - 1)
     assert shorter != whole
     assert len(shorter) < len(whole)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda limit: comment_text("k", "word " * 40, limit),
+        lambda limit: issue_text("k", "word " * 40, f"Mine.\n{comment_text('k', '', 99)}", limit),
+    ],
+    ids=["comment", "issue"],
+)
+def test_comment_and_issue_that_just_fit_are_not_cut(write: Callable[[int], str]) -> None:
+    whole = write(10_000)
+
+    assert write(len(whole)) == whole
+    assert len(write(len(whole) - 1)) < len(whole)
 
 
 def test_a_tick_is_no_edit_and_a_line_of_a_difference_is_no_box() -> None:

@@ -363,10 +363,12 @@ def prepare(api: RecordingApi, row: Row) -> Any:
 @pytest.mark.parametrize("name", ROWS)
 def test_operation_is_these_requests_with_these_fields(api: RecordingApi, name: str) -> None:
     row = ROWS[name]
+    dialect = prepare(api, row)
 
-    row.call(prepare(api, row))
+    row.call(dialect)
 
     assert api.log == row.requests
+    assert dialect.transport.budget.spent == sum(request.method != "GET" for request in row.requests)
 
 
 WRITES = [name for name, row in ROWS.items() if row.requests[-1].method != "GET" or len(row.requests) > 1]
@@ -475,6 +477,16 @@ def test_github_merges_by_the_first_method_that_the_repository_permits(api: Reco
     dialect.merge(PULL, "c0ffee")
 
     assert [request.body["merge_method"] for request in api.log] == ["merge", "squash", "rebase"]
+
+
+def test_github_queues_what_the_branch_takes_from_its_merge_queue_alone(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["github merges"])
+    refuse(api, "github", "Changes must be made through the merge queue")
+    api.series["POST", "/graphql"] = [Answer(502, None), Answer(200, {"data": {}})]
+
+    assert dialect.merge(PULL, "c0ffee") == replace(PULL, handed=True)
+    assert api.log[1:] == [graphql(github.ENQUEUE, id="node5", head="c0ffee")] * 2
+    assert dialect.transport.budget.spent == 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """All of a run's knowledge in one value: what cannot be read is named, and everything else is there."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.inventory.inventory import Inventory, TreeAt
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.read.inventory import read_inventory
-from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.records.state import PackageVariantRecord, RefusedMerge, SetRecord, record_bytes, record_path
 from tests.support.plan_values import a_record
+from tests.support.values import replace
 
 TIME = 1_700_000_000
 CONFIG = """\
@@ -212,6 +214,27 @@ def test_renamed_instance_is_noted(tmp_path: Path) -> None:
     with_state(tmp_path, RECORD)
 
     assert any("name it fleet again" in note for note in read(tmp_path).notes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused", "is_used"),
+    [
+        ("", None, False),
+        ("", RefusedMerge(head="c", basis="b", first=1, last=2), True),
+        ("  rollouts:\n  - waves: [{name: a, selector: {}, soak: 1h}]\n", None, True),
+    ],
+)
+def test_time_is_read_only_where_the_plan_depends_on_it(
+    tmp_path: Path, policy: str, refused: RefusedMerge | None, is_used: bool
+) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG + policy})
+    with_state(tmp_path, replace(RECORD, refused=refused))
+    before = int(time.time())
+
+    now = read(tmp_path).now
+
+    assert before <= now <= time.time() if is_used else now == 0
 
 
 def test_secret_ref_is_unused_with_a_note(tmp_path: Path) -> None:
