@@ -85,25 +85,6 @@ def test_duplicate_is_marked_whoever_wrote_the_text(own: str) -> None:
     assert parse(own).body.strip() in f"{marked.before}{marked.body}"
 
 
-@pytest.mark.parametrize(
-    ("difference", "end"),
-    [
-        ("", "The rest does not fit here; the files of this pull request show it."),
-        (
-            "https://forge.example/compare/a...b",
-            "The rest does not fit here: [all changes of this pull request](https://forge.example/compare/a...b).",
-        ),
-    ],
-)
-def test_text_that_does_not_fit_ends_with_where_the_rest_is(difference: str, end: str) -> None:
-    body = "\n".join(f"line {number}" for number in range(200))
-
-    text = body_marker.compose(body, "t", (), body_marker.MarkedBody(""), 800, difference=difference)
-
-    assert len(text) <= 800
-    assert body_marker.parse(text).body.endswith(f"\n\n{end}")
-
-
 def test_comment_that_does_not_fit_says_so_after_whole_lines() -> None:
     text = body_marker.comment_text("k", "```\n" + "a line\n" * 100, 300)
 
@@ -205,14 +186,6 @@ def test_comment_has_its_key_in_safe_characters(key: str, written: str) -> None:
     assert is_comment(key, text)
     assert not is_comment("other", text)
     assert is_comment(key, f"A person's line.\n{text}")
-
-
-def test_comment_is_cut_to_the_limit_at_a_line() -> None:
-    text = comment_text("k", "one\ntwo\nthree and more\n" * 3, 90)
-
-    assert len(text) <= 90
-    assert text.endswith("\n\nThe rest does not fit here.")
-    assert text.split("\n")[1:3] == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -674,21 +674,6 @@ def test_other_refusal_of_a_draft_is_an_error(api: RecordingApi) -> None:
     assert len(api.log) == 1
 
 
-def test_gitea_closes_a_draft_that_is_none_on_the_server(api: RecordingApi) -> None:
-    dialect = prepare(api, ROWS["gitea opens a draft"])
-    api.answers["POST", f"{HUB}/pulls"] = Answer(201, ITEMS["gitea"] | {"draft": False, "number": 8})
-    api.answers["PATCH", f"{HUB}/pulls/8"] = Answer(200, ITEMS["gitea"])
-
-    with pytest.raises(RefusedError) as caught:
-        dialect.create(replace(DESIRED, labels=()))
-
-    assert api.log[-1] == Request("PATCH", f"{HUB}/pulls/8", {"state": "closed"})
-    assert str(caught.value) == f"{NAME}: the server takes no title with 'WIP: ' for a draft's"
-    prefixes = "Set draftPrefix of the rule in spec.forges to one of its WORK_IN_PROGRESS_PREFIXES."
-    assert caught.value.hint == prefixes
-    dialect.create(replace(DESIRED, labels=(), draft=False))
-
-
 def test_gitea_marks_drafts_by_the_configured_prefix(api: RecordingApi) -> None:
     dialect = prepare(api, ROWS["gitea opens a draft"])
     rule = ForgeRule("*", ForgeKind.GITEA, draft_prefix="Draft! ")
