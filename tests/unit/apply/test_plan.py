@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
+from reconciler.forge.api.errors import LimitedError
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
@@ -381,13 +383,16 @@ def test_dashboard_that_cannot_be_written_stops_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("has_dashboard", [True, False])
 def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashboard: bool) -> None:
-    over = transport(per_hour=9)
+    over = transport(per_hour=2, per_minute=60, max_wait_s=1)
     target = replace(world.edge.target(), forge=forge_of(Issues(), over))
     dashboards = DashboardWriter(world.edge.target().forge, Names("demo")) if has_dashboard else None
 
     apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
 
-    assert over.budget._held == int(has_dashboard)
+    with over.budget.write():
+        over.clock.sleep(60)
+    with pytest.raises(LimitedError) if has_dashboard else nullcontext(), over.budget.write():
+        pass
 
 
 @pytest.mark.parametrize(("is_due", "is_written"), [(True, True), (False, False)])

@@ -1,5 +1,6 @@
 """Objects of a repository: found by id and path, whatever their content."""
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -195,7 +196,7 @@ def test_configuration_of_the_user_is_hidden_from_libgit2() -> None:
         pygit2.settings.search_path[level] = "/etc"
     pygit2.settings.owner_validation = True
 
-    database._isolate()
+    importlib.reload(database)
 
     assert [pygit2.settings.search_path[level] for level in levels] == [""] * 4
     assert not pygit2.settings.owner_validation
