@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import ConfigurationError, Exit
+from reconciler.base.errors import Exit
 from reconciler.forge.api.budget import Budget, Clock, next_turn, split
 from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
@@ -126,11 +126,6 @@ def test_shard_lists_its_own_pull_requests_only(tmp_path: Path, monkeypatch: pyt
 
         assert whole.plan.is_empty
         assert control.refs() == before, "the shards observed what one run observes"
-
-
-def test_more_shards_than_writes_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="shards"):
-        split(CEILING, 81)
 
 
 def test_exhausted_budget_reports_remaining_writes_and_time(

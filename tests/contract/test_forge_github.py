@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.forge.api.github import DOCUMENTS
 from reconciler.inventory.inventory import PullRequest
@@ -16,6 +14,7 @@ from reconciler.run.plan import plan_run
 from tests.support.forges.bench import HEADS, simulated
 from tests.support.forges.description import VARIABLE, validator
 from tests.support.forges.world import forge_world
+from tests.support.signing import app_pem
 from tests.support.values import replace
 
 
@@ -30,16 +29,6 @@ def test_every_graphql_document_fits_the_public_schema(document: str) -> None:
     assert check(document.replace("{", "{ nothing", 1)) != []
 
 
-@pytest.fixture(scope="module")
-def key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def pem(key: rsa.RSAPrivateKey) -> str:
-    none = serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
-
-
 def desired(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
     return PullRequest(head, "main", title, "Why.")
 
@@ -47,7 +36,6 @@ def desired(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
 @pytest.mark.parametrize(("dashboard", "issues"), [(False, set()), (True, {"issues"})])
 def test_read_only_run_requests_read_permissions(
     tmp_path: Path,
-    key: rsa.RSAPrivateKey,
     monkeypatch: pytest.MonkeyPatch,
     dashboard: bool,
     issues: set[str],
@@ -59,7 +47,7 @@ def test_read_only_run_requests_read_permissions(
         app = '    appId: "1"\n    installationId: "2"\n    appKeyEnv: RECONCILER_TEST_KEY\n'
         control = world.repo("control")
         control.commit({path: control.read("main", path).decode().replace(old, app)})
-        monkeypatch.setenv("RECONCILER_TEST_KEY", pem(key))
+        monkeypatch.setenv("RECONCILER_TEST_KEY", app_pem())
         settings = RunOptions(world.control, world.root / "cache")
 
         plan_run(settings)

@@ -14,6 +14,7 @@ from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
 from reconciler.names.objects import File, Signature
+from reconciler.policy import Limits
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs
 from tests.support.git import Repo, make_repository, run
@@ -173,3 +174,20 @@ def test_redirect_on_the_same_server_is_followed_with_the_token(tmp_path: Path, 
         assert mirror.refs()["refs/heads/main"] == repo.oid("main")
         (result,) = push(mirror, [RefUpdate("refs/heads/new", None, repo.oid("main"))])
         assert result.ok
+
+
+def test_unsafe_tree_refuses_its_package_only(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    blob = repo.blob(b"x")
+    evil = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"Kptfile", blob))
+    root = repo.raw_tree((b"40000", b"evil", evil), (b"40000", b"p0", repo.tree("main", "p0")))
+    repo.point("refs/heads/main", repo.write(root, [repo.oid("main")]))
+
+    mirrors = Mirrors(tmp_path / "cache")
+    mirror = mirrors.open(server.url("a.git"))
+    trees = {name: mirror.subtree(mirror.refs()["refs/heads/main"], name) for name in ("evil", "p0")}
+    contents = fetch_contents(
+        Needs({mirror.url: frozenset(t for t in trees.values() if t)}), mirrors, Limits()
+    )
+
+    assert set(contents) == {trees["p0"]}
+    assert set(contents.refused) == {trees["evil"]}

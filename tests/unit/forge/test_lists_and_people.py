@@ -6,8 +6,6 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
@@ -21,6 +19,7 @@ from reconciler.forge.registry import Forges
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from tests.support.forges.server import Answer, serving
+from tests.support.signing import app_key, app_pem
 from tests.support.values import replace
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
@@ -458,16 +457,6 @@ def test_pull_request_of_a_repository_that_is_gone_is_not_ours(api: RecordingApi
 # Apps
 
 
-@pytest.fixture(scope="module")
-def key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def pem(key: rsa.RSAPrivateKey) -> str:
-    none = serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
-
-
 TOKENS = "/app/installations/34/access_tokens"
 
 
@@ -483,28 +472,26 @@ def token_of(api: RecordingApi, key_text: str, **permissions: str) -> AppToken:
     return AppToken(api.api, App("12", "34", key_text), clock, permissions)
 
 
-def test_token_of_an_app_is_issued_for_its_permissions_and_kept(
-    api: RecordingApi, key: rsa.RSAPrivateKey
-) -> None:
+def test_token_of_an_app_is_issued_for_its_permissions_and_kept(api: RecordingApi) -> None:
     issue(api, "first")
-    token = token_of(api, pem(key), contents="read")
+    token = token_of(api, app_pem(), contents="read")
 
     assert [token.value(), token.token(), token.value()] == ["Bearer first", "first", "Bearer first"]
 
     assert api.log == [Request("POST", TOKENS, {"permissions": {"contents": "read"}})]
     proof = api.journal[0].authorization.removeprefix("Bearer ")
     options = {"verify_exp": False, "verify_iat": False}
-    claims = jwt.decode(proof, key.public_key(), algorithms=["RS256"], options=options)
+    claims = jwt.decode(proof, app_key().public_key(), algorithms=["RS256"], options=options)
     now = int(api.clock.now())
     assert claims == {"iat": now - 60, "exp": now + 540, "iss": "12"}
 
 
 @pytest.mark.parametrize(("passed_s", "tokens"), [(2999, ["first", "first"]), (3001, ["first", "second"])])
 def test_token_is_renewed_ten_minutes_before_its_end(
-    api: RecordingApi, key: rsa.RSAPrivateKey, passed_s: int, tokens: list[str]
+    api: RecordingApi, passed_s: int, tokens: list[str]
 ) -> None:
     issue(api, "first")
-    token = token_of(api, pem(key))
+    token = token_of(api, app_pem())
     first = token.token()
     api.clock.sleep(passed_s)
     issue(api, "second")
@@ -512,9 +499,9 @@ def test_token_is_renewed_ten_minutes_before_its_end(
     assert [first, token.token()] == tokens
 
 
-def test_token_of_an_app_is_masked_in_texts(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+def test_token_of_an_app_is_masked_in_texts(api: RecordingApi) -> None:
     issue(api, "ghs-of-this-test")
-    token_of(api, pem(key)).token()
+    token_of(api, app_pem()).token()
 
     assert "ghs-of-this-test" not in mask_credentials("fatal: ghs-of-this-test was refused")
 
@@ -523,10 +510,10 @@ def test_nothing_was_left_out_before_the_first_read(api: RecordingApi) -> None:
     assert api.transport().is_read_whole is True
 
 
-def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+def test_refused_token_is_renewed_at_once(api: RecordingApi) -> None:
     issue(api, "first")
     issue(api, "second")
-    token = token_of(api, pem(key))
+    token = token_of(api, app_pem())
     token.value()
 
     assert token.renew()
@@ -534,11 +521,11 @@ def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivate
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"token": "t"}, {"token": "t", "expires_at": "soon"}])
-def test_reply_without_a_token_is_named(api: RecordingApi, key: rsa.RSAPrivateKey, answer: Any) -> None:
+def test_reply_without_a_token_is_named(api: RecordingApi, answer: Any) -> None:
     api.answers["POST", TOKENS] = Answer(201, answer)
 
     with pytest.raises(UnavailableError, match=r"returned no installation token$"):
-        token_of(api, pem(key)).token()
+        token_of(api, app_pem()).token()
 
 
 def test_key_that_is_none_is_named_and_nothing_is_sent(api: RecordingApi) -> None:
@@ -554,12 +541,12 @@ def test_text_of_an_app_has_no_key() -> None:
     assert repr(App("12", "34", "secret")) == "App(12, 34)"
 
 
-def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi) -> None:
     rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
     forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, api.api)
     issue(api, "first")
     forges = Forges(Clock(api.clock.now, api.clock.sleep))
-    forges.configure(Policy(forges=(forge,), credentials=(rule,)), lambda _: None, {"KEY": pem(key)})
+    forges.configure(Policy(forges=(forge,), credentials=(rule,)), lambda _: None, {"KEY": app_pem()})
 
     credential = forges.app_credential(rule)
 

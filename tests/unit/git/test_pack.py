@@ -3,8 +3,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reconciler.base.errors import UnavailableError
 from reconciler.git.pack import Pack, index_bytes, pack_record, write_pack
@@ -191,18 +189,6 @@ def test_failed_save_leaves_no_files(mirror: Mirror, monkeypatch: pytest.MonkeyP
     assert list((mirror.location.directory / "objects" / "pack").iterdir()) == []
     pack.save()
     assert mirror.blob(oid, 10) == b"new"
-
-
-@given(st.binary(max_size=70_000))
-def test_objects_of_any_size_read_back(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    directory = tmp_path_factory.mktemp("pack")
-    repo = make_repository(directory / "a.git")
-    mirror = Mirrors(directory / "cache").open(str(repo.path))
-    pack = Pack(mirror)
-    oid = pack.blob(data)
-    pack.save()
-
-    assert mirror.blob(oid, 1 << 20) == data
 
 
 def test_parent_may_be_named_by_the_id_that_it_would_have_unsigned(repo: Repo, mirror: Mirror) -> None:

@@ -82,10 +82,6 @@ def test_modes(mode: bytes, want: Mode | None) -> None:
     assert isinstance(checked, UnsafeEntry) if want is None else checked == TreeEntry("name", want, OID.hex())
 
 
-def test_undecodable_name_is_refused() -> None:
-    assert isinstance(check_entry(RawEntry(b"100644", b"\xff\xfe", OID)), UnsafeEntry)
-
-
 class Link(NamedTuple):
     reason: str
     path: str

@@ -220,6 +220,10 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: tuple[Any, 
         (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
         (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
         ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
+        *(
+            (f"apiVersion: {group}/v1alpha1\nkind: {kind}\n{NAMED}", f"{kind}.{group}", "")
+            for group, kind in (("porch.kpt.dev", "PackageRevision"), (PORCH, "FunctionConfig"))
+        ),
         (f"kind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
@@ -235,7 +239,12 @@ def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
 
 
 @pytest.mark.parametrize(
-    "text", ["schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"]
+    "text",
+    [
+        *("schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"),
+        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
+        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
+    ],
 )
 def test_object_of_a_dependency_dialect_is_a_document(text: str) -> None:
     found = classified(text)

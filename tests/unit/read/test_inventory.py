@@ -12,7 +12,7 @@ from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.inventory.inventory import Inventory, TreeAt
-from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.ids import ObjectName
 from reconciler.read.inventory import read_inventory
 from reconciler.records.state import PackageVariantRecord, RefusedMerge, SetRecord, record_bytes, record_path
 from tests.support.plan_values import a_record
@@ -86,18 +86,6 @@ def test_inventory_of_a_complete_control_repository(tmp_path: Path) -> None:
     assert [p.reason for p in inventory.problems] == [Reason.INVALID_SNAPSHOT]
     assert inventory.control.branch == "main"
     assert inventory.control.commit.time == TIME
-
-
-def test_missing_repository_does_not_affect_the_others(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
-    gone = REPOSITORY.format(name="gone", repo="../gone.git", directory="")
-    create(tmp_path, "control", {**BASE, "m/b.yaml": gone})
-    views = read(tmp_path).repositories
-
-    assert views[ObjectName("default", "up")].is_available
-    problem = views[ObjectName("default", "gone")].problem
-    assert problem is not None
-    assert (problem.reason, problem.location.path) == (Reason.REPOSITORY_UNAVAILABLE, "m/b.yaml")
 
 
 def test_manifest_takes_precedence_over_the_clusters_registration(tmp_path: Path) -> None:
@@ -199,15 +187,6 @@ def test_link_in_place_of_a_file_is_unread(tmp_path: Path) -> None:
     assert "symbolic link" in inventory.problems[0].message
 
 
-def test_broken_manifest_stalls_its_owner_only(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
-    create(tmp_path, "control", {**BASE, "m/v.yaml": VARIANT.format(upstream="{rep: up}")})
-    inventory = read(tmp_path)
-
-    assert inventory.stalled == {ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", "web")}
-    assert len(inventory.repositories) == 1
-
-
 def test_renamed_instance_is_noted(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG.replace("fleet", "fleet2")})
@@ -251,13 +230,6 @@ def test_repository_without_configuration_has_a_hint(tmp_path: Path) -> None:
         read(tmp_path)
 
     assert "reconciler init" in caught.value.hint
-
-
-def test_too_large_configuration_is_refused(tmp_path: Path) -> None:
-    create(tmp_path, "control", {"reconciler.yaml": CONFIG + "#" * (2 << 20)})
-
-    with pytest.raises(ConfigurationError):
-        read(tmp_path)
 
 
 def test_trees_of_locks_branches_and_repository_tags_are_read(tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.api.porch import GROUP, GitRepository, Repository, RepositorySpec
-from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey, ObjectName
-from reconciler.policy import Limits, Policy
+from reconciler.policy import Policy
 from reconciler.read.manifests import Manifests, read_manifests
 from tests.support.control import FIRST, STEP_S, World
 
@@ -83,13 +82,6 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
         "deep/er/c.json:1",
         "list.yaml:4",
     }
-
-
-def test_field_inside_a_list_has_its_position(world: Make) -> None:
-    text = "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  ")
-    (declared,) = read(world({"list.yaml": text})).variants
-
-    assert declared.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
 
 
 def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
@@ -207,16 +199,6 @@ def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> 
     assert lines == [v.source.location.line + 8 for v in manifests.variants]
 
 
-def test_every_error_of_a_manifest_is_reported(world: Make) -> None:
-    text = variant("x").replace("    repo:", "    rep:").replace("    package:", "    packag:")
-    manifests = read(world({"bad.yaml": text}))
-
-    assert [p.message for p in manifests.problems] == [
-        "Unknown field spec.upstream.rep",
-        "Unknown field spec.upstream.packag",
-    ]
-
-
 NOT_NAME = 'must not contain the key "name"'
 WRONG = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -281,67 +263,15 @@ def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
-        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Repository\nmetadata: {name: a}\n",
-        "apiVersion: pkg.example.io/v1\nkind: Package\nmetadata: {name: a}\n",
-        "apiVersion: porch.kpt.dev/v1alpha1\nkind: PackageRevision\nmetadata: {name: a}\n",
-        "apiVersion: config.porch.kpt.dev/v1alpha1\nkind: FunctionConfig\nmetadata: {name: a}\n",
-    ],
-)
-def test_foreign_objects_are_noted(world: Make, text: str) -> None:
-    manifests = read(world({"a.yaml": text}))
+def test_what_is_none_of_ours_is_noted_and_dependency_dialects_are_documents_in_order(world: Make) -> None:
+    foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+    dialect = "schemaType: Installation\nname: a\n"
+
+    manifests = read(world({"z.yaml": dialect, "b.yaml": f"{dialect}---\n{dialect}", "f.yaml": foreign}))
 
     assert (manifests.problems, manifests.stalled, manifests.broken) == ((), frozenset(), frozenset())
     assert len(manifests.notes) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
-        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
-        "schemaType: Installation\nname: a\n",
-        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
-    ],
-)
-def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, text: str) -> None:
-    manifests = read(world({"a.yaml": f"# first\n{text}"}))
-
-    assert (manifests.problems, manifests.broken, manifests.notes) == ((), frozenset(), ())
-    assert [str(d.source.location) for d in manifests.documents] == ["a.yaml:2"]
-
-
-def test_documents_of_dependency_dialects_are_in_the_order_of_their_places(world: Make) -> None:
-    text = "schemaType: Installation\nname: a\n"
-
-    manifests = read(world({"z.yaml": text, "b.yaml": f"{text}---\n{text}"}))
-
     assert [str(d.source.location) for d in manifests.documents] == ["b.yaml:1", "b.yaml:4", "z.yaml:1"]
-
-
-@pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
-def test_object_without_a_kind_breaks_its_file_without_a_problem(world: Make, text: str) -> None:
-    manifests = read(world({"values.yaml": text}))
-
-    assert manifests.problems == ()
-    assert manifests.broken == {"values.yaml"}
-
-
-def test_status_of_a_manifest_is_ignored(world: Make) -> None:
-    assert read(world({"a.yaml": GOOD + "status: whatever\n"})).problems == ()
-
-
-def test_too_large_file_is_broken(world: Make) -> None:
-    policy = Policy(limits=Limits(manifest_bytes=400))
-    manifests = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
-
-    (problem,) = manifests.problems
-    assert (problem.reason, problem.location.path) == (Reason.MANIFEST_UNREADABLE, "big.yaml")
-    assert manifests.broken == {"big.yaml"}
-    assert names(manifests) == ["default/good"]
 
 
 HOSTILE = [

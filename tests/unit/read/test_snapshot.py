@@ -11,7 +11,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.names.ids import GroupKind
-from reconciler.policy import Limits, Policy, SnapshotPolicy
+from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.read.snapshot import format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
@@ -377,16 +377,6 @@ def test_nothing_is_complete_with_an_invalid_header(world: Make, text: str) -> N
     assert {p.location.path for p in snapshot.problems} == {"snapshot/snapshot.yaml"}
     assert names(snapshot) == ["default/a"]
     assert not snapshot.is_complete(KIND, "other")
-
-
-def test_file_over_the_limit_is_not_read(world: Make) -> None:
-    made = world(
-        {"snapshot/x.json": kubectl(A), "snapshot/y.json": kubectl(*[cluster(f"c{n}") for n in range(50)])}
-    )
-    snapshot = read(made, Policy(limits=Limits(snapshot_file_bytes=2000)))
-
-    assert snapshot.unreadable
-    assert names(snapshot) == ["default/a"]
 
 
 @pytest.mark.parametrize("depth", [150, 2000, 100_000])
