@@ -151,19 +151,6 @@ def test_another_number_is_taken_when_somebody_was_faster(edge: Edge) -> None:
     assert pulls == {1: "drafts/other/packagevariant-1", 2: "drafts/web/packagevariant-1"}
 
 
-def test_a_repository_that_refuses_is_reported(edge: Edge) -> None:
-    edge.repo.git.config["receive.denyNonFastForwards"] = "true"
-    edge.apply(edge.created())
-    first = edge.repo.oid(DRAFT)
-
-    result = edge.apply(edge.change("web", edge.draft(text="v2", expect=first)), edge.created("other"))
-
-    assert edge.repo.oid(DRAFT) == first
-    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
-    assert result.failed
-    assert result.exits <= {Exit.REFUSED, Exit.UNAVAILABLE}
-
-
 def refuse(edge: Edge, pattern: str) -> None:
     """Let the repository refuse refs of a pattern of the shell."""
     hook = edge.repo.path / "hooks" / "update"
@@ -181,17 +168,6 @@ def test_pull_request_that_the_repository_refuses_fails_all_of_its_push(edge: Ed
     assert result.exits == {Exit.REFUSED}
     assert "The repository refuses refs/reconciler/pulls/1" in result.effects[0].error
     assert list(edge.repo.refs()) == ["refs/heads/main"]
-
-
-def test_draft_that_the_repository_refuses_fails_alone(edge: Edge) -> None:
-    refuse(edge, "refs/heads/drafts/web/*")
-
-    result = edge.apply(edge.created(), edge.created("other"))
-
-    assert {p.path for p in result.failed} == {"web"}
-    assert result.exits == {Exit.REFUSED}
-    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
-    assert DRAFT not in edge.repo.refs()
 
 
 @pytest.mark.parametrize(("count", "reaches_others"), [(5, True), (MOST_REFUSALS, False)])
@@ -388,37 +364,19 @@ def test_tree_that_was_not_planned_is_an_error(edge: Edge) -> None:
     assert GROUP not in edge.repo.refs()
 
 
-def test_empty_repository_is_begun_with_its_files(edge: Edge) -> None:
-    start = StartBranch("refs/heads/trunk", FILES, edge.repo.oid("main"), "Begin\n", TIME)
+def test_empty_repository_is_begun_once_with_its_files(edge: Edge) -> None:
+    starts = [
+        StartBranch("refs/heads/trunk", dict(FILES), edge.repo.oid("main"), "Begin\n", TIME) for _ in range(2)
+    ]
 
-    result = edge.apply(edge.change("web", start, pull=False))
+    result = edge.apply(
+        *(edge.change(name, start, pull=False) for name, start in zip(("db", "web"), starts, strict=True))
+    )
 
     commit = edge.repo.git[edge.repo.oid("trunk")]
     assert (commit.message, list(commit.parent_ids), commit.committer.time) == ("Begin\n", [], TIME)
     assert edge.repo.tree("trunk") == tree_id(FILES)
     assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.PUSHED, "trunk")]
-
-
-def test_first_commit_is_made_once_for_all_packages_of_its_repository(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-
-    def commit(self: Pack, tree: Oid, *others: Any) -> Oid:
-        made.append(tree)
-        return original(self, tree, *others)
-
-    original = Pack.commit
-    monkeypatch.setattr(Pack, "commit", commit)
-    starts = [
-        StartBranch("refs/heads/trunk", dict(FILES), edge.repo.oid("main"), "Begin\n", TIME) for _ in range(2)
-    ]
-
-    edge.apply(
-        *(edge.change(name, start, pull=False) for name, start in zip(("db", "web"), starts, strict=True))
-    )
-
-    assert made == [edge.repo.tree("trunk")]
 
 
 def test_draft_that_takes_up_another_branch_has_both_as_parents_and_its_tree(edge: Edge) -> None:

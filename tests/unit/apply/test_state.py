@@ -138,21 +138,6 @@ def test_no_files_empty_a_branch_that_has_some(repo: Repo) -> None:
     assert [effect.oid for effect in result.effects] == [repo.oid(REF)]
 
 
-def test_parts_of_dashboards_are_fetched_together_before_they_are_read() -> None:
-    calls: list[Any] = []
-    fake = SimpleNamespace(
-        fetch=lambda: calls.append("fetch"),
-        refs=lambda: {REF: "tip"},
-        blob_at=lambda tip, path: f"{tip}:{path}",
-        ensure=lambda wanted: calls.append(sorted(wanted)),
-        blob=lambda oid, _: calls.append(oid) or oid.encode(),
-    )
-
-    read = read_dashboards(cast("Mirror", fake), REF, 2)
-
-    assert calls == ["fetch", sorted(read.values()), read[0], read[1]]
-
-
 def test_a_fleet_has_more_records_than_a_package_has_files(repo: Repo) -> None:
     files = {f"packagevariants/d/{n}.json": b"{}" for n in range(60)}
     write_branch(mirror(repo), branch(files), POLICY, EPOCH)
@@ -342,25 +327,6 @@ def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(repo: Rep
         write_branch(mirror(repo), branch(parts), POLICY, EPOCH)
 
     assert read_dashboards(early, REF, 3) == ({0: "first", 2: "\ufffd"} if tip else {})
-
-
-def test_written_branch_is_reported_with_its_short_name_and_commit(repo: Repo) -> None:
-
-    result = write_branch(mirror(repo), branch({"x": b"1"}), CommitPolicy("Bot", "bot@example.com"), EPOCH)
-
-    (effect,) = result.effects
-    assert (effect.repository, effect.what, effect.ref, effect.oid) == (
-        "control",
-        EffectKind.RECORDED,
-        "reconciler/demo/state",
-        repo.oid(REF),
-    )
-    commit = repo.git[repo.oid(REF)]
-    assert (commit.author.name, commit.committer.email, commit.message) == (
-        "Bot",
-        "bot@example.com",
-        "Record\n",
-    )
 
 
 def test_secret_in_a_record_is_masked(repo: Repo) -> None:

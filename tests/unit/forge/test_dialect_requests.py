@@ -357,23 +357,6 @@ def test_github_queues_what_the_branch_takes_from_its_merge_queue_alone(api: Rec
     assert dialect.transport.budget.spent == 3
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "field", "off"),
-    [
-        ("github", HUB, "has_pull_requests", False),
-        ("gitea", HUB, "has_pull_requests", False),
-        ("gitlab", PROJECT, "merge_requests_access_level", "disabled"),
-    ],
-)
-def test_repository_tells_whether_it_has_pull_requests(
-    api: RecordingApi, kind: str, path: str, field: str, off: object
-) -> None:
-    dialect = prepare(api, ROWS[f"{kind} merges"])
-    api.series["GET", path] = [Answer(200, {}), Answer(200, {field: off})]
-
-    assert [dialect.has_pulls(), dialect.has_pulls()] == [True, False]
-
-
 def test_gitea_status_that_was_reported_last_in_a_second_counts(api: RecordingApi) -> None:
     dialect = prepare(api, ROWS["gitea merges"])
     statuses = [

@@ -15,9 +15,8 @@ from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingErr
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
 from reconciler.forge.body_marker import mark_auto_merge, parse
-from reconciler.forge.registry import Forges
 from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
 from tests.support.signing import app_key, app_pem
 from tests.support.values import replace
@@ -539,18 +538,6 @@ def test_key_that_is_none_is_named_and_nothing_is_sent(api: RecordingApi) -> Non
 
 def test_text_of_an_app_has_no_key() -> None:
     assert repr(App("12", "34", "secret")) == "App(12, 34)"
-
-
-def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi) -> None:
-    rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
-    forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, api.api)
-    issue(api, "first")
-    forges = Forges(Clock(api.clock.now, api.clock.sleep))
-    forges.configure(Policy(forges=(forge,), credentials=(rule,)), lambda _: None, {"KEY": app_pem()})
-
-    credential = forges.app_credential(rule)
-
-    assert (credential.username, credential.password) == ("x-access-token", "first")
 
 
 def test_every_dialect_is_listed_here() -> None:

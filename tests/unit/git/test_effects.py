@@ -131,17 +131,6 @@ def test_only_the_armed_failpoint_raises() -> None:
     failpoints.reach("before git push")
 
 
-def test_every_failpoint_is_logged(tmp_path: Path) -> None:
-    log = tmp_path / "points"
-    failpoints = Failpoints.of({LOG_VARIABLE: str(log)})
-    assert failpoints is not None
-
-    failpoints.reach("before git push")
-    failpoints.reach("after git push")
-
-    assert log.read_text() == "1 before git push\n2 after git push\n"
-
-
 @pytest.mark.parametrize("spec", ["kill", "x:kill", "1:explode", "-1:kill"])
 def test_misspelt_failpoint_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=VARIABLE):

@@ -11,11 +11,10 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
-from reconciler.git.working_copy import create_bare
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Mode
 from reconciler.policy import Limits
-from tests.support.git import EPOCH, Repo, make_repository, run
+from tests.support.git import Repo, make_repository, run
 
 
 @pytest.fixture
@@ -78,17 +77,6 @@ def test_two_repositories_with_one_identity_are_refused(tmp_path: Path, repo: Re
 
     with pytest.raises(UnavailableError, match="two repositories"):
         mirrors.open(str(tmp_path / "a"))
-
-
-def test_commit_reads_back(repo: Repo, mirror: Mirror) -> None:
-    oid = repo.commit({"x": "1"}, message="Title\n\nBody\n", time=EPOCH)
-
-    commit = mirror.commit(oid)
-
-    assert commit.message == "Title\n\nBody\n"
-    assert (commit.committer.name, commit.committer.time) == ("Kim", EPOCH)
-    assert commit.tree == repo.tree("main")
-    assert len(commit.parents) == 1
 
 
 def test_object_is_read_up_to_the_limit_of_its_size(repo: Repo, mirror: Mirror) -> None:
@@ -183,17 +171,6 @@ def test_packs_of_earlier_days_are_removed(repo: Repo, mirror: Mirror) -> None:
     assert sorted((directory / "objects" / "pack").iterdir()) == [packs[0].with_suffix(".idx"), packs[0]]
     mirror.fetch()
     assert mirror.files(repo.tree("main", "p"), Limits())
-
-
-def test_push_into_empty_repository_updates_the_snapshot(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.git"
-    create_bare(empty, ())
-    mirror = Mirrors(tmp_path / "cache").open(str(empty))
-    assert mirror.refs() == {}
-
-    mirror.record("refs/heads/main", Oid("1" * 40))
-
-    assert mirror.refs() == {"refs/heads/main": "1" * 40}
 
 
 def test_settings_apply_to_repositories_that_are_open_and_to_later_ones(tmp_path: Path, repo: Repo) -> None:
