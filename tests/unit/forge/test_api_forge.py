@@ -28,234 +28,6 @@ from tests.support.values import replace
 
 
 @dataclass
-class Dialect:
-    """One pull request and the checks of its head; `done` lists the writes."""
-
-    state: PullState = PullState.OPEN
-    reports: tuple[tuple[str, CheckState], ...] = ()
-    name: str = "acme/edge"
-    most_text: int = 1000
-    most_comment: int = 1000
-    has_statuses_of_pulls: bool = False
-    done: list[str] = field(default_factory=list)
-    written: list[Comment] = field(default_factory=list)
-    listed: tuple[ApiPullRequest, ...] = ()
-    opened: tuple[Issue, ...] = ()
-    created: list[PullRequest] = field(default_factory=list)
-    edited: list[tuple[int, str]] = field(default_factory=list)
-
-    def checks(self, _: str) -> Iterator[tuple[str, CheckState]]:
-        return iter(self.reports)
-
-    def find(self, number: int) -> ApiPullRequest:
-        return ApiPullRequest(number, "drafts/web/w", "main", "Update web", "", False, self.state, "c0ffee")
-
-    def comments(self, _: int) -> Iterator[Comment]:
-        return iter(self.written)
-
-    def add_comment(self, _: int, body: str) -> Comment:
-        self.done.append("comment")
-        self.written.append(Comment(str(len(self.written)), body))
-        return self.written[-1]
-
-    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
-        self.done.append("edit")
-        self.written[int(comment.key)] = Comment(comment.key, body)
-
-    def list_all(self) -> Iterator[tuple[ApiPullRequest, ...]]:
-        yield self.listed
-
-    def issues(self) -> Iterator[Issue]:
-        return iter(self.opened)
-
-    def create_issue(self, title: str, body: str) -> Issue:
-        self.done.append(f"issue {title}")
-        self.opened += (Issue(len(self.opened) + 1, body),)
-        return self.opened[-1]
-
-    def edit_issue(self, number: int, body: str) -> None:
-        self.edited.append((number, body))
-
-    def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
-        return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
-
-    def find_recent(self, _: str, __: str) -> tuple[ApiPullRequest, ...]:
-        return ()
-
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        self.created.append(desired)
-        return ApiPullRequest(
-            1, desired.head, "main", desired.title, desired.body, True, PullState.OPEN, "c0ffee"
-        )
-
-    def close(self, _: ApiPullRequest) -> None:
-        self.done.append("close")
-        self.state = PullState.CLOSED
-
-    def request_reviews(self, *_: object) -> None:
-        raise StoppedError
-
-
-def forge(api: ScriptedApi, dialect: Dialect) -> ApiForge:
-    return ApiForge(cast("Any", dialect), api.transport(), "fleet")
-
-
-@pytest.mark.parametrize("reports", list(product(CheckState, repeat=2)))
-def test_state_of_a_check_is_that_of_its_newest_report(
-    api: ScriptedApi, reports: tuple[CheckState, ...]
-) -> None:
-    dialect = Dialect(reports=(("ci/lint", CheckState.FAILED), *(("ci/build", state) for state in reports)))
-
-    assert forge(api, dialect).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
-
-
-@dataclass(frozen=True)
-class Row:
-    state: PullState
-    comment: str
-    done: tuple[str, ...]
-    reason: str
-
-
-CLOSING = [
-    Row(PullState.OPEN, "Obsolete.", ("comment", "close"), "people read why it is closed"),
-    Row(PullState.OPEN, "", ("close",), "there is nothing to tell"),
-    Row(PullState.CLOSED, "Obsolete.", ("comment",), "the forge closed it with its branch"),
-    Row(PullState.CLOSED, "", (), "it is closed already"),
-    Row(PullState.MERGED, "Obsolete.", (), "a merged change is in use: nothing was withdrawn"),
-    Row(PullState.MERGED, "", (), "it cannot be closed"),
-]
-
-
-@pytest.mark.parametrize("row", CLOSING, ids=lambda row: row.reason)
-def test_closing_writes_once_and_never_to_a_merged_pull_request(api: ScriptedApi, row: Row) -> None:
-    dialect = Dialect(row.state)
-
-    for _ in range(2):
-        forge(api, dialect).close(1, comment=row.comment)
-
-    assert tuple(dialect.done) == row.done
-
-
-def test_rows_of_closing_are_complete() -> None:
-    combinations = set(product(PullState, ["Obsolete.", ""]))
-
-    assert {(row.state, row.comment) for row in CLOSING} == combinations
-    assert len(CLOSING) == len(combinations)
-
-
-def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRequest:
-    return ApiPullRequest(number, head, "main", "Update", "", False, PullState.OPEN, "c0ffee", times=times)
-
-
-@pytest.mark.parametrize(("reviewers", "content"), [((), "abc"), (("ann",), "")])
-def test_text_says_that_something_is_missing_until_people_are_asked(
-    api: ScriptedApi, reviewers: tuple[str, ...], content: str
-) -> None:
-    dialect, wanted = Dialect(), PullRequest("drafts/web/w", "main", "Update web", "Why.", digest="abc")
-
-    with suppress(StoppedError):
-        forge(api, dialect).ensure(replace(wanted, reviewers=reviewers))
-
-    assert body_marker.parse(dialect.created[0].body).content == content
-
-
-@pytest.mark.parametrize(
-    ("times", "created", "changed"), [((), 0.0, inf), ((5.0,), 5.0, 5.0), ((5.0, 9.0, 7.0), 5.0, 9.0)]
-)
-def test_pull_request_without_readable_times_is_the_oldest_and_the_last_that_changed(
-    times: tuple[float, ...], created: float, changed: float
-) -> None:
-    pull = pull_at(1, *times)
-
-    assert (pull.created, pull.changed) == (created, changed)
-
-
-def test_comment_on_closing_has_its_own_marker(api: ScriptedApi) -> None:
-    dialect = Dialect(PullState.OPEN)
-    forge(api, dialect).close(1, comment="Obsolete.")
-
-    assert [comment.body for comment in dialect.written] == [
-        body_marker.comment_text("close", "Obsolete.", dialect.most_text)
-    ]
-
-
-def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:
-    now = api.clock.now()
-    pulls = (pull_at(2, now - 10, now - 5), pull_at(1, now - 20), pull_at(3, now - 1, head="feature/x"))
-    writer = forge(api, Dialect(listed=pulls))
-    limits = writer.transport.budget.limits
-
-    first = writer.list_pulls()
-    again = writer.list_pulls()
-
-    assert [pull.number for pull in first] == [pull.number for pull in again] == [1, 2]
-    # The hour is spent after as many writes as the limit leaves beside the three that were listed.
-    left = limits.per_hour - 3
-    assert writer.transport.budget.eta_s(left) < 3600 - 30 < writer.transport.budget.eta_s(left + 1)
-
-
-def test_created_pull_request_has_the_generated_text_alone(api: ScriptedApi) -> None:
-    dialect = Dialect()
-
-    forge(api, dialect).ensure(PullRequest("drafts/web/w", "main", "Update web", "Why."))
-
-    (created,) = dialect.created
-    lines = [line for line in created.body.splitlines() if line and not line.startswith("<!--")]
-    assert lines == ["Why."]
-
-
-def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: ScriptedApi) -> None:
-    dialect = Dialect()
-    forge(api, dialect).comment(1, key="dashboard", body="Text")
-    marked = dialect.written[0].body
-    dialect.opened = (Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other"))
-
-    issues = forge(api, dialect).find_issues("dashboard", "Dashboard")
-
-    assert [issue.number for issue in issues] == [2, 3, 1]
-
-
-@pytest.mark.parametrize(
-    ("item", "seconds"),
-    [
-        ({"created_at": "1970-01-01T00:00:01Z"}, (1,)),
-        ({"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}, (1, 2)),
-        ({"updated_at": "1970-01-01T00:00:02Z", "closed_at": "1970-01-01T00:00:03Z"}, (2, 3)),
-        (
-            {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:01Z", "closed_at": None},
-            (1,),
-        ),
-    ],
-)
-def test_each_time_at_which_an_item_was_written_counts_once(
-    item: dict[str, str | None], seconds: tuple[float, ...]
-) -> None:
-    assert write_times(item) == seconds
-
-
-def test_issue_is_opened_once_edited_when_its_text_changes_and_never_opened_again(api: ScriptedApi) -> None:
-    dialect = Dialect()
-    writer = forge(api, dialect)
-
-    opened = writer.write_issue("dashboard", "Dashboard", "One")
-    same = writer.write_issue("dashboard", "Dashboard", "One")
-    edited = writer.write_issue("dashboard", "Dashboard", "Two")
-    dialect.opened = (dialect.opened[0]._replace(is_open=False),)
-    closed = writer.write_issue("dashboard", "Dashboard", "Three")
-
-    assert dialect.done == ["issue Dashboard"]
-    assert [number for number, _ in dialect.edited] == [1]
-    assert "Two" in dialect.edited[0][1]
-    assert [issue and issue.number for issue in (opened, same, edited, closed)] == [1, None, 1, None]
-
-
-def test_head_that_moved_is_named_and_not_merged(api: ScriptedApi) -> None:
-    with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
-        forge(api, Dialect()).merge(1, expect="decaf")
-
-
-@dataclass
 class Server:
     """A dialect that keeps pull requests in memory, notes each call, and raises what a test plans."""
 
@@ -270,6 +42,10 @@ class Server:
     written: list[Comment] = field(default_factory=list)
     lists: list[tuple[ApiPullRequest, ...]] = field(default_factory=list)
     """What the next lists of a branch show, where they lag."""
+    reports: tuple[tuple[str, CheckState], ...] = ()
+    opened: list[Issue] = field(default_factory=list)
+    merges_at_once: bool = False
+    """Whether auto-merge has nothing to wait for."""
     on_merge: Callable[[], None] = lambda: None
     """What happens at a merge before its reply."""
 
@@ -300,16 +76,8 @@ class Server:
     def create(self, desired: PullRequest) -> ApiPullRequest:
         self._call("create", desired.title)
         number = 1 + max(self.pulls, default=0)
-        self.pulls[number] = ApiPullRequest(
-            number,
-            desired.head,
-            desired.base,
-            desired.title,
-            desired.body,
-            desired.draft,
-            PullState.OPEN,
-            "1",
-        )
+        wanted = (desired.head, desired.base, desired.title, desired.body, desired.draft)
+        self.pulls[number] = ApiPullRequest(number, *wanted, PullState.OPEN, "1")
         return self.pulls[number]
 
     def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
@@ -353,6 +121,34 @@ class Server:
         self._call("edit_comment", number, comment.key)
         self.written[int(comment.key)] = Comment(comment.key, body)
 
+    def checks(self, _: str) -> Iterator[tuple[str, CheckState]]:
+        return iter(self.reports)
+
+    def list_all(self) -> Iterator[tuple[ApiPullRequest, ...]]:
+        yield tuple(self.pulls.values())
+
+    def issues(self) -> Iterator[Issue]:
+        return iter(self.opened)
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        self._call("create_issue", title)
+        self.opened.append(Issue(len(self.opened) + 1, body))
+        return self.opened[-1]
+
+    def edit_issue(self, number: int, body: str) -> None:
+        self._call("edit_issue", number)
+        self.opened[number - 1] = self.opened[number - 1]._replace(body=body)
+
+    def request_reviews(self, _: ApiPullRequest, names: tuple[str, ...]) -> None:
+        self._call("request_reviews", names)
+
+    def assign(self, _: ApiPullRequest, names: tuple[str, ...]) -> None:
+        self._call("assign", names)
+
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        self._call("enable_auto_merge", expect, pull.draft)
+        return replace(pull, state=PullState.MERGED if self.merges_at_once else pull.state)
+
     def writes(self) -> list[tuple[Any, ...]]:
         return [call for call in self.calls if not call[0].startswith("find")]
 
@@ -371,6 +167,134 @@ def writer(api: ScriptedApi, server: Server) -> ApiForge:
     return ApiForge(cast("Any", server), api.transport(), "fleet")
 
 
+@pytest.mark.parametrize("reports", list(product(CheckState, repeat=2)))
+def test_state_of_a_check_is_that_of_its_newest_report(
+    api: ScriptedApi, reports: tuple[CheckState, ...]
+) -> None:
+    server = Server(reports=(("ci/lint", CheckState.FAILED), *(("ci/build", state) for state in reports)))
+
+    assert writer(api, server).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
+
+
+@dataclass(frozen=True)
+class Row:
+    state: PullState
+    comment: str
+    done: tuple[str, ...]
+    reason: str
+
+
+CLOSING = [
+    Row(PullState.OPEN, "Obsolete.", ("add_comment", "close"), "people read why it is closed"),
+    Row(PullState.OPEN, "", ("close",), "there is nothing to tell"),
+    Row(PullState.CLOSED, "Obsolete.", ("add_comment",), "the forge closed it with its branch"),
+    Row(PullState.CLOSED, "", (), "it is closed already"),
+    Row(PullState.MERGED, "Obsolete.", (), "a merged change is in use: nothing was withdrawn"),
+    Row(PullState.MERGED, "", (), "it cannot be closed"),
+]
+
+
+@pytest.mark.parametrize("row", CLOSING, ids=lambda row: row.reason)
+def test_closing_writes_once_and_never_to_a_merged_pull_request(api: ScriptedApi, row: Row) -> None:
+    server = served(state=row.state)
+
+    for _ in range(2):
+        writer(api, server).close(5, comment=row.comment)
+
+    assert tuple(call[0] for call in server.calls) == row.done
+
+
+def test_rows_of_closing_are_complete() -> None:
+    combinations = set(product(PullState, ["Obsolete.", ""]))
+
+    assert {(row.state, row.comment) for row in CLOSING} == combinations
+    assert len(CLOSING) == len(combinations)
+
+
+def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRequest:
+    return ApiPullRequest(number, head, "main", "Update", "", False, PullState.OPEN, "c0ffee", times=times)
+
+
+@pytest.mark.parametrize(("reviewers", "content"), [((), "abc"), (("ann",), "")])
+def test_text_says_that_something_is_missing_until_people_are_asked(
+    api: ScriptedApi, reviewers: tuple[str, ...], content: str
+) -> None:
+    server = Server(errors={"request_reviews": [StoppedError()]})
+
+    with suppress(StoppedError):
+        writer(api, server).ensure(replace(DESIRED, digest="abc", reviewers=reviewers))
+
+    assert body_marker.parse(server.pulls[1].body).content == content
+
+
+@pytest.mark.parametrize(
+    ("times", "created", "changed"), [((), 0.0, inf), ((5.0,), 5.0, 5.0), ((5.0, 9.0, 7.0), 5.0, 9.0)]
+)
+def test_pull_request_without_readable_times_is_the_oldest_and_the_last_that_changed(
+    times: tuple[float, ...], created: float, changed: float
+) -> None:
+    pull = pull_at(1, *times)
+
+    assert (pull.created, pull.changed) == (created, changed)
+
+
+def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:
+    now = api.clock.now()
+    pulls = (pull_at(2, now - 10, now - 5), pull_at(1, now - 20), pull_at(3, now - 1, head="feature/x"))
+    lists = writer(api, Server(pulls={pull.number: pull for pull in pulls}))
+    limits = lists.transport.budget.limits
+
+    first = lists.list_pulls()
+    again = lists.list_pulls()
+
+    assert [pull.number for pull in first] == [pull.number for pull in again] == [1, 2]
+    # The hour is spent after as many writes as the limit leaves beside the three that were listed.
+    left = limits.per_hour - 3
+    assert lists.transport.budget.eta_s(left) < 3600 - 30 < lists.transport.budget.eta_s(left + 1)
+
+
+def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: ScriptedApi) -> None:
+    marked = body_marker.issue_text("dashboard", "Text", "", 1000)
+    found = [Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other")]
+
+    issues = writer(api, Server(opened=found)).find_issues("dashboard", "Dashboard")
+
+    assert [issue.number for issue in issues] == [2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("item", "seconds"),
+    [
+        ({"created_at": "1970-01-01T00:00:01Z"}, (1,)),
+        ({"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}, (1, 2)),
+        ({"updated_at": "1970-01-01T00:00:02Z", "closed_at": "1970-01-01T00:00:03Z"}, (2, 3)),
+        (
+            {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:01Z", "closed_at": None},
+            (1,),
+        ),
+    ],
+)
+def test_each_time_at_which_an_item_was_written_counts_once(
+    item: dict[str, str | None], seconds: tuple[float, ...]
+) -> None:
+    assert write_times(item) == seconds
+
+
+def test_issue_is_opened_once_edited_when_its_text_changes_and_never_opened_again(api: ScriptedApi) -> None:
+    server = Server()
+    writes = writer(api, server)
+
+    opened = writes.write_issue("dashboard", "Dashboard", "One")
+    same = writes.write_issue("dashboard", "Dashboard", "One")
+    edited = writes.write_issue("dashboard", "Dashboard", "Two")
+    server.opened = [server.opened[0]._replace(is_open=False)]
+    closed = writes.write_issue("dashboard", "Dashboard", "Three")
+
+    assert server.calls == [("create_issue", "Dashboard"), ("edit_issue", 1)]
+    assert "Two" in server.opened[0].body
+    assert [issue and issue.number for issue in (opened, same, edited, closed)] == [1, None, 1, None]
+
+
 def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api: ScriptedApi) -> None:
     server = Server()
 
@@ -380,6 +304,8 @@ def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api
 
     assert (opened.number, opened.title, opened.body, opened.digest) == (1, "Update web", "Why.", "d1")
     assert opened.labels == ("a", "b")
+    lines = [line for line in server.pulls[1].body.splitlines() if not line.startswith("<!--")]
+    assert lines == ["Why."]
     assert first == [("create", "Update web"), ("set_labels", 1, ("a", "b"))]
     assert (again, server.writes()) == (opened, first)
     assert server.calls[0] == ("find_open", HEAD, "main")
@@ -534,7 +460,7 @@ def test_rejected_pull_request_is_closed_with_the_comment(api: ScriptedApi) -> N
     writer(api, server).reject(5, comment="No.")
 
     assert server.calls == [("add_comment", 5), ("close", 5)]
-    assert server.written[0].body.endswith("\nNo.")
+    assert server.written[0].body == body_marker.comment_text("close", "No.", server.most_comment)
 
 
 def test_comment_of_a_key_is_written_once_and_then_replaced(api: ScriptedApi) -> None:
@@ -660,3 +586,88 @@ def test_draft_that_cannot_be_merged_stays_ready_and_is_marked_once(api: Scripte
 
     assert not server.pulls[5].draft
     assert server.calls == [("mark_ready", 5), ("merge", 5, "c0ffee"), ("merge", 5, "c0ffee")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_once", "names", "is_merged"),
+    [
+        ({"draft": True}, False, ["mark_ready", "enable_auto_merge", "edit"], False),
+        ({}, False, ["enable_auto_merge", "edit"], False),
+        ({}, True, ["enable_auto_merge"], True),
+        ({"state": PullState.MERGED}, False, [], True),
+    ],
+)
+def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
+    api: ScriptedApi, *, fields: dict[str, Any], at_once: bool, names: list[str], is_merged: bool
+) -> None:
+    server = served(**fields)
+    server.merges_at_once = at_once
+
+    assert writer(api, server).enable_auto_merge(5, expect="c0ffee") is is_merged
+    assert [call[0] for call in server.calls] == names
+    if "enable_auto_merge" in names:
+        assert ("enable_auto_merge", "c0ffee", False) in server.calls
+    assert body_marker.parse(server.pulls[5].body).auto_merge == ("c0ffee" if "edit" in names else "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expect", "error", "message"),
+    [
+        ({"state": PullState.CLOSED}, "c0ffee", RefusedError, "Pull request 5 is closed"),
+        ({"draft": True}, "decaf", ConflictError, "The head of pull request 5 moved"),
+    ],
+)
+def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(
+    api: ScriptedApi, fields: dict[str, Any], expect: str, error: type[Exception], message: str
+) -> None:
+    server = served(**fields)
+
+    with pytest.raises(error, match=f"^{message}$"):
+        writer(api, server).enable_auto_merge(5, expect=expect)
+
+    assert server.calls == []
+
+
+def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: ScriptedApi) -> None:
+    server = served(draft=True)
+    server.errors["enable_auto_merge"] = [InvalidError("off", status=422)]
+
+    with pytest.raises(RefusedError) as caught:
+        writer(api, server).enable_auto_merge(5, expect="c0ffee")
+
+    assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
+    assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
+    assert [call[0] for call in server.calls] == ["mark_ready", "enable_auto_merge"]
+
+
+WANTED = replace(DESIRED, labels=(), number=5, reviewers=("ann", "bob"), assignees=("kim",))
+
+
+def test_people_are_asked_once_each_and_named_in_the_marker(api: ScriptedApi) -> None:
+    server = served()
+
+    first = writer(api, server).ensure(WANTED)
+    writer(api, server).ensure(WANTED)
+    writer(api, server).ensure(replace(WANTED, reviewers=("ann", "eve"), assignees=()))
+
+    asked = [call for call in server.calls if call[0] in {"request_reviews", "assign"}]
+    assert asked == [
+        *(("request_reviews", ("ann", "bob")), ("assign", ("kim",)), ("request_reviews", ("eve",)))
+    ]
+    assert first.digest == "d1"
+    assert body_marker.parse(server.pulls[5].body).people == ("reviewer/ann", "reviewer/eve")
+
+
+def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: ScriptedApi) -> None:
+    server = served()
+    server.errors["request_reviews"] = [InvalidError("no access", status=422)]
+
+    with pytest.raises(RefusedError) as caught:
+        writer(api, server).ensure(WANTED)
+
+    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
+    assert caught.value.hint == (
+        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
+    )
+    marked = body_marker.parse(server.pulls[5].body)
+    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())

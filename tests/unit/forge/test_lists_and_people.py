@@ -7,15 +7,14 @@ from typing import Any
 import jwt
 import pytest
 
-from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.forge.api import github
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
-from reconciler.forge.body_marker import mark_auto_merge, parse
-from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
 from tests.support.signing import app_key, app_pem
@@ -302,144 +301,6 @@ def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingAp
     assert dialect.enable_auto_merge(READY, "c0ffee") is READY
     with pytest.raises(InvalidError):
         dialect.enable_auto_merge(READY, "c0ffee")
-
-
-class Steps:
-    """A dialect with one pull request that notes what is done with it."""
-
-    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 1000, 1000, False
-
-    def __init__(self, state: PullState, *, draft: bool, answer: Any = PullState.OPEN) -> None:
-        self.pull = replace(PULL, state=state, draft=draft)
-        self.answer = answer
-        self.done: list[Any] = []
-
-    def find(self, number: int) -> Any:
-        assert number == 5
-        return self.pull
-
-    def mark_ready(self, _: Any) -> None:
-        self.done.append("ready")
-        self.pull = replace(self.pull, draft=False)
-
-    def mark_draft(self, _: Any) -> None:
-        self.done.append("draft")
-
-    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
-        self.done.append((title, body, base))
-        return pull
-
-    def enable_auto_merge(self, pull: Any, expect: str) -> Any:
-        self.done.append(("auto", expect, pull.draft))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return replace(pull, state=self.answer)
-
-
-def enabled(api: RecordingApi, steps: Steps, expect: str = "c0ffee") -> bool:
-    return ApiForge(steps, api.transport(), "fleet").enable_auto_merge(5, expect=expect)  # type: ignore[arg-type]
-
-
-REMEMBERED = ("Update web", mark_auto_merge("Why.", "c0ffee"), "main")
-AUTO = ("auto", "c0ffee", False)
-
-
-@pytest.mark.parametrize(
-    ("steps", "done", "is_merged"),
-    [
-        (Steps(PullState.OPEN, draft=True), ["ready", AUTO, REMEMBERED], False),
-        (Steps(PullState.OPEN, draft=False), [AUTO, REMEMBERED], False),
-        (Steps(PullState.OPEN, draft=False, answer=PullState.MERGED), [AUTO], True),
-        (Steps(PullState.MERGED, draft=False), [], True),
-    ],
-)
-def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
-    api: RecordingApi, steps: Steps, done: list[Any], is_merged: bool
-) -> None:
-
-    assert enabled(api, steps) is is_merged
-    assert steps.done == done
-
-
-def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(api: RecordingApi) -> None:
-    with pytest.raises(RefusedError, match=r"^Pull request 5 is closed$"):
-        enabled(api, Steps(PullState.CLOSED, draft=False))
-    moved = Steps(PullState.OPEN, draft=True)
-    with pytest.raises(ConflictError, match=r"^The head of pull request 5 moved$"):
-        enabled(api, moved, "decaf")
-    assert moved.done == []
-
-
-def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: RecordingApi) -> None:
-    steps = Steps(PullState.OPEN, draft=True, answer=InvalidError("off", status=422))
-
-    with pytest.raises(RefusedError) as caught:
-        enabled(api, steps)
-
-    assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
-    assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
-    assert steps.done == ["ready", AUTO]
-
-
-class Asked:
-    """A dialect with one open pull request that notes whom it asks, and refuses them if it is told to."""
-
-    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 10_000, 10_000, False
-
-    def __init__(self, *, refuses: bool = False) -> None:
-        self.pull = replace(PULL, body="", labels=())
-        self.refuses = refuses
-        self.asked: list[Any] = []
-
-    def find(self, _: int) -> Any:
-        return self.pull
-
-    def request_reviews(self, _: Any, names: tuple[str, ...]) -> None:
-        self.asked.append(("reviews", names))
-        if self.refuses:
-            raise InvalidError("no access", status=422)
-
-    def assign(self, _: Any, names: tuple[str, ...]) -> None:
-        self.asked.append(("assigns", names))
-
-    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
-        self.pull = replace(pull, title=title, body=body, base=base)
-        return self.pull
-
-
-WANTED = PullRequest(
-    HEAD, "main", "Update web", "Why.", number=5, digest="d1", reviewers=("ann", "bob"), assignees=("kim",)
-)
-
-
-def ensured(api: RecordingApi, asked: Asked, desired: PullRequest = WANTED) -> PullRequest:
-    return ApiForge(asked, api.transport(), "fleet").ensure(desired)  # type: ignore[arg-type]
-
-
-def test_people_are_asked_once_each_and_named_in_the_marker(api: RecordingApi) -> None:
-    asked = Asked()
-
-    first = ensured(api, asked)
-    ensured(api, asked)
-    ensured(api, asked, replace(WANTED, reviewers=("ann", "eve"), assignees=()))
-
-    assert asked.asked == [("reviews", ("ann", "bob")), ("assigns", ("kim",)), ("reviews", ("eve",))]
-    assert first.digest == "d1"
-    assert parse(asked.pull.body).people == ("reviewer/ann", "reviewer/eve")
-
-
-def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: RecordingApi) -> None:
-    asked = Asked(refuses=True)
-
-    with pytest.raises(RefusedError) as caught:
-        ensured(api, asked)
-
-    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
-    assert caught.value.hint == (
-        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
-    )
-    marked = parse(asked.pull.body)
-    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())
 
 
 @pytest.mark.parametrize("side", ["head", "base"])
