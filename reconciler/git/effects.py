@@ -186,7 +186,7 @@ class Failpoints(Struct):
 
         Raises: ValueError if the variable is set and is not `<n>:kill` or `<n>:raise`.
         """
-        spec, log = environment.get(VARIABLE, ""), environment.get(LOG_VARIABLE, "")
+        spec, log = environment.get(VARIABLE, ""), environment.get(LOG_VARIABLE)
         if not spec and not log:
             return None
         number, _, action = spec.partition(":")

@@ -272,6 +272,29 @@ def test_approved_pull_request_is_merged_by_us_or_by_the_forge(
     assert result == Result((Effect("edge", kind, "#1 all"),))
 
 
+def test_local_forge_merges_what_we_merge_in_one_push_and_has_no_auto_merge(edge: Edge) -> None:
+    names = ("a", "b", "c")
+    edge.apply(*map(edge.created, names))
+    changes = [
+        replace(
+            edge.created(name),
+            approve=Approval(number, head(name), edge.repo.oid(head(name)), by_forge=name == "c"),
+        )
+        for number, name in enumerate(names, 1)
+    ]
+
+    result = merge_results(approve_pulls(edge.target(), changes))
+
+    assert [(effect.what, effect.error) for effect in result.effects] == [
+        *[(EffectKind.MERGED, "")] * 2,
+        (EffectKind.AUTO_MERGE, "Pull request 3: the local forge has no auto-merge"),
+    ]
+    assert {ref for ref in edge.repo.refs() if ref.startswith("refs/tags/")} == {
+        "refs/tags/a/v1",
+        "refs/tags/b/v1",
+    }
+
+
 @pytest.mark.parametrize(("by_forge", "kind"), [(False, EffectKind.MERGED), (True, EffectKind.AUTO_MERGE)])
 def test_failed_approval_is_reported_as_what_was_tried(edge: Edge, by_forge: bool, kind: EffectKind) -> None:
     change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))

@@ -532,6 +532,8 @@ def test_gitea_marks_drafts_by_the_configured_prefix(api: RecordingApi) -> None:
     Gitea(dialect.transport, NAME, rule).create(replace(DESIRED, labels=()))
 
     assert api.log[0].body["title"] == "Draft! Update web"
+    api.answers["GET", HUB_5] = Answer(200, ITEMS["gitea"])
+    assert Gitea(dialect.transport, NAME, replace(rule, draft_prefix=" ")).find(5).title == "Update web"
 
 
 def label(id_: int, name: str) -> dict[str, Any]:

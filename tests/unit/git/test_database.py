@@ -47,6 +47,20 @@ def test_commit_that_libgit2_refuses_is_read_as_git_reads_it(repo: Repo, mirror:
     assert mirror.subtree(oid, "p") == repo.tree("main", "p")
 
 
+def test_commit_that_was_missing_is_found_when_it_is_there(
+    tmp_path: Path, repo: Repo, mirror: Mirror
+) -> None:
+    oid = make_repository(tmp_path / "other.git").commit({"x": "1"})
+    assert mirror.find_commit(oid) is None
+
+    shutil.copytree(tmp_path / "other.git/objects", repo.path / "objects", dirs_exist_ok=True)
+    mirror.fetch()
+
+    found = mirror.find_commit(oid)
+    assert found is not None
+    assert mirror.find_commit(oid) is found
+
+
 def test_object_that_is_no_commit_has_no_parents(repo: Repo, mirror: Mirror) -> None:
     malformed = write_commit(repo, b"author " + PERSON)
 
