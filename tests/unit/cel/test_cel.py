@@ -260,4 +260,5 @@ def test_missing_evaluator_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
         Environment(Limits())
 
     assert caught.value.exit_code is Exit.USAGE
+    assert str(caught.value) == "CEL expressions cannot be evaluated: cel-expr-python is not installed"
     assert "wheels" in caught.value.hint
