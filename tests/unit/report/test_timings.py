@@ -45,7 +45,13 @@ def test_value_has_the_same_to_the_millisecond() -> None:
         for works in (WORKS[:SLOWEST], WORKS[:1])
     ]
     assert value == {
-        "seconds": 12.346, "cpuSeconds": 3.457, "peakBytes": 300 << 20,
-        "stages": [{"name": "read", "seconds": 0.5, "items": 3}, {"name": "plan", "seconds": 1.25, "items": 0}],
-        "git": {"name": "git", "runs": 1, "seconds": 0.123}, "forge": {"name": "forge", "runs": 2, "seconds": 1.5},
-    }  # fmt: skip
+        "seconds": 12.346,
+        "cpuSeconds": 3.457,
+        "peakBytes": 300 << 20,
+        "stages": [
+            {"name": "read", "seconds": 0.5, "items": 3},
+            {"name": "plan", "seconds": 1.25, "items": 0},
+        ],
+        "git": {"name": "git", "runs": 1, "seconds": 0.123},
+        "forge": {"name": "forge", "runs": 2, "seconds": 1.5},
+    }
