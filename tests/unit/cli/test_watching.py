@@ -26,6 +26,9 @@ def ended(
     watcher = os.fork()
     if not watcher:
         code = 99
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for number in (TERM, INT, signal.SIGHUP):  # whoever started the tests may ignore them
+            signal.signal(number, signal.SIG_DFL)
         try:
             code = run_watched(lambda: work(writer), stopping, lambda: 66)
         finally:

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.merge.compatible import _equal
 from reconciler.krm.merge.nodes import Node, root_of
-from reconciler.krm.schema import Shape, _defaults
+from reconciler.krm.schema import Shape, crd_shapes
 from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
 from tests.support.values import replace
 
@@ -60,16 +59,6 @@ def test_mark_without_a_tag_makes_a_text(text: str) -> None:
     (document,) = load_documents(text.encode())
 
     assert document.value["a"] in ("1", "true", ["1"])
-
-
-def test_absent_values_are_equal_to_absent_ones_only() -> None:
-    one, same, other = field("a: 1"), field("a: 1 "), field("a: 2")
-
-    assert _equal(None, None)
-    assert not _equal(one, None)
-    assert not _equal(None, one)
-    assert _equal(one, same)
-    assert not _equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +131,11 @@ def test_long_text_is_shown_in_part() -> None:
 def test_default_of_a_merge_key_is_that_of_its_schema(
     properties: dict[str, Any], defaults: dict[str, str]
 ) -> None:
-    schema = {"items": {"properties": properties}}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]}
+    schemas = {"a": {**keyed, "items": {"properties": properties}}, "bare": keyed}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {"properties": schemas}}}
+    spec = {"group": "example.com", "names": {"kind": "Shop"}, "versions": [version]}
 
-    assert _defaults(schema, ("port", "protocol")) == defaults
-    assert _defaults({}, ("port",)) == {}
+    (shape,) = crd_shapes([{"kind": "CustomResourceDefinition", "spec": spec}]).values()
+
+    assert (shape.fields["a"].defaults, shape.fields["bare"].defaults) == (defaults, {})

@@ -20,7 +20,7 @@ from reconciler.names.objects import File, Files, tree_id
 from reconciler.names.trailers import NO_ANSWERS, Answers, parse_name
 from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
-from reconciler.render.delivery import _differences, merge_generated, render_deliveries
+from reconciler.render.delivery import merge_generated, render_deliveries
 from reconciler.render.package import recorded_package, unreadable_package
 from reconciler.render.rendered import (
     Blocked,
@@ -456,24 +456,27 @@ def test_kptfile_that_people_changed_is_no_conflict() -> None:
     ("new", "old", "changed"),
     [
         (b"a: 1\n", b"a: 1\n", []),
-        (b"a: 1\n", b"a: 2\n", [("a", "1", "2")]),
-        (b"a: {b: 1}\n", b"a: {b: 1, c: 2}\n", [("a.c", "(none)", "2")]),
-        (b"a: {b: 1}\n", b"a: 2\n", [("a", "{b: 1}", "2")]),
-        (b"a: 2\n", b"a: {b: 1}\n", [("a", "2", "{b: 1}")]),
-        (b"a: [1]\n", b"a: [1, 2]\n", [("a", "[1]", "[1, 2]")]),
-        (b"a: 1\nb: 1\n", b"b: 2\nc: 3\n", [("a", "1", "(none)"), ("b", "1", "2"), ("c", "(none)", "3")]),
-        (b"", b"a: 1\n", [("", "null", "{a: 1}")]),
-        (b"a: 1\n", b"a: 1\n---\nb: 1\n", [("", "generated", "a person rewrote it")]),
-        (b"a: 1\n", b"", [("", "generated", "a person rewrote it")]),
-        (b"a: 1\n", b"a: [", [("", "generated", "a person rewrote it")]),
+        (b"a: 1\n", b"a: 2\n", [("a", None, "1", "2")]),
+        (b"a: {b: 1}\n", b"a: {b: 1, c: 2}\n", [("a.c", None, "(none)", "2")]),
+        (b"a: {b: 1}\n", b"a: 2\n", [("a", None, "{b: 1}", "2")]),
+        (b"a: 2\n", b"a: {b: 1}\n", [("a", None, "2", "{b: 1}")]),
+        (b"a: [1]\n", b"a: [1, 2]\n", [("a", None, "[1]", "[1, 2]")]),
+        (
+            b"a: 1\nb: 1\n",
+            b"b: 2\nc: 3\n",
+            [("a", None, "1", "(none)"), ("b", None, "1", "2"), ("c", None, "(none)", "3")],
+        ),
+        (b"", b"a: 1\n", [("", None, "null", "{a: 1}")]),
+        (b"a: 1\n", b"a: 1\n---\nb: 1\n", [("", None, "generated", "a person rewrote it")]),
+        (b"a: 1\n", b"", [("", None, "generated", "a person rewrote it")]),
+        (b"a: 1\n", b"a: [", [("", None, "generated", "a person rewrote it")]),
     ],
 )
 def test_every_value_of_an_edited_file_that_differs_is_told(
-    new: bytes, old: bytes, changed: list[tuple[str, str, str]]
+    new: bytes, old: bytes, changed: list[tuple[str, None, str, str]]
 ) -> None:
-    found = list(_differences("a.yaml", new, old))
+    header = b"".join(line for line in generated().data.splitlines(keepends=True) if line.startswith(b"#"))
+    theirs = {"a.yaml": File.of(header + old)}
+    conflicts = [Conflict("a.yaml", "", *field, "BothChanged") for field in changed]
 
-    assert found == [
-        Conflict("a.yaml", "", field, None, upstream, local, "BothChanged")
-        for field, upstream, local in changed
-    ]
+    assert merge_generated({"a.yaml": File.of(new)}, theirs) == (theirs, tuple(conflicts))
