@@ -50,7 +50,7 @@ def busy_for(seconds: float) -> Callable[[int], int]:
         with effects.effect("push"):
             os.write(writer, b"x")
             time.sleep(seconds)
-        time.sleep(30)
+        time.sleep(5)
         return 0
 
     return work
@@ -58,7 +58,7 @@ def busy_for(seconds: float) -> Callable[[int], int]:
 
 def waits(writer: int) -> int:
     os.write(writer, b"x")
-    time.sleep(30)
+    time.sleep(5)
     return 0
 
 

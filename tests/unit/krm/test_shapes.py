@@ -6,26 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.krm.merge.nodes import Node, root_of
-from reconciler.krm.schema import Shape, crd_shapes
+from reconciler.krm.schema import crd_shapes
 from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
 from tests.support.values import replace
-
-KEYED = Shape(keys=("name",))
-
-
-@pytest.mark.parametrize(
-    ("shape", "name", "below"),
-    [
-        (Shape(fields={"a": KEYED}), "a", KEYED),
-        (Shape(fields={"a": KEYED}), "b", None),
-        (Shape(fields={"a": KEYED}, values=Shape()), "b", Shape()),
-        (Shape(fields={"a": KEYED}, values=Shape()), "a", KEYED),
-    ],
-)
-def test_shape_of_a_field_is_its_own_else_that_of_all_values(
-    shape: Shape, name: str, below: Shape | None
-) -> None:
-    assert shape.below(name) == below
 
 
 def field(text: str) -> Node:
@@ -76,21 +59,6 @@ def test_blank_lines_of_a_block_have_no_spaces(value: Any, text: str) -> None:
 
 
 # Limits, and texts that cannot be read
-
-
-@pytest.mark.parametrize(
-    ("data", "place"),
-    [
-        (b"a: \xff\n", (1, 4)),
-        (b"a: 1\nbc: \xff\n", (2, 5)),
-        (b"\xef\xbb\xbfa: \xff\n", (1, 4)),
-    ],
-)
-def test_text_that_is_no_utf_8_has_a_place(data: bytes, place: tuple[int, int]) -> None:
-    with pytest.raises(YamlError) as caught:
-        load_documents(data)
-
-    assert (caught.value.line, caught.value.column) == place
 
 
 @pytest.mark.parametrize(

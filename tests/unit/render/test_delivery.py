@@ -48,15 +48,6 @@ def edited(file: File, old: bytes, new: bytes) -> File:
     return File.of(file.data.replace(old, new))
 
 
-def test_unmodified_files_are_replaced_added_and_removed() -> None:
-    there: Files = {PATH: generated(), "providers/old.yaml": generated("v0.1.0")}
-
-    files, conflicts = merge_generated({PATH: generated("v2.0.0"), "providers/new.yaml": generated()}, there)
-
-    assert files == {PATH: generated("v2.0.0"), "providers/new.yaml": generated()}
-    assert conflicts == ()
-
-
 def test_edit_stays_and_every_differing_value_is_a_conflict() -> None:
     theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
 
@@ -65,18 +56,6 @@ def test_edit_stays_and_every_differing_value_is_a_conflict() -> None:
     assert files == {PATH: theirs}
     assert (conflict.path, conflict.field) == (PATH, "spec.package")
     assert (conflict.upstream, conflict.local) == ("net:v2.0.0", "net:v1.0.1")
-
-
-def test_added_field_stays_and_is_a_conflict() -> None:
-    theirs = edited(generated(), b"spec:\n", b"spec:\n  packagePullPolicy: Always\n")
-
-    _, (conflict,) = merge_generated({PATH: generated()}, {PATH: theirs})
-
-    assert (conflict.field, conflict.upstream, conflict.local) == (
-        "spec.packagePullPolicy",
-        "(none)",
-        "Always",
-    )
 
 
 def test_added_comment_is_no_conflict() -> None:
@@ -92,12 +71,6 @@ def test_edited_unneeded_file_stays_and_is_a_conflict() -> None:
 
     assert files == {PATH: theirs}
     assert conflict.upstream == "no package needs it any more"
-
-
-def test_file_without_header_is_no_conflict() -> None:
-    own = File.of(b"kind: ConfigMap\n")
-
-    assert merge_generated({}, {"notes.yaml": own}) == ({"notes.yaml": own}, ())
 
 
 def test_rewritten_file_stays_and_is_a_conflict() -> None:
@@ -252,22 +225,6 @@ def test_delivery_is_a_package_of_what_is_generated() -> None:
 
 def first_package() -> Files:
     return whole(one(rendered(an_inventory())).rendered.fresh).files
-
-
-def test_delivery_is_pinned_to_the_tree_of_what_is_generated() -> None:
-    resolved = one(rendered(an_inventory())).resolved
-    bare = {
-        **first_package(),
-        "Kptfile": File.of(
-            KPTFILE_TEXT.replace(
-                "    reconciler.dev/location: edge/dependencies\n"
-                "    reconciler.dev/owner: fleet/default/dependencies@dev\n",
-                "",
-            ).encode()
-        ),
-    }
-
-    assert resolved.pin.tree == resolved.pin.commit.oid == tree_id(bare)
 
 
 MAIN = oid("b1")
@@ -444,12 +401,6 @@ def test_edited_file_that_is_not_needed_is_a_conflict_only_if_everything_is_know
     own = {PATH: generated("v2.0.0")}
     assert merge_generated(own, {PATH: theirs}, complete=False)[1] != ()
     assert merge_generated(own, {PATH: theirs}, kept=frozenset({PATH})) == ({PATH: theirs}, ())
-
-
-def test_kptfile_that_people_changed_is_no_conflict() -> None:
-    theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
-
-    assert merge_generated({"Kptfile": generated()}, {"Kptfile": theirs}) == ({"Kptfile": theirs}, ())
 
 
 @pytest.mark.parametrize(

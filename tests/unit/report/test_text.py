@@ -42,18 +42,6 @@ def test_only_published_packages_are_unchanged(phase: Phase) -> None:
     assert is_unchanged(kept, PackageStatus(phase, package=kept.package)) is (phase is Phase.PUBLISHED)
 
 
-def test_the_order_of_changes_does_not_matter() -> None:
-    shuffled = replace(PLAN, changes=PLAN.changes[::-1])
-
-    assert list(plan_lines(shuffled, NAMES)) == list(plan_lines(PLAN, NAMES))
-
-
-def test_quiet_leaves_out_notes_and_nothing_else() -> None:
-    full, quiet = list(plan_lines(PLAN, NAMES)), list(plan_lines(PLAN, NAMES, quiet=True))
-
-    assert quiet == [line for line in full if not line.startswith("note: ")]
-
-
 def test_colours_change_no_word() -> None:
     import re
 
@@ -92,24 +80,6 @@ def test_failures_come_after_what_was_done() -> None:
         "1 effect done, 1 failed.",
     ]
     assert list(outcome_lines(Outcome())) == ["Nothing was written."]
-
-
-REFUSES = "https://git.example.com/api/v1 refuses the credential: 401 Bad credentials"
-
-
-def unread(number: int) -> Problem:
-    subject = f"Repository default/edge-{number}"
-    kept = "; 2 variants or sets that need it are kept as they are"
-    message, where = f"{subject} could not be read: {REFUSES}{kept}", Location(f"edge-{number}.yaml", 7)
-    return Problem(where, "RepositoryUnavailable", message, "Renew.", subject, REFUSES, kept)
-
-
-def test_problems_of_one_cause_with_other_hints_stand_alone() -> None:
-    lines = list(problem_lines([unread(1), replace(unread(2), hint="Ask.")]))
-
-    assert [line for line in lines if line.startswith("problem: ")] == [
-        f"problem: {unread(n).location}: RepositoryUnavailable: {unread(n).message}" for n in (1, 2)
-    ]
 
 
 def test_line_breaks_of_a_message_become_spaces() -> None:
