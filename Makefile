@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws samples gitea soak soak-team lock clean
+.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation scores faults fuzz laws samples gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -33,8 +33,11 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
-test: $(VENV)/.installed  ## All tests, the long ones on a sample; samples, faults, laws, fuzz and soak try everything
-	$(RUN)python -m pytest -n auto --dist worksteal
+test: $(VENV)/.installed  ## The tests; slow has those that run for longer
+	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow"
+
+slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples, faults, laws, fuzz and soak try everything
+	$(RUN)python -m pytest -n auto --dist worksteal -m slow
 
 ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
 	$(if $(AGAINST),$(RUN)python -m tests.ecosystem.against "$(AGAINST)",\
@@ -66,7 +69,7 @@ lint: $(VENV)/.installed  ## Format, lint, types, layers, unused code, spelling
 	$(RUN)vulture
 	$(RUN)codespell
 
-check: lint test  ## What a change must pass: lint and test
+check: lint test slow  ## What a change must pass: lint and all tests
 
 audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service
 	$(RUN)zizmor --offline --no-progress --config .github/zizmor.yml action.yml .github/workflows .github/examples/*.yml
@@ -113,6 +116,11 @@ mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of wh
 	$(RUN)python -m tests.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
 		$(if $(FOLDERS),--folders "$(FOLDERS)") $(if $(CHANGED),--changed "$(CHANGED)") $(if $(AGAIN),--again "$(AGAIN)") $(if $(TESTS),--tests "$(TESTS)") \
 		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
+
+scores: $(VENV)/.installed  ## Try ten mutants of every folder for each of SEEDS (1 2 3), and write tests/mutation/scores.md
+	for seed in $(or $(SEEDS),1 2 3); do $(RUN)python -m tests.mutation.run --seed $$seed --number 10 --budget 15 \
+		--limit 5 --minimum 0 --json .mutation/scores-$$seed.json || exit 1; done
+	$(RUN)python -m tests.mutation.scores $(patsubst %,.mutation/scores-%.json,$(or $(SEEDS),1 2 3))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
 	RECONCILER_SAMPLE=all RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }

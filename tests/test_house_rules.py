@@ -148,6 +148,7 @@ def test_every_kept_mutant_has_its_place_and_names_tests_that_exist() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_name_that_vulture_ignores_is_defined_and_has_no_use() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["vulture"]
     strict = Vulture(ignore_decorators=settings["ignore_decorators"])
@@ -172,6 +173,7 @@ def test_values_that_stages_hand_on_are_built_in_one_place() -> None:
     assert built, "some tests build values"
 
 
+@pytest.mark.slow
 def test_every_test_can_fail_for_its_own_reason() -> None:
     trees = {path: ast.parse(text) for path, text in TESTS.items()}
     judges = find_judges(trees.values())

@@ -169,7 +169,7 @@ class World:
             texts.add(hash(text))
             return roots(text, *rest, **how)
 
-        pipeline.run_steps, compose._roots = counting_steps, counting_roots
+        vars(pipeline)["run_steps"], vars(compose)["_roots"] = counting_steps, counting_roots
         try:
             plan_run(RunOptions(str(self.root / "control.git"), self.root / "counted"))
         finally:

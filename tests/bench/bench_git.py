@@ -23,7 +23,7 @@ from reconciler.git.pack import Pack
 from reconciler.git.push import REFS_PER_PUSH, RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Source, Sourced
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Signature
 from reconciler.policy import Limits, Policy
 from reconciler.read.repositories import read_repositories
@@ -50,8 +50,9 @@ def timed(action: Callable[[], T]) -> tuple[float, T, int]:
     return time.perf_counter() - start, result, process_count() - before
 
 
-def git(*arguments: str, cwd: Path, stdin: bytes = b"") -> None:
-    subprocess.run(["git", *arguments], cwd=cwd, input=stdin, capture_output=True, check=True)
+def git(*arguments: str, cwd: Path, stdin: bytes = b"") -> bytes:
+    ran = subprocess.run(["git", *arguments], cwd=cwd, input=stdin, capture_output=True, check=True)
+    return ran.stdout
 
 
 def fleet(root: Path, count: int) -> list[Repo]:
@@ -105,7 +106,7 @@ def bench_ls_tree(repos: Sequence[Repo]) -> float:
     return timed(lambda: [git("ls-tree", "-r", "main", cwd=repo.path) for repo in repos])[0]
 
 
-def write_draft(mirrors: Mirrors, repo: Repo) -> None:
+def write_draft(mirrors: Mirrors, repo: Repo) -> Oid:
     mirror = mirrors.open(str(repo.path))
     head = mirror.refs()["refs/heads/main"]
     pack = Pack(mirror)
@@ -113,6 +114,7 @@ def write_draft(mirrors: Mirrors, repo: Repo) -> None:
     commit = pack.commit(root, [head], SIGNATURE, SIGNATURE, "Draft\n")
     pack.save()
     assert push(mirror, [RefUpdate("refs/heads/drafts/new/w", None, commit)])[0].ok
+    return commit
 
 
 def bench_plain_push(root: Path, repos: Sequence[Repo]) -> float:

@@ -10,10 +10,10 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.support.values import replace
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, lock_solution, locked_choices, locked_pins
-from reconciler.dependencies.lock.format import LockUpdate, next_lock
+from reconciler.dependencies.lock.format import LockUpdate, PackageLock, next_lock
 from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
@@ -42,7 +42,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.formula import SatSolver, encode
-from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded
+from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded, ResolutionProblem, Solution
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
@@ -51,6 +51,7 @@ from tests.bench.goals import Goals
 from tests.support.dependency_worlds import solve
 
 Wish = tuple[str, str]
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -62,19 +63,19 @@ class Row(NamedTuple):
     note: str = ""
 
 
-def resolve_all(worlds):
+def resolve_all(worlds: Iterable[ClusterInputs]) -> dict[str, Solution]:
     """Resolve every cluster of one run."""
     resolver = ClusterResolver()
     return {inputs.cluster: resolver.solution(inputs) for inputs in worlds}
 
 
-def outdated(worlds, locks):
+def outdated(worlds: Iterable[ClusterInputs], locks: Mapping[str, PackageLock]) -> list[str]:
     """Return the clusters with other inputs than their locks were made from."""
     digests = InputDigests()
     return [each.cluster for each in worlds if locks[each.cluster].input_digest != digests.of(each)]
 
 
-def timed(function: Callable[[], object]) -> tuple[float, object]:
+def timed(function: Callable[[], T]) -> tuple[float, T]:
     gc.collect()
     start = time.process_time()
     result = function()
@@ -189,7 +190,7 @@ def bump_row(known: Catalogue) -> Row:
     return Row("bump one of ten locked roots", seconds, 5.0, f"{changed} of {len(old)} change, least {best}")
 
 
-def fewest(question: object) -> int:
+def fewest(question: ResolutionProblem) -> int:
     """Return the least number of changed pins, as a MaxSAT solver proves it."""
     from pysat.examples.rc2 import RC2
     from pysat.formula import WCNF
@@ -231,7 +232,6 @@ def fleet(clusters: int, classes: int, packages: int) -> list[ClusterInputs]:
 def fleet_rows(clusters: int, classes: int, packages: int) -> Iterator[Row]:
     worlds = fleet(clusters, classes, packages)
     seconds, solutions = timed(lambda: resolve_all(worlds))
-    assert isinstance(solutions, dict)
     assert all(len(solution.resolved) == packages for solution in solutions.values())
     yield Row(f"{clusters} clusters x {packages}, {classes} classes, from nothing", seconds, 2.0)
     digests = InputDigests()
@@ -292,7 +292,7 @@ def unsolved_ratio(clusters: int = 40) -> float:
 
     turns = itertools.islice(zip(durations(worlds), durations(worse), strict=True), 3)
     solved, unsolved = (min(own) for own in zip(*turns, strict=True))
-    return unsolved / solved
+    return float(unsolved / solved)
 
 
 def growth(clusters: int, rounds: int = 5) -> float:

@@ -185,7 +185,7 @@ def kinds_of_classes(modules: list[Module]) -> Counter[str]:
 
 def helpers_with_one_caller(modules: list[Module]) -> tuple[int, int]:
     """Return how many private functions there are, and how many are named once beside their definition."""
-    named: Counter[str] = Counter()
+    named: Counter[tuple[str, str]] = Counter()
     private = []
     for module in modules:
         for node in ast.walk(module.tree):

@@ -25,6 +25,8 @@ from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, m
 from tests.support.forges.world import forge_world
 from tests.support.git import make_repository
 
+pytestmark = pytest.mark.slow
+
 CEILING = WriteLimits(per_minute=80, per_hour=500, max_wait_s=60)
 
 

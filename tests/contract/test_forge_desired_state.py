@@ -9,7 +9,7 @@ from tests.support.forges.bench import DIALECTS, WITH_LABELS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, Serve
 
-pytestmark = pytest.mark.one_forge
+pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
 LABELS = "  pullRequests:\n    labels: [team-a]\n"
 EDITS = {

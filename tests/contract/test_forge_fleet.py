@@ -29,6 +29,8 @@ from tests.support.forges.world import VARIABLE
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository
 
+pytestmark = pytest.mark.slow
+
 REPOSITORIES = int(os.environ.get("RECONCILER_FLEET", "5"))
 PACKAGES = 20
 DRAFTS = REPOSITORIES * PACKAGES
@@ -143,7 +145,6 @@ def fleet(root: Path, monkeypatch: pytest.MonkeyPatch, *, group_by: str) -> Iter
     assert not simulator.violations, simulator.violations[:3]
 
 
-@pytest.mark.slow
 def test_first_apply_of_a_fleet_takes_the_hours_of_its_budget_despite_interruptions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +167,6 @@ def test_first_apply_of_a_fleet_takes_the_hours_of_its_budget_despite_interrupti
         assert PER_HOUR * 4 // 5 < most_in_a_window(world.simulator.journal, HOUR) <= PER_HOUR
 
 
-@pytest.mark.slow
 def test_texts_of_a_fleet_are_right_and_written_once_although_the_budget_is_spent_five_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +196,6 @@ def test_texts_of_a_fleet_are_right_and_written_once_although_the_budget_is_spen
         assert [e.status for e in simulator.journal[before:]] == [304] * REPOSITORIES
 
 
-@pytest.mark.slow
 def test_pull_requests_by_repository_take_two_minutes_and_a_second_run_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from tests.support.forges.server import HOUR, Entry
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import manifest, variant
 
+pytestmark = pytest.mark.slow
+
 EDGE = "edge-1"
 NAME = f"acme/{EDGE}"
 DAY = 24 * HOUR

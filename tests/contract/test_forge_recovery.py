@@ -17,6 +17,8 @@ from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
 from tests.support.values import replace
 
+pytestmark = pytest.mark.slow
+
 HOUR_S = 3700
 DESIRED = PullRequest(HEADS["web"], "main", "Create web", "Why.", draft=False)
 

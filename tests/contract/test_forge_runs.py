@@ -9,7 +9,7 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import VARIABLE, ForgeWorld, Serve
 
-pytestmark = pytest.mark.one_forge
+pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
 
 def expected(world: ForgeWorld) -> list[tuple[str, str]]:

@@ -11,6 +11,8 @@ from tests.support.forges.gitea_api import GiteaServer, HostedRepository
 from tests.support.git import Repo, make_repository
 from tests.support.small_world import _blueprint, manifest, repository, variant
 
+pytestmark = pytest.mark.slow
+
 VARIABLE = "RECONCILER_TEST_TOKEN"
 PACKAGES = ("db", "web")
 HEADS = [f"drafts/{package}/packagevariant-1" for package in PACKAGES]

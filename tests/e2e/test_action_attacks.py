@@ -20,6 +20,8 @@ from tests.support.git import Repo
 from tests.support.small_world import write_world
 from tests.support.workflow import Job, installed_job, run_action, run_reusable
 
+pytestmark = pytest.mark.slow
+
 SHADOWED = (
     "venv",
     "site",

@@ -13,6 +13,8 @@ import yaml
 
 from tests.support.ci import need
 
+pytestmark = pytest.mark.slow
+
 BASE = {"command": "apply", "reconciler": "fleet"}
 
 

@@ -10,7 +10,7 @@ from tests.support.charts import needs_helm
 from tests.support.git import make_repository
 from tests.support.world import World, git, refs
 
-pytestmark = needs_helm
+pytestmark = [needs_helm, pytest.mark.slow]
 
 EDGES = tuple(f"edge-{number:02}" for number in range(1, 7))
 CANARIES = EDGES[:2]

@@ -22,6 +22,8 @@ from tests.support.git import Repo, make_repository
 from tests.support.merges import difference
 from tests.support.world import World, git
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("rootsync", "vlanindex", "pkg-example-ric", "free5gc-cp")
 CLUSTERS = [f"edge{number:02}" for number in range(10)]
 API = "infra.nephio.org/v1alpha1"

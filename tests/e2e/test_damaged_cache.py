@@ -15,6 +15,8 @@ from tests.support.http_git import serve
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(24 * int(os.environ.get("RECONCILER_FUZZ", "1")))
 
 

@@ -16,6 +16,8 @@ from tests.support.combination.spec import FORMS, FleetSpec, VariantSpec
 from tests.support.pairs import Pair, Row, covering_rows, pairs_in, pairs_of
 from tests.support.samples import sample
 
+pytestmark = pytest.mark.slow
+
 FEATURES = {
     "upstream": FORMS,
     "downstream": ("absent", "ours", "draft", "edited", "foreign", "plain"),

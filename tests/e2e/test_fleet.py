@@ -10,6 +10,8 @@ from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.corpus import corpus_package
 from tests.support.world import EPOCH, World, git, refs
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("free5gc-cp", "pkg-example-upf-bp", "cluster-capi-kind", "cert-manager")
 CLUSTERS = 50
 KPT = shutil.which("kpt")

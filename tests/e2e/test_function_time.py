@@ -23,6 +23,8 @@ from tests.support.samples import sample
 from tests.support.small_world import app, manifest, repository, variant
 from tests.support.world import World, refs
 
+pytestmark = pytest.mark.slow
+
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\npipeline:\n  mutators:\n"
 FAST = "  - image: gcr.io/kpt-fn/set-labels:v0.2.0\n    configMap: {tier: edge}\n"
 STARLARK = "  - image: gcr.io/kpt-fn/starlark:v0.5\n    configMap:\n      source: |\n        "

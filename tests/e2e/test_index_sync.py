@@ -367,7 +367,6 @@ def push_ecosystem(registry: Registry) -> int:
     return pushed
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not ALL, reason="`make samples` syncs a public platform")
 @pytest.mark.skipif(not ECOSYSTEM.is_dir(), reason="needs the public packages of RECONCILER_ECOSYSTEM")
 def test_a_public_platform_is_synced_planned_and_applied(

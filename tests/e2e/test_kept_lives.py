@@ -11,6 +11,8 @@ from tests.support.combination.life import Life
 from tests.support.combination.spec import FleetSpec, VariantSpec
 from tests.support.samples import sample
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = "config/settings.yaml"
 DRAFT = {"repository": "edge-1", "head": "drafts/web/packagevariant-1"}
 MAIN = {"repository": "edge-1", "path": "web"}

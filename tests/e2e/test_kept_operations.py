@@ -24,6 +24,8 @@ from tests.support.edge_fleet import (
 )
 from tests.support.git import Repo
 
+pytestmark = pytest.mark.slow
+
 GROUP = "reconciler/fleet/group/repository/default/ap1/1"
 GROUPED = "  pullRequests: {groupBy: repository}\n"
 

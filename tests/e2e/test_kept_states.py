@@ -11,6 +11,8 @@ import pytest
 from tests.support.kept_states import KEPT, STORIES, actions, begin, is_machine_owned, keep, play, restore
 from tests.support.world import World, git, refs
 
+pytestmark = pytest.mark.slow
+
 
 class Played(NamedTuple):
     """A whole story with the code of today: the time of its second part, what that said, what is left."""

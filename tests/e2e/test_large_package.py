@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.combination import trees
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import _CONFIGURATION, manifest, repository, variant
 from tests.support.world import EPOCH, World
+
+pytestmark = pytest.mark.slow
 
 FILES = 2000
 CONFIG_MAP = (

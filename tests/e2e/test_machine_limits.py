@@ -10,6 +10,8 @@ from tests.support.http_git import serve
 from tests.support.small_world import write_world
 from tests.support.world import World, git
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:

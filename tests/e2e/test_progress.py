@@ -13,6 +13,8 @@ from reconciler.base.progress import NoDisplay, Task, show_on
 from reconciler.cli.main import invoke
 from reconciler.workdir.demo import SEPARATE, write_demo
 
+pytestmark = pytest.mark.slow
+
 SLOW_GIT = '#!/bin/sh\nsleep {0}\nPATH="${{PATH#*:}}" exec git "$@"\n'
 ERASE = "\r\x1b[2K"
 

@@ -10,6 +10,8 @@ from reconciler.plan.changes import LockProposal, Op
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import manifest, variant
 
+pytestmark = pytest.mark.slow
+
 HEAD = ("acme/control", "reconciler/fleet/lock")
 
 

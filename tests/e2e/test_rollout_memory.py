@@ -20,6 +20,8 @@ from tests.support.git import Repo
 from tests.support.signing import make_key, signing_options
 from tests.support.world import git
 
+pytestmark = pytest.mark.slow
+
 GROUP = "reconciler/fleet/group/repository/default/ap1/1"
 GROUPED = "  pullRequests: {groupBy: repository}\n"
 

@@ -16,6 +16,8 @@ from tests.support.samples import ALL, sample
 from tests.support.schema import violations
 from tests.support.world import World, build_world, story
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures/worlds/37-rollout-in-waves"
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
 KILLS = 6 if ALL else 2

@@ -14,6 +14,8 @@ from tests.support.samples import sample
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git, refs, restored
 
+pytestmark = pytest.mark.slow
+
 EDGE, NAME = "edge-1", "edge-1/web"
 OUR, OLD, NEW = "hunter1secretvalue", "hunter3secretvalue", "hunter5secretvalue"
 VALUES = (OUR, OLD, NEW)

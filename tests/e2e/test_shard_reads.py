@@ -15,6 +15,8 @@ from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.standing import standing
 from tests.support.world import EPOCH, Said, World, build_world
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 EDGES = tuple(f"edge-{n}" for n in range(1, 7))
 SOURCES = tuple(f"for-{edge}" for edge in EDGES)

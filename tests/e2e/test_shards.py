@@ -19,6 +19,8 @@ from tests.support.shards import shard_in, split_root
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import git
 
+pytestmark = pytest.mark.slow
+
 EDGES = tuple(f"edge-{n}" for n in range(1, 8))
 MACHINE = "refs/heads/reconciler/fleet/"
 

@@ -10,6 +10,8 @@ from tests.support.samples import sample
 from tests.support.standing import standing
 from tests.support.world import build_world, story
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("source", sample(WORLDS, 9), ids=lambda path: path.name)
 def test_shards_equal_one_run_in_every_world(source: Path, tmp_path: Path) -> None:

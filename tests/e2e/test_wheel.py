@@ -7,7 +7,11 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import pytest
+
 from reconciler.cli.schema import OUTPUTS
+
+pytestmark = pytest.mark.slow
 
 SCHEMAS = "import sys; from reconciler.cli.main import invoke; [invoke(['schema', n]) for n in sys.argv[1:]]"
 

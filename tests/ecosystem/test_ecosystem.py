@@ -10,6 +10,8 @@ from tests.ecosystem.inputs import VARIABLE, inputs_of, name_of
 from tests.ecosystem.laws import RUNS, KnownFault, check_laws, known_faults
 from tests.ecosystem.session import Session
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[[Session, Path], None]
 
 

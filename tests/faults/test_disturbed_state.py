@@ -13,6 +13,8 @@ from tests.faults.world import FaultWorld, Ran, Runner, make_world
 from tests.support.git import Repo
 from tests.support.small_world import EDGES, manifest, variant
 
+pytestmark = pytest.mark.slow
+
 STATE = "refs/heads/reconciler/fleet/state"
 STATUS = "refs/heads/reconciler/fleet/status"
 RECORDS = "packagevariants/default/edge-1.jsonl"

@@ -17,6 +17,8 @@ from tests.faults.rows import EFFECT_FAULTS
 from tests.faults.world import PROJECT, FaultWorld, Runner, make_world
 from tests.support.small_world import EDGES
 
+pytestmark = pytest.mark.slow
+
 KILLED = -signal.SIGKILL
 ALWAYS = ("kill", "term")
 """Faults of which every sweep tries a point in an ordinary run; of the others some sweeps do."""
@@ -27,7 +29,6 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path / "points")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MOMENTS))
 def test_after_a_fault_at_any_effect_the_next_run_ends_as_an_undisturbed_one(
     name: str, tmp_path: Path

@@ -10,6 +10,8 @@ from tests.faults.matrix import Point, draw, sweep
 from tests.faults.promises import check_code, check_opened, check_report
 from tests.faults.rows import EFFECT_FAULTS, FORGES
 
+pytestmark = pytest.mark.slow
+
 ALWAYS = ("kill", "term")
 
 
@@ -18,7 +20,6 @@ def _most(kind: str, name: str, fault: str) -> int:
     return 1 if fault in ALWAYS else int(draw(kind, name, fault) % 3 == 0)
 
 
-@pytest.mark.slow
 @pytest.mark.one_forge
 @pytest.mark.parametrize("kind", list(FORGES))
 @pytest.mark.parametrize("name", WORLDS)

@@ -12,7 +12,7 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.signing import make_key
 
-pytestmark = pytest.mark.one_forge
+pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
 OPEN = "/(pulls|merge_requests|pullrequests)$"
 

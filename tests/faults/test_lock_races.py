@@ -15,6 +15,8 @@ from tests.faults.world import PROJECT
 from tests.support.git import EPOCH, Repo
 from tests.support.notes import note
 
+pytestmark = pytest.mark.slow
+
 RACES = 100 if os.environ.get("RECONCILER_FAULTS") else 20
 """A hundred by `make faults`."""
 LEAST_REJECTED = 0.3
@@ -115,7 +117,6 @@ def track(tmp_path: Path) -> Iterator[Track]:
     made.stop()
 
 
-@pytest.mark.slow
 def test_races_lose_no_upgrade_and_no_generation(track: Track) -> None:
     first = track.race(("lock",))
     assert [one["code"] for one in first] == [0], first

@@ -10,7 +10,7 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import _blueprint, manifest, variant
 
-pytestmark = pytest.mark.one_forge
+pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
 Act = Callable[[ForgeWorld], None]
 

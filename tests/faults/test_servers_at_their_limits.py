@@ -8,6 +8,8 @@ from reconciler.base.errors import Exit
 from tests.faults.world import FaultWorld, Runner, make_world
 from tests.support.small_world import EDGES
 
+pytestmark = pytest.mark.slow
+
 WORDS = {
     "full disk": "error: remote unpack failed: unable to create temporary file: No space left on device",
     "quota": "fatal: unable to write loose object file: Disk quota exceeded",

@@ -20,6 +20,8 @@ from tests.support.git import Repo
 from tests.support.records import recorded
 from tests.support.small_world import repository, write_world
 
+pytestmark = pytest.mark.slow
+
 EDGES = tuple(f"edge-{n}" for n in range(1, 8))
 AT_ONCE = 4
 _PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from tests.faults.promises import final
 from tests.faults.rows import FORGES
 from tests.faults.world import Ran, Runner, Turn, forking
 
-pytestmark = pytest.mark.one_forge
+pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
 MOST_LOCAL, MOST_FORGE = 1, 1
 LOCAL = ("first-apply", "later-apply", "later-groups", "reviewed", "delivery")
@@ -50,7 +50,6 @@ def answers(lines: Sequence[Sequence[str]], turns: Sequence[Turn]) -> list[Ran]:
     return [Ran(each["code"], each["out"]) for each in every]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCAL)
 def test_two_machines_on_the_local_forge_do_what_one_does(name: str, tmp_path: Path) -> None:
     runner = Runner(tmp_path / "points")
@@ -75,7 +74,6 @@ def test_two_machines_on_the_local_forge_do_what_one_does(name: str, tmp_path: P
     world.fsck()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FORGES))
 @pytest.mark.parametrize("name", WORLDS)
 def test_two_machines_on_a_forge_do_what_one_does(

@@ -161,7 +161,8 @@ def _mutations(node: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode]]:
 
 
 def _is_text(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.SimpleString) and " " in node.raw_value
+    """Tell whether a string is what people read, or a codec, whose case is of no account."""
+    return isinstance(node, cst.SimpleString) and (" " in node.raw_value or node.raw_value == "utf-8")
 
 
 def operator_drop_operand(node: cst.BooleanOperation) -> Iterable[cst.BaseExpression]:

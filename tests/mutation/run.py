@@ -3,7 +3,8 @@
 `make mutation SEED=1 N=40 FOLDERS="plan resolve"` draws functions of folders and one mutant of each,
 `make mutation CHANGED=origin/main` those of the functions that differ from a base. Only the tests that enter
 the mutated block run: those of up to LIMIT seconds, as many as BUDGET seconds allow. Those of the path that
-TESTS names first come first, and of each path the shortest. A mutant that none of them notices survives.
+TESTS names first come first; of each path the shortest of every file, then the next one of every file. A
+mutant that none of them notices survives.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -28,7 +30,6 @@ from tests.mutation.report import find_gates, format_result, print_scores, write
 from tests.mutation.runner import MutantRunner, MutantTests, Result, Status
 from tests.mutation.sample import Sampler, find_stale, read_equivalents
 
-FOLDERS = "plan resolve expand render functions krm dependencies apply forge read git"
 TESTS = "tests/unit tests/property tests/conformance tests/contract tests/e2e"
 T = TypeVar("T")
 PYTEST = ["-q", "-s", "-pno:xdist", "-pno:cacheprovider", "-Wignore::pytest.PytestAssertRewriteWarning"]
@@ -82,7 +83,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", default=TESTS, help="folders and files of tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, default=25, help="mutants per folder, or in all with --changed")
-    parser.add_argument("--folders", default=FOLDERS)
+    parser.add_argument("--folders", default="", help="folders of the package (all)")
     parser.add_argument("--changed", default="", metavar="COMMIT", help="only functions that differ from it")
     parser.add_argument("--again", type=Path, metavar="JSON", help="only the survivors of an earlier result")
     parser.add_argument("--budget", type=float, default=30, help="seconds of tests per mutant")
@@ -93,6 +94,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--equivalents", type=Path, help="mutants that count for nothing, with reasons")
     options = parser.parse_args(arguments)
     options.root = options.root.resolve()
+    package = options.root / options.package
+    every = sorted({path.relative_to(package).parts[0].removesuffix(".py") for path in package.rglob("*.py")})
+    options.folders = options.folders or " ".join(every)
     options.equivalents = options.equivalents or options.root / "tests/mutation/equivalents.yaml"
     options.json = options.json or options.root / ".mutation/result.json"
     return options
@@ -119,10 +123,14 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
     choice, places = [], options.tests.split()
     imported = reach.find_imported()
     for mutant in mutants:
-        reaching = sorted(
-            tests[mutant.function, mutant.line],
-            key=lambda test: next(number for number, place in enumerate(places) if test.id.startswith(place)),
-        )
+        turns: Counter[str] = Counter()
+        order = []
+        for test in tests[mutant.function, mutant.line]:
+            file = test.id.partition("::")[0]
+            turns[file] += 1
+            place = next(number for number, place in enumerate(places) if test.id.startswith(place))
+            order.append((place, turns[file], test.seconds, test))
+        reaching = [test for *_, test in sorted(order, key=lambda entry: entry[:3])]
         chosen, left = [], options.budget
         for test in reaching:
             left -= test.seconds

@@ -12,6 +12,9 @@ from tests.mutation.mutants import Function, Mutant, list_functions, list_mutant
 from tests.mutation.reach import Reach
 from tests.mutation.report import find_gates
 from tests.mutation.sample import Equivalent, Sampler, find_stale, read_equivalents
+from tests.mutation.scores import table
+
+pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = {
@@ -130,6 +133,24 @@ def test_only_what_a_test_notices_is_caught(tiny: Path) -> None:
     assert "limits          25.0 %  1 caught, 2 survived, 1 unreached" in ran.stdout
     assert "tiny/limits.py:10 Limit.weak" in ran.stdout
     assert "-        return count <= 3" in ran.stdout
+
+
+def test_table_has_each_folder_and_seed(tiny: Path) -> None:
+    for seed in "12":
+        run_tool(
+            tiny, "--seed", seed, "--number", "9", "--minimum", "0", "--json", str(tiny / f"{seed}.json")
+        )
+
+    page = table([json.loads((tiny / f"{seed}.json").read_text()) for seed in "12"])
+
+    assert [line for line in page.splitlines() if line.startswith("|")] == [
+        "| folder | seed 1 | seed 2 | all |",
+        "|---|---|---|---|",
+        "| `limits` | 1 of 4 | 1 of 4 | 25 % |",
+        "| `loops` | 1 of 1 | 1 of 1 | 100 % |",
+        "| `tables` | 1 of 1 | 1 of 1 | 100 % |",
+        "| `all` | 3 of 6 | 3 of 6 | 50 % |",
+    ]
 
 
 def test_survivors_can_be_tried_again(tiny: Path) -> None:

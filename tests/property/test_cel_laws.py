@@ -17,6 +17,8 @@ from tests.support.conformance import absence, cases_of, skip_absent
 from tests.support.hostile import HOSTILE
 from tests.support.notes import note
 
+pytestmark = pytest.mark.slow
+
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 SEED = int(os.environ.get("RECONCILER_SEED") or (secrets.randbits(32) if FUZZ > 1 else 20240229))
 EXPRESSIONS = 1_000 * FUZZ
@@ -64,7 +66,6 @@ def evaluate_in_new_process(texts: list[str], extensions: frozenset[str]) -> lis
     return json.loads(ran.stdout)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("extensions", [frozenset[str](), EXTENSIONS], ids=["standard", "strings"])
 def test_accepted_expression_has_the_same_value_in_every_process(extensions: frozenset[str]) -> None:
     count = EXPRESSIONS if not extensions else EXPRESSIONS // 3
@@ -97,7 +98,6 @@ def test_order_of_map_keys_never_affects_a_value() -> None:
     assert len(texts) - len(accepted) >= len(texts) // 8
 
 
-@pytest.mark.slow
 def test_damaged_expression_never_raises() -> None:
     environment = Environment(Limits(), EXTENSIONS)
     generator = Generator(SEED + 2, extension=True)

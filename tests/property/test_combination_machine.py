@@ -27,6 +27,8 @@ from tests.support.combination.themes import THEMES
 from tests.support.notes import note
 from tests.support.samples import ALL
 
+pytestmark = pytest.mark.slow
+
 FIRST = 500
 LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 2))
 THEMED = 2 if ALL else 1

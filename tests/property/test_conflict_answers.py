@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.inventory.inventory import PullState
 from reconciler.render.conflicts import ON_CONFLICT_FIELDS
 from tests.support.model import MAIN, ModelWorld, blueprint
+
+pytestmark = pytest.mark.slow
 
 LETTERS = "abcde"
 WAYS = ("nothing", "upstream", "third", "keep", "keep without a mark", "policy upstream", "policy local")

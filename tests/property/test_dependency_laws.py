@@ -20,6 +20,8 @@ from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample
 from tests.support.values import replace
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 10
 SEEDS = 250
 

@@ -29,6 +29,8 @@ from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
 from tests.support.values import replace
 
+pytestmark = pytest.mark.slow
+
 half = settings(max_examples=settings().max_examples // 2)
 """A story plays for a tenth of a second; `make laws` has ten times as many."""
 CLUSTERS = ("cluster-a", "cluster-b")

@@ -20,6 +20,8 @@ from tests.property.test_merge_against_kpt import ORACLE, comparable, oracle, ru
 from tests.support.identifiers import without_identifiers
 from tests.support.merges import documents
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["oracle"]
 
 IMAGE = "gcr.io/kpt-fn/"
@@ -95,7 +97,6 @@ def test_an_unedited_package_becomes_what_the_new_upstream_renders_to(
 
 
 @pytest.mark.kpt
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kpt") is None, reason="kpt is not on the PATH: nothing to compare with")
 @pytest.mark.skipif(not ORACLE.is_file(), reason="the oracle that runs kpt is not beside the project")
 @given(before=SIDES, after=SIDES, pipeline=PIPELINES)

@@ -9,6 +9,7 @@ previous revision for what has moved and nothing else, in one pull request for e
 import os
 from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -21,6 +22,8 @@ from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
 from tests.support.values import replace
+
+pytestmark = pytest.mark.slow
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 EDGE = st.sampled_from(EDGES)

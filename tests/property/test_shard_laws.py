@@ -16,6 +16,8 @@ from tests.support.small_world import app
 from tests.support.standing import standing
 from tests.support.world import World
 
+pytestmark = pytest.mark.slow
+
 API = "config.porch.kpt.dev"
 EDGES = ("edge-1", "edge-2", "edge-3", "edge-4")
 SOURCES = ("base", "extra", "rare")

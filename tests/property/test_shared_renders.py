@@ -33,6 +33,8 @@ from tests.support.plan_values import a_desired_variant, a_pin, a_resolved
 from tests.support.sets import repository, snapshot, world
 from tests.support.values import replace
 
+pytestmark = pytest.mark.slow
+
 TEXTS = st.one_of(documents(usual=True), documents(), st.lists(PIECES, max_size=14).map("".join))
 HEADS = st.sampled_from(["", "---\n", "# x\n---\n", "\ufeff", "%YAML 1.1\n---\n", "a: 1\r\n...\r\n"])
 

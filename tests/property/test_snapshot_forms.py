@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import read_snapshot, snapshot_limits
 from reconciler.read.snapshot.objects import parse_snapshot_file
 from tests.support.snapshot_forms import as_json_lines_of, as_json_of
+
+pytestmark = pytest.mark.slow
 
 TEAM = GroupKind("hr.example.com", "Team")
 LIMITS = snapshot_limits(Limits())

@@ -27,6 +27,8 @@ from tests.support.samples import sample
 from tests.support.shards import split_root
 from tests.support.world import EPOCH, Said, World, git
 
+pytestmark = pytest.mark.slow
+
 CLUSTER = "cluster-europe-01"
 HEAD = "apiVersion: apiextensions.k8s.io/v1\nkind: "
 CHANGES: dict[str, Callable[[World], None]] = {}

@@ -42,6 +42,8 @@ from reconciler.krm.yaml.splice import plan_splice, splice
 from reconciler.krm.yaml.tree import line_comment
 from tests.support.corpus import CORPUS
 
+pytestmark = pytest.mark.slow
+
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 _WORDS = "on y 0777 1e3 2001-01-01 1:30 null ~ << = .inf --- ... - ? : #a a#b &a *a !a %a @a `a 'a \"a [a {a"
 TRICKY = _WORDS.split()
