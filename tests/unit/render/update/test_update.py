@@ -685,3 +685,13 @@ def test_comment_above_the_first_of_a_block_comes_with_the_block(
 
     assert f"field:\n  # why\n{first}" in texts["a.yaml"]
     assert (last in texts["a.yaml"]) == (change == "a key more")
+
+
+def test_kptfile_that_local_deleted_stays_deleted() -> None:
+    base, upstream = (
+        {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
+    )
+
+    updated = update_package(base, upstream, files_of({"r.yaml": cm("r")}))
+
+    assert "Kptfile" not in updated.files
