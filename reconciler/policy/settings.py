@@ -43,12 +43,9 @@ def _environment_name(value: object) -> object:
 
 def _amount(value: object) -> object:
     """Read a number or a share such as `25%`."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str):
-        return value
-    if not _AMOUNT.fullmatch(text):
-        raise ValueError(f"{text!r} is neither a number nor a share; write 3 or 25%")
-    return text
+    if not _AMOUNT.fullmatch(str(value)):
+        raise ValueError(f"{value!r} is neither a number nor a share; write 3 or 25%")
+    return str(value)
 
 
 def amount(text: str, of: int, *, up: bool) -> int:

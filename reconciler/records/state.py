@@ -103,7 +103,7 @@ class SharedSpec(Mapping[str, Any]):
         return {**self._shared, "downstream": {"repo": self._repo, "package": self._package}}
 
     def __getitem__(self, name: str) -> Any:
-        return self.plain[name] if name == "downstream" else self._shared[name]
+        return self.plain[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.plain)
@@ -112,7 +112,7 @@ class SharedSpec(Mapping[str, Any]):
         return len(self._shared) + 1
 
     def __eq__(self, other: object) -> bool:
-        return self.plain == (other.plain if isinstance(other, SharedSpec) else other)
+        return self.plain == other
 
 
 class SubpackageRecord(Struct, frozen=True, forbid_unknown_fields=True):

@@ -85,7 +85,7 @@ def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectN
     for variant in (variant for own in downstreams.values() for variant in own):
         downstream = variant.spec.downstream or Downstream()
         below = _place(variant, downstream, inventory)
-        up = _place(variant, variant.spec.upstream, inventory)
+        up = _place(variant, variant.spec.upstream or Upstream(), inventory)
         if below is not None and up is not None:
             made_from.append((variant, below, up))
             above.setdefault(below, set()).add(up)
@@ -102,9 +102,9 @@ def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectN
     return problems
 
 
-def _place(variant: DesiredVariant, side: Upstream | Downstream | None, inventory: Inventory) -> Place | None:
-    view = inventory.repositories.get(ObjectName(variant.key.namespace, side.repo or "")) if side else None
-    if view is None or side is None:
+def _place(variant: DesiredVariant, side: Upstream | Downstream, inventory: Inventory) -> Place | None:
+    view = inventory.repositories.get(ObjectName(variant.key.namespace, side.repo or ""))
+    if view is None:
         return None
     branch = side.branch if isinstance(side, Upstream) else None
     return view.url, view.full_path(side.package or ""), branch or view.branch

@@ -87,6 +87,12 @@ def test_position(case: Case) -> None:
     assert standing.contains_applied is case.contains
 
 
+DROPPED = (
+    "This checkout is at a commit that the default branch does not contain any more (abcdef01 is the tip): "
+    "the default branch was moved"
+)
+
+
 @pytest.mark.parametrize(
     ("standing", "sentence"),
     [
@@ -106,6 +112,15 @@ def test_position(case: Case) -> None:
         (
             Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123"), branch="main"),
             "Branch main was moved: it does not contain abcdef01, which was applied last",
+        ),
+        (
+            Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123")),
+            "The default branch was moved: it does not contain abcdef01, which was applied last",
+        ),
+        (Standing(Position.DROPPED, 0, Oid("abcdef0123")), DROPPED),
+        (
+            Standing(Position.UNKNOWN, 0, applied=Oid("abcdef0123")),
+            "The history of the default branch ends before abcdef01, which was applied last",
         ),
     ],
 )

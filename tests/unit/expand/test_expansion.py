@@ -11,9 +11,9 @@ from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import find_conflicts
 from reconciler.expand.variants import VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, Source
-from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
-from reconciler.names.ids import GroupKind, ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
@@ -58,35 +58,20 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case(
-        "explicit repositories default to the upstream package",
-        [{"repositories": [{"name": "edge"}]}],
-        ["fleet-edge-app"],
-    ),
-    Case(
-        "explicit packages",
-        [{"repositories": [{"name": "edge", "packageNames": ["x", "y"]}]}],
-        ["fleet-edge-x", "fleet-edge-y"],
-    ),
-    Case(
-        "a repository selector goes by labels",
-        [{"repositorySelector": {"matchLabels": {"tier": "edge"}}}],
-        ["fleet-edge-app"],
-    ),
-    Case(
-        "an object selector goes by labels", [select(BY_NAME, region="eu")], ["fleet-edge-a", "fleet-edge-b"]
-    ),
-    Case(
-        "targets add up",
-        [select(BY_NAME, region="us"), {"repositories": [{"name": "edge"}]}],
-        ["fleet-edge-app", "fleet-edge-c"],
-    ),
-    Case(
-        "objectSelector.name is honoured",
+    Case("explicit repositories default to the upstream package", [{"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app"]),
+    Case("explicit packages", [{"repositories": [{"name": "edge", "packageNames": ["x", "y"]}]}],
+        ["fleet-edge-x", "fleet-edge-y"]),
+    Case("a repository selector goes by labels", [{"repositorySelector": {"matchLabels": {"tier": "edge"}}}],
+        ["fleet-edge-app"]),
+    Case("an object selector goes by labels", [select(BY_NAME, region="eu")],
+        ["fleet-edge-a", "fleet-edge-b"]),
+    Case("targets add up", [select(BY_NAME, region="us"), {"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app", "fleet-edge-c"]),
+    Case("objectSelector.name is honoured",
         [{"objectSelector": {"apiVersion": KIND[0], "kind": KIND[1], "name": "b"}, "template": BY_NAME}],
-        ["fleet-edge-b"],
-    ),
-]
+        ["fleet-edge-b"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
@@ -209,29 +194,6 @@ def test_empty_selectors_of_the_upstream_become_absent() -> None:
         "package": "app",
         "tag": "v1",
     }
-
-
-@pytest.mark.parametrize(
-    ("manifest", "views"),
-    [
-        (
-            package_set(
-                targets=[{"repositories": [{"name": "edge"}]}], annotations={"reconciler.dev/paused": "true"}
-            ),
-            None,
-        ),
-        (
-            package_set(targets=[{"repositories": [{"name": "edge"}]}]),
-            (blueprints(), repository("edge", annotations={"reconciler.dev/paused": "true"})),
-        ),
-        (variant(metadata={"annotations": {"reconciler.dev/paused": "true"}}), None),
-    ],
-    ids=["set", "repository", "variant"],
-)
-def test_paused_set_pauses_its_variants(manifest: Any, views: Any) -> None:
-    desired = expand(world(manifest, views=views))
-
-    assert [v.paused for v in desired.variants] == [True]
 
 
 EVERYTHING = (
@@ -528,16 +490,12 @@ def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        (
-            {"cluster": "prod", "path": "snapshots/prod"},
-            f"There is no snapshot in snapshots/prod: {IMPORT} --cluster prod --kinds Cluster.example.dev`.",
-        ),
-        (
-            {"clusters": {"prod": Snapshot(), "dev": Snapshot()}},
-            "Say in which clusters it selects: annotate the set with reconciler.dev/clusters: dev,prod",
-        ),
+        ({"cluster": "prod", "path": "snapshots/prod"},
+            f"There is no snapshot in snapshots/prod: {IMPORT} --cluster prod --kinds Cluster.example.dev`."),
+        ({"clusters": {"prod": Snapshot(), "dev": Snapshot()}},
+            "Say in which clusters it selects: annotate the set with reconciler.dev/clusters: dev,prod"),
     ],
-)
+)  # fmt: skip
 def test_missing_snapshot_is_told_by_its_place(fields: dict[str, Any], hint: str) -> None:
     assert problem_of(select(BY_NAME), snapshot=Snapshot(**fields)).hint == hint
 
@@ -581,22 +539,6 @@ def test_set_without_targets_is_ready_with_a_warning() -> None:
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
     assert desired.problems == ()
     assert desired.targets == {ObjectName("default", "fleet"): 0}
-
-
-def test_kind_with_a_definition_or_a_complete_list_is_served() -> None:
-    listed = snapshot(complete=False)
-    listed = replace(listed, complete=frozenset({(GroupKind("example.dev", "Cluster"), "*")}))
-
-    assert expand(single_set(select(BY_NAME), snapshot=listed)).problems == ()
-
-
-def test_kind_with_a_definition_is_served() -> None:
-    crd = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    body = {"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}
-    definition = SnapshotObject(*crd, "", "clusters.example.dev", {}, {}, body, Location("crds.yaml", 1))
-    held = Snapshot(present=True, objects={crd: (definition,)})
-
-    assert expand(single_set(select(BY_NAME), snapshot=held)).problems == ()
 
 
 def test_repositories_can_be_selected_as_objects_of_their_kind() -> None:
@@ -729,6 +671,8 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     assert names(desired) == ["other"]
     assert key in desired.stalled
     assert conditions(desired)["Stalled"] == ("True", "ValidationError", "Unknown field spec.x")
+    elsewhere = expand(replace(inventory, stalled=frozenset({key})))
+    assert conditions(elsewhere)["Stalled"] == ("True", "ValidationError", "")
 
 
 def test_error_in_a_block_scalar_has_its_line() -> None:

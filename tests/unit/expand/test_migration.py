@@ -16,22 +16,13 @@ OLD: dict[str, Any] = {
     "apiVersion": "config.porch.kpt.dev/v1alpha1",
     "kind": "PackageVariantSet",
     "metadata": {"name": "old"},
-    "spec": {
-        "upstream": {"package": {"repo": "blueprints", "name": "app"}, "revision": "v3"},
-        "adoptionPolicy": "adoptExisting",
-        "targets": [
-            {"package": {"repo": "edge", "name": "mine"}},
-            {"repositories": {"matchLabels": {"tier": "edge"}}},
-            {
-                "objects": {
-                    "selectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "n"}],
-                    "repoName": {"fromField": "metadata.labels[repo]"},
-                },
-                "packageName": {"baseName": {"fromField": "metadata.name"}, "nameSuffix": {"value": "-x"}},
-            },
-        ],
-    },
-}
+    "spec": {"upstream": {"package": {"repo": "blueprints", "name": "app"}, "revision": "v3"},
+        "adoptionPolicy": "adoptExisting", "targets": [{"package": {"repo": "edge", "name": "mine"}},
+        {"repositories": {"matchLabels": {"tier": "edge"}}},
+        {"objects": {"selectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "n"}],
+        "repoName": {"fromField": "metadata.labels[repo]"}},
+        "packageName": {"baseName": {"fromField": "metadata.name"}, "nameSuffix": {"value": "-x"}}}]},
+}  # fmt: skip
 
 
 def test_v1alpha1_set_is_translated_into_a_valid_one() -> None:
@@ -69,25 +60,19 @@ def test_v1alpha1_set_is_translated_into_a_valid_one() -> None:
     ("spec", "lost"),
     [
         (OLD["spec"], []),
-        (
-            {"targets": [{"repositorySelector": {"matchLabels": {"a": "b"}}}]},
-            ["spec.targets[0].repositorySelector"],
-        ),
+        ({"targets": [{"repositorySelector": {"matchLabels": {"a": "b"}}}]},
+            ["spec.targets[0].repositorySelector"]),
         ({"targets": [{"repositories": [{"name": "edge"}]}]}, ["spec.targets[0].repositories"]),
         ({"targets": [{"repositories": {}}]}, ["spec.targets[0].repositories"]),
         ({"targets": [{"repositories": {"tier": "edge"}}]}, ["spec.targets[0].repositories.tier"]),
         ({"targets": [{"objects": {"selectors": []}}]}, ["spec.targets[0]"]),
         ({"upstream": {"repo": "r", "package": "p"}}, ["spec.upstream.package", "spec.upstream.repo"]),
-        (
-            {"upstream": {"package": {"repo": "r", "name": "p"}, "revision": "v1", "ref": "x"}},
-            ["spec.upstream.ref"],
-        ),
-        (
-            {"targets": [{"package": {"repo": "edge"}, "template": {"injectors": [{"name": "x"}]}}]},
-            ["spec.targets[0].template"],
-        ),
+        ({"upstream": {"package": {"repo": "r", "name": "p"}, "revision": "v1", "ref": "x"}},
+            ["spec.upstream.ref"]),
+        ({"targets": [{"package": {"repo": "edge"}, "template": {"injectors": [{"name": "x"}]}}]},
+            ["spec.targets[0].template"]),
     ],
-)
+)  # fmt: skip
 def test_untranslated_fields_are_listed(spec: dict[str, Any], lost: list[str]) -> None:
     assert set(lost) <= set(untranslated_fields({**OLD, "spec": spec}))
     assert bool(lost) == bool(untranslated_fields({**OLD, "spec": spec}))

@@ -3,23 +3,8 @@
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.base.reasons import Reason
 from reconciler.expand.own_checks import check_downstream, check_labels
 from tests.support.sets import repository
-
-
-@pytest.mark.parametrize("directory", ["", "site"])
-def test_hint_about_a_package_path_names_the_directory_only_where_there_is_one(directory: str) -> None:
-    (finding,) = check_downstream(repository("edge", directory=directory), "a..b", "fleet")
-
-    assert finding.reason is Reason.INVALID_NAME
-    assert f'package path "{directory and "site/"}a..b" is not valid' in finding.message
-    assert ("spec.git.directory of Repository edge" in finding.hint) is bool(directory)
-
-
-def test_legal_package_path_has_no_finding() -> None:
-    assert list(check_downstream(repository("edge"), "a/b", "fleet")) == []
-
 
 LONG = "x" * 64
 AT_BOTH_ENDS = "letters, digits, '-', '_' and '.', and a letter or digit at both ends"

@@ -66,16 +66,11 @@ def test_reserved_key_is_refused_where_it_is_written(context: dict[str, object],
     ("template", "context"),
     [
         ({"data": {"a": "1"}}, PackageContext(data={"a": "1"})),
-        (
-            {"data": {"a": "1"}, "removeKeys": ["b", "a"]},
-            PackageContext(data={"a": "1"}, remove_keys=["a", "b"]),
-        ),
-        (
-            {"removeKeys": ["b"], "removeKeyExprs": ["'c'", "'b'"]},
-            PackageContext(remove_keys=["b", "c"]),
-        ),
+        ({"data": {"a": "1"}, "removeKeys": ["b", "a"]},
+            PackageContext(data={"a": "1"}, remove_keys=["a", "b"])),
+        ({"removeKeys": ["b"], "removeKeyExprs": ["'c'", "'b'"]}, PackageContext(remove_keys=["b", "c"])),
     ],
-)
+)  # fmt: skip
 def test_keys_to_remove_are_sorted_and_none_without_any(
     template: dict[str, object], context: PackageContext
 ) -> None:

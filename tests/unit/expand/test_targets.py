@@ -78,48 +78,34 @@ def of_crd(body: Any) -> dict[str, Any]:
 
 
 DEFINED = {
-    "spec": {
-        "group": "example.dev",
-        "names": {"kind": "Cluster"},
-        "versions": [{"name": "v1", "served": True}],
-    }
-}
+    "spec": {"group": "example.dev", "names": {"kind": "Cluster"},
+        "versions": [{"name": "v1", "served": True}]},
+}  # fmt: skip
 GROUP_KIND = GroupKind("example.dev", "Cluster")
 SERVED: dict[str, tuple[dict[str, Any], bool]] = {
     "it is listed": ({"served": frozenset({KIND})}, True),
     "another version is listed": ({"served": frozenset({("example.dev/v2", "Cluster")})}, False),
-    "there is an object, and the list is older": (
-        {"served": frozenset(), "objects": {KIND: (OBJECT,)}},
-        True,
-    ),
-    "it was listed, and the list of APIs is older": (
-        {"served": frozenset(), "complete": frozenset({(GROUP_KIND, "ns")})},
-        True,
-    ),
-    "another version was listed with its objects": (
-        {"served": frozenset({("example.dev/v2", "Cluster")}), "complete": frozenset({(GROUP_KIND, "ns")})},
-        False,
-    ),
+    "there is an object, and the list is older": ({"served": frozenset(), "objects": {KIND: (OBJECT,)}},
+        True),
+    "it was listed, and the list of APIs is older": ({"served": frozenset(),
+        "complete": frozenset({(GROUP_KIND, "ns")})}, True),
+    "another version was listed with its objects": ({"served": frozenset({("example.dev/v2", "Cluster")}),
+        "complete": frozenset({(GROUP_KIND, "ns")})}, False),
     "there is an object": ({"objects": {KIND: (OBJECT,)}}, True),
     "the namespace was listed": ({"complete": frozenset({(GROUP_KIND, "ns")})}, True),
     "the cluster was listed": ({"complete": frozenset({(GROUP_KIND, "")})}, True),
     "another namespace was listed": ({"complete": frozenset({(GROUP_KIND, "other")})}, False),
-    "it has a definition": (
-        of_crd({"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}),
-        True,
-    ),
+    "it has a definition": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}), True),
     "its definition serves the version": (of_crd(DEFINED), True),
     "its definition is newer than the list": ({"served": frozenset(), **of_crd(DEFINED)}, True),
-    "its definition serves another version": (
-        of_crd({"spec": {**DEFINED["spec"], "versions": [{"name": "v1", "served": False}, {"name": "v2"}]}}),
-        False,
-    ),
+    "its definition serves another version": (of_crd({"spec": {**DEFINED["spec"],
+        "versions": [{"name": "v1", "served": False}, {"name": "v2"}]}}), False),
     "another group has one": (of_crd({"spec": {"group": "dev", "names": {"kind": "Cluster"}}}), False),
     "another kind has one": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "C"}}}), False),
     "its definition has no names": (of_crd({"spec": {"group": "example.dev", "names": "Cluster"}}), False),
     "its definition has no spec": (of_crd({"spec": "example.dev"}), False),
     "nothing is known": ({}, False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SERVED)

@@ -37,63 +37,36 @@ def expr(text: str) -> dict[str, Any]:
 
 PACKAGE = ("downstream", "packageExpr")
 FAULTS = [
-    Fault(
-        "CEL that does not parse",
-        expr("target.name +"),
-        "template.downstream.packageExpr: Syntax error: unexpected end of the expression",
-        PACKAGE,
-        expr("target.name + ''"),
-    ),
-    Fault(
-        "an undeclared name",
-        expr("cluster.name"),
-        "template.downstream.packageExpr: undeclared reference to 'cluster'",
-        PACKAGE,
-        expr("target.name"),
-    ),
-    Fault(
-        "an expression that gives no string",
+    Fault("CEL that does not parse", expr("target.name +"),
+        "template.downstream.packageExpr: Syntax error: unexpected end of the expression", PACKAGE,
+        expr("target.name + ''")),
+    Fault("an undeclared name", expr("cluster.name"),
+        "template.downstream.packageExpr: undeclared reference to 'cluster'", PACKAGE, expr("target.name")),
+    Fault("an expression that gives no string",
         {"labelExprs": [{"key": "n", "valueExpr": "size(target.name)"}]},
         "template.labelExprs[0].valueExpr: unsupported type conversion from 'int' to string",
-        ("labelExprs", 0, "valueExpr"),
-        {"labelExprs": [{"key": "n", "valueExpr": "string(size(target.name))"}]},
-    ),
-    Fault(
-        "a reserved key in data",
-        {"packageContext": {"data": {"name": "x"}}},
-        f'{TEMPLATE}.packageContext.data must not contain the key "name"',
-        ("packageContext", "data", "name"),
-        {"packageContext": {"data": {"names": "x"}}},
-    ),
-    Fault(
-        "a reserved key made by an expression",
+        ("labelExprs", 0, "valueExpr"), {"labelExprs": [{"key": "n",
+        "valueExpr": "string(size(target.name))"}]}),
+    Fault("a reserved key in data", {"packageContext": {"data": {"name": "x"}}},
+        f'{TEMPLATE}.packageContext.data must not contain the key "name"', ("packageContext", "data", "name"),
+        {"packageContext": {"data": {"names": "x"}}}),
+    Fault("a reserved key made by an expression",
         {"packageContext": {"dataExprs": [{"keyExpr": "'package-path'", "value": "x"}]}},
         f'{TEMPLATE}.packageContext.dataExprs[0] must not contain the key "package-path"',
         ("packageContext", "dataExprs", 0, "keyExpr"),
-        {"packageContext": {"dataExprs": [{"keyExpr": "'path'", "value": "x"}]}},
-    ),
-    Fault(
-        "a reserved key to remove",
-        {"packageContext": {"removeKeys": ["a", "name"]}},
+        {"packageContext": {"dataExprs": [{"keyExpr": "'path'", "value": "x"}]}}),
+    Fault("a reserved key to remove", {"packageContext": {"removeKeys": ["a", "name"]}},
         f'{TEMPLATE}.packageContext.removeKeys must not contain the key "name"',
-        ("packageContext", "removeKeys", 1),
-        {"packageContext": {"removeKeys": ["a"]}},
-    ),
-    Fault(
-        "a doubled key of configMapExprs",
+        ("packageContext", "removeKeys", 1), {"packageContext": {"removeKeys": ["a"]}}),
+    Fault("a doubled key of configMapExprs",
         {"pipeline": {"mutators": [{"image": "x", "configMapExprs": [{"key": "a", "keyExpr": "'b'"}]}]}},
         f"{TEMPLATE}.pipeline.mutators[0].configMapExprs[0] may specify only one of `key` and `keyExpr`",
         ("pipeline", "mutators", 0, "configMapExprs", 0),
-        {"pipeline": {"mutators": [{"image": "x", "configMapExprs": [{"key": "a"}]}]}},
-    ),
-    Fault(
-        "an entry without a key",
-        {"labelExprs": [{"value": "a"}]},
-        f"{TEMPLATE}.labelExprs[0] must specify either `key` or `keyExpr`",
-        ("labelExprs", 0),
-        {"labelExprs": [{"key": "k", "value": "a"}]},
-    ),
-]
+        {"pipeline": {"mutators": [{"image": "x", "configMapExprs": [{"key": "a"}]}]}}),
+    Fault("an entry without a key", {"labelExprs": [{"value": "a"}]},
+        f"{TEMPLATE}.labelExprs[0] must specify either `key` or `keyExpr`", ("labelExprs", 0),
+        {"labelExprs": [{"key": "k", "value": "a"}]}),
+]  # fmt: skip
 
 
 def spec(template: dict[str, Any], **target: Any) -> PackageVariantSetSpec:
@@ -295,33 +268,17 @@ FUNCTION = {"image": "x"}
 VARIANTS = [
     Variant("a plain one", "a", {"pipeline": {"mutators": [FUNCTION]}}, []),
     Variant("a function that only executes", "a", {"pipeline": {"mutators": [{"exec": "x"}]}}, []),
-    Variant(
-        "a function without image and exec",
-        "a",
-        {"pipeline": {"validators": [{"name": "x"}]}},
-        ["spec.pipeline.validators[0] must specify `image` or `exec`"],
-    ),
-    Variant(
-        "a dotted function name",
-        "a",
-        {"mutators": [{"image": "x", "name": "a.b"}]},
-        ["spec.mutators[0].name must not contain '.'"],
-    ),
-    Variant(
-        "mutators twice",
-        "a",
-        {"mutators": [FUNCTION], "pipeline": {"mutators": [FUNCTION]}},
-        ["spec may specify only one of `mutators` and `pipeline.mutators`"],
-    ),
+    Variant("a function without image and exec", "a", {"pipeline": {"validators": [{"name": "x"}]}},
+        ["spec.pipeline.validators[0] must specify `image` or `exec`"]),
+    Variant("a dotted function name", "a", {"mutators": [{"image": "x", "name": "a.b"}]},
+        ["spec.mutators[0].name must not contain '.'"]),
+    Variant("mutators twice", "a", {"mutators": [FUNCTION], "pipeline": {"mutators": [FUNCTION]}},
+        ["spec may specify only one of `mutators` and `pipeline.mutators`"]),
     Variant("a dotted name without a pipeline", "a.b", {}, []),
-    Variant(
-        "a dotted name with a pipeline",
-        "a.b",
-        {"mutators": [FUNCTION]},
-        ["metadata.name \"a.b\" must not contain '.' where there is a pipeline"],
-    ),
+    Variant("a dotted name with a pipeline", "a.b", {"mutators": [FUNCTION]},
+        ["metadata.name \"a.b\" must not contain '.' where there is a pipeline"]),
     Variant("a name that no object can have", "A b", {}, ['"A b" is not a valid object name']),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", VARIANTS, ids=lambda c: c.reason)

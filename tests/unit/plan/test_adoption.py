@@ -136,34 +136,18 @@ CLAIMS: DecisionTable[tuple[Op | Reason, bool]] = DecisionTable(
     {
         "owner": ("nobody", "the variant", "a variant that is gone", "a variant that is not understood"),
         "policy": ("adoptNone", "adoptExisting"),
-        "main": (
-            "nothing",
-            "a package",
-            "a broken package",
-            "another instance's",
-            "a directory",
-        ),
+        "main": ("nothing", "a package", "a broken package", "another instance's", "a directory"),
         "draft": ("none", "ours", "other people's", "other people's, merged"),
     },
     [
         ({"owner": "the variant"}, (Op.UPDATE, False), "it is its own"),
-        (
-            {"owner": "a variant that is not understood"},
-            (Reason.OWNER_STALLED, False),
-            "its owner may still want it",
-        ),
+        ({"owner": "a variant that is not understood"}, (Reason.OWNER_STALLED, False),
+            "its owner may still want it"),
         ({"owner": "a variant that is gone"}, (Op.TRANSFER, False), "its owner is gone"),
         ({"main": "another instance's"}, (Reason.PACKAGE_EXISTS, False), "another instance owns it"),
-        (
-            {"policy": "adoptExisting", "draft": "other people's"},
-            (Reason.FOREIGN_DRAFT, True),
-            "a second draft would be opened beside that of other people",
-        ),
-        (
-            {"main": "nothing", "draft": ("none", "ours")},
-            (Op.CREATE, False),
-            "nothing of others is there",
-        ),
+        ({"policy": "adoptExisting", "draft": "other people's"}, (Reason.FOREIGN_DRAFT, True),
+            "a second draft would be opened beside that of other people"),
+        ({"main": "nothing", "draft": ("none", "ours")}, (Op.CREATE, False), "nothing of others is there"),
         ({"main": "a directory", "draft": "ours"}, (Op.CREATE, False), "our draft made a package of it"),
         ({"main": "a directory"}, (Op.ADOPT, False), "the directory becomes a package"),
         ({"policy": "adoptNone"}, (Reason.PACKAGE_EXISTS, False), "the variant asks for no adoption"),
@@ -171,13 +155,10 @@ CLAIMS: DecisionTable[tuple[Op | Reason, bool]] = DecisionTable(
         ({}, (Op.ADOPT, False), "the variant asks for adoption"),
     ],
     {
-        "a package without an owner of ours has no draft of ours": {
-            "owner": "nobody",
-            "draft": "ours",
-            "main": ("a package", "a broken package", "another instance's"),
-        }
+        "a package without an owner of ours has no draft of ours": {"owner": "nobody", "draft": "ours",
+            "main": ("a package", "a broken package", "another instance's")},
     },
-)
+)  # fmt: skip
 OTHER = ObjectName("default", "other")
 
 

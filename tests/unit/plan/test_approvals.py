@@ -71,41 +71,24 @@ TABLE: DecisionTable[bool] = DecisionTable(
     },
     [
         ({"draft": "none"}, False, "there is nothing to approve"),
-        (
-            {"pull request": ("none", "open at an older head", "closed", "merged")},
-            False,
-            "no open pull request has the judged commit",
-        ),
-        (
-            {"change": tuple(name for name in CHANGES if not name.startswith("up to date"))},
-            False,
-            "the draft is not what should be merged",
-        ),
-        (
-            {"content": tuple(name for name in CONTENTS if name not in MERGEABLE)},
-            False,
-            "a gate is unmet, a conflict is open, or nothing could be made",
-        ),
-        (
-            {"rule": ("edited drafts too", "a check that did not pass, or edited drafts")},
-            True,
-            "edits may pass",
-        ),
+        ({"pull request": ("none", "open at an older head", "closed", "merged")}, False,
+            "no open pull request has the judged commit"),
+        ({"change": tuple(name for name in CHANGES if not name.startswith("up to date"))}, False,
+            "the draft is not what should be merged"),
+        ({"content": tuple(name for name in CONTENTS if name not in MERGEABLE)}, False,
+            "a gate is unmet, a conflict is open, or nothing could be made"),
+        ({"rule": ("edited drafts too", "a check that did not pass, or edited drafts")}, True,
+            "edits may pass"),
         ({"draft": ("edited", "with a foreign commit beside the package")}, False, "people committed to it"),
-        (
-            {"rule": ("any draft of ours", "a check that passed")},
-            True,
-            "a rule of the repository lets it pass",
-        ),
+        ({"rule": ("any draft of ours", "a check that passed")}, True,
+            "a rule of the repository lets it pass"),
         ({}, False, "no rule lets it pass"),
     ],
     {
-        "only a draft with foreign commits is merged with edits": {
-            "draft": ("none", "ours"),
-            "content": tuple(name for name in CONTENTS if name.startswith("merged")),
-        }
+        "only a draft with foreign commits is merged with edits": {"draft": ("none", "ours"),
+            "content": tuple(name for name in CONTENTS if name.startswith("merged"))},
     },
-)
+)  # fmt: skip
 EDGE = repository("edge", labels={"tier": "edge"})
 
 

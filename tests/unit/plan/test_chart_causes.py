@@ -103,85 +103,42 @@ ALIAS = "version: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, alias: stor
 NAMESPACED = FIELD.replace("{name: web}", "\n  name: web\n  namespace: default") + "'{{ .Values.used }}'\n"
 OR = "{{ or .Values.a .Values.b }}"
 CASES = {
-    "value that has the same numbers as another one": (
-        Version("'{{ .Values.used }}'", "used: 1\nother: 1\n"),
-        Version("'{{ .Values.used }}'", "used: 2\nother: 2\n"),
-        ".Values.used: 1 -> 2",
-    ),
-    "value that the text of the field does not have": (
-        Version("'{{ mul .Values.used 60 }}'", "used: 1\nother: 60\n"),
-        Version("'{{ mul .Values.used 60 }}'", "used: 2\nother: 120\n"),
-        ".Values.used: 1 -> 2",
-    ),
-    "two values": (
-        Version(
-            '"{{ .Values.image.name }}:{{ .Chart.AppVersion }}"',
-            "image: {name: a}\n",
-            "version: 1.0.0\nappVersion: 1.27\n",
-        ),
-        Version(
-            '"{{ .Values.image.name }}:{{ .Chart.AppVersion }}"',
-            "image: {name: b}\n",
-            "version: 1.1.0\nappVersion: 1.28\n",
-        ),
-        ".Chart.AppVersion: 1.27 -> 1.28 and .Values.image.name: a -> b",
-    ),
-    "new value": (
-        Version("'{{ .Values.new | default 3 }}'"),
-        Version("'{{ .Values.new | default 3 }}'", "new: 4\n"),
-        ".Values.new: none -> 4",
-    ),
-    "value that is gone": (
-        Version("'{{ .Values.old | default 3 }}'", "old: 4\n"),
-        Version("'{{ .Values.old | default 3 }}'"),
-        ".Values.old: 4 -> none",
-    ),
-    "either of two values": (
-        Version(OR, "a: false\nb: false\n"),
-        Version(OR, "a: true\nb: true\nc: 1\n"),
-        "some of .Values.a: false -> true, .Values.b: false -> true, .Values.c: none -> 1",
-    ),
-    "the template": (
-        Version("'30'", "ready: 30\n"),
-        Version("'60'", "ready: 60\n"),
-        "the template itself",
-    ),
-    "version of Kubernetes": (
-        Version("{{ .Capabilities.KubeVersion.Minor | quote }}", options={"kubeVersion": "v1.30.0"}),
-        Version("{{ .Capabilities.KubeVersion.Minor | quote }}", options={"kubeVersion": "v1.31.0"}),
-        ".Capabilities.KubeVersion: v1.30.0 -> v1.31.0",
-    ),
-    "default of a dependency under an alias": (
-        Version("", about=ALIAS, more=database("9", 1)),
-        Version("", about=ALIAS, more=database("9", 2)),
-        ".Values.store.size: 1 -> 2",
-    ),
-    "version of a dependency": (
-        Version("", about=ALIAS, more=database("9", 1)),
-        Version("", about=ALIAS, more=database("10", 1)),
-        ".Chart.AppVersion of db: 9 -> 10",
-    ),
-    "a resource that gets a namespace, and with it another file": (
-        Version("'{{ .Values.used }}'", "used: 1\n"),
-        Version("", "used: 2\n", more={"charts/web/templates/config.yaml": NAMESPACED}),
-        ".Values.used: 1 -> 2 and the template itself",
-    ),
-    "value beside one that the old schema does not have": (
-        Version("'{{ .Values.used }}'", "used: 1\n", more=STRICT),
-        Version("'{{ .Values.used }}'", "used: 2\nmore: {new: 1}\n", more=STRICT_WITH_MORE),
-        ".Values.used: 1 -> 2",
-    ),
-    "value beside one that the template needs": (
-        Version("'{{ .Values.used }}'", "used: 1\n"),
+    "value that has the same numbers as another one": (Version("'{{ .Values.used }}'", "used: 1\nother: 1\n"),
+        Version("'{{ .Values.used }}'", "used: 2\nother: 2\n"), ".Values.used: 1 -> 2"),
+    "value that the text of the field does not have": (Version("'{{ mul .Values.used 60 }}'",
+        "used: 1\nother: 60\n"), Version("'{{ mul .Values.used 60 }}'", "used: 2\nother: 120\n"),
+        ".Values.used: 1 -> 2"),
+    "two values": (Version('"{{ .Values.image.name }}:{{ .Chart.AppVersion }}"', "image: {name: a}\n",
+        "version: 1.0.0\nappVersion: 1.27\n"), Version('"{{ .Values.image.name }}:{{ .Chart.AppVersion }}"',
+        "image: {name: b}\n", "version: 1.1.0\nappVersion: 1.28\n"),
+        ".Chart.AppVersion: 1.27 -> 1.28 and .Values.image.name: a -> b"),
+    "new value": (Version("'{{ .Values.new | default 3 }}'"),
+        Version("'{{ .Values.new | default 3 }}'", "new: 4\n"), ".Values.new: none -> 4"),
+    "value that is gone": (Version("'{{ .Values.old | default 3 }}'", "old: 4\n"),
+        Version("'{{ .Values.old | default 3 }}'"), ".Values.old: 4 -> none"),
+    "either of two values": (Version(OR, "a: false\nb: false\n"), Version(OR, "a: true\nb: true\nc: 1\n"),
+        "some of .Values.a: false -> true, .Values.b: false -> true, .Values.c: none -> 1"),
+    "the template": (Version("'30'", "ready: 30\n"), Version("'60'", "ready: 60\n"), "the template itself"),
+    "version of Kubernetes": (Version("{{ .Capabilities.KubeVersion.Minor | quote }}",
+        options={"kubeVersion": "v1.30.0"}), Version("{{ .Capabilities.KubeVersion.Minor | quote }}",
+        options={"kubeVersion": "v1.31.0"}), ".Capabilities.KubeVersion: v1.30.0 -> v1.31.0"),
+    "default of a dependency under an alias": (Version("", about=ALIAS, more=database("9", 1)),
+        Version("", about=ALIAS, more=database("9", 2)), ".Values.store.size: 1 -> 2"),
+    "version of a dependency": (Version("", about=ALIAS, more=database("9", 1)),
+        Version("", about=ALIAS, more=database("10", 1)), ".Chart.AppVersion of db: 9 -> 10"),
+    "a resource that gets a namespace, and with it another file": (Version("'{{ .Values.used }}'",
+        "used: 1\n"), Version("", "used: 2\n", more={"charts/web/templates/config.yaml": NAMESPACED}),
+        ".Values.used: 1 -> 2 and the template itself"),
+    "value beside one that the old schema does not have": (Version("'{{ .Values.used }}'", "used: 1\n",
+        more=STRICT), Version("'{{ .Values.used }}'", "used: 2\nmore: {new: 1}\n", more=STRICT_WITH_MORE),
+        ".Values.used: 1 -> 2"),
+    "value beside one that the template needs": (Version("'{{ .Values.used }}'", "used: 1\n"),
         Version("'{{ .Values.used }}{{ required \"new\" .Values.more | trunc 0 }}'", "used: 2\nmore: a\n"),
-        ".Values.used: 1 -> 2",
-    ),
-    "nothing that can be put back": (
-        Version("{{ .Chart.Description }}", "unused: 1\n", "version: 1.0.0\ndescription: a\n"),
-        Version("{{ .Chart.Description }}", "unused: 2\n", "version: 1.0.0\ndescription: b\n"),
-        "an undecided change",
-    ),
-}
+        ".Values.used: 1 -> 2"),
+    "nothing that can be put back": (Version("{{ .Chart.Description }}", "unused: 1\n",
+        "version: 1.0.0\ndescription: a\n"), Version("{{ .Chart.Description }}", "unused: 2\n",
+        "version: 1.0.0\ndescription: b\n"), "an undecided change"),
+}  # fmt: skip
 
 
 class Conflicting(NamedTuple):

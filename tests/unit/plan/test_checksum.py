@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +13,6 @@ from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import (
     Commit,
     Control,
-    HeadStatus,
     Inventory,
     PullRequest,
     RepositoryView,
@@ -26,16 +23,12 @@ from reconciler.plan.changes import (
     Approval,
     Change,
     ClosePull,
-    GroupPart,
-    LockProposal,
     MoveRef,
     Op,
     Plan,
-    WriteGroup,
-    WriteRemoval,
 )
-from reconciler.plan.checksum import plan_checksum, plan_effects
-from reconciler.policy import CommitPolicy, Policy
+from reconciler.plan.checksum import plan_checksum
+from reconciler.policy import Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.plan_values import a_change, a_write
 from tests.support.values import replace
@@ -45,12 +38,6 @@ WEB = PackageKey("/home/somebody/edge", "web")
 A, B, C = (Oid(digit * 40) for digit in "abc")
 
 DRAFT = a_write(ref="refs/heads/drafts/web/w", expect=A, onto=B, tree=C, message="Create web\n", time=1)
-REMOVAL = WriteRemoval("refs/heads/reconciler/fleet/delete/web", None, B, "web", "Delete web\n", 1)
-MOVE = MoveRef("refs/heads/drafts/web/w", A, None)
-GROUP = WriteGroup("refs/heads/drafts/set/1", A, B, (GroupPart("web", C),), "Draft of 1 package\n", 1)
-PULL = PullRequest("drafts/web/w", "main", "Create web", "text", draft=True, labels=("team-a",))
-CLOSE = ClosePull(3, "drafts/web/w", "Main has this content.")
-APPROVAL = Approval(4, "drafts/web/w", A)
 
 
 def change(package: PackageKey = WEB, **more: Any) -> Change:
@@ -76,93 +63,6 @@ def checksum(*changes: Change, world: Inventory | None = None, **more: Any) -> s
 
 
 EMPTY = checksum()
-
-
-@pytest.mark.parametrize(
-    "effect",
-    [
-        {"writes": (DRAFT,)},
-        {"writes": (REMOVAL,)},
-        {"writes": (MOVE,)},
-        {"writes": (GROUP,)},
-        {"pull": PULL},
-        {"close": (CLOSE,)},
-        {"approve": APPROVAL},
-    ],
-    ids=lambda effect: next(iter(effect)),
-)
-def test_every_kind_of_effect_counts(effect: dict[str, Any]) -> None:
-    assert checksum(change(**effect)) != EMPTY
-
-
-@pytest.mark.parametrize(
-    ("write", "difference"),
-    [
-        (DRAFT, {"ref": "refs/heads/drafts/web/other"}),
-        (DRAFT, {"expect": None}),
-        (DRAFT, {"onto": A}),
-        (DRAFT, {"path": "db"}),
-        (DRAFT, {"tree": A}),
-        (DRAFT, {"message": "Update web\n"}),
-        (DRAFT, {"time": 2}),
-        (REMOVAL, {"path": "db"}),
-        (REMOVAL, {"time": 2}),
-        (MOVE, {"to": B}),
-        (MOVE, {"expect": B}),
-        (GROUP, {"parts": (GroupPart("web", None),)}),
-        (GROUP, {"parts": (GroupPart("web", C), GroupPart("db", C))}),
-    ],
-    ids=str,
-)
-def test_every_part_of_a_write_counts(write: Any, difference: dict[str, Any]) -> None:
-    other = replace(write, **difference)
-
-    assert checksum(change(writes=(write,))) != checksum(change(writes=(other,)))
-
-
-@pytest.mark.parametrize(
-    "difference",
-    [
-        {"title": "Update web"},
-        {"body": "another text"},
-        {"labels": ()},
-        {"draft": False},
-        {"base": "release"},
-        {"head": "drafts/web/other"},
-        {"number": 7},
-        {"status": HeadStatus("fleet", passed=True, text="Ready")},
-    ],
-    ids=str,
-)
-def test_the_whole_content_of_a_pull_request_counts(difference: dict[str, Any]) -> None:
-    assert checksum(change(pull=PULL)) != checksum(change(pull=replace(PULL, **difference)))
-
-
-def test_what_is_closed_and_approved_counts_with_its_number_and_text() -> None:
-    sums = {
-        checksum(change(close=(CLOSE,))),
-        checksum(change(close=(replace(CLOSE, number=9),))),
-        checksum(change(close=(replace(CLOSE, comment="The package is wanted again."),))),
-        checksum(change(approve=APPROVAL)),
-        checksum(change(approve=APPROVAL._replace(number=9))),
-        checksum(change(approve=APPROVAL._replace(expect=B))),
-    }
-
-    assert len(sums) == 6
-
-
-def test_who_commits_counts_where_a_commit_is_made_and_nowhere_else() -> None:
-    signed = inventory(policy=Policy(commits=CommitPolicy(name="Somebody", sign_off=True)))
-
-    assert checksum(change(writes=(DRAFT,)), world=signed) != checksum(change(writes=(DRAFT,)))
-    assert checksum(change(writes=(MOVE,)), world=signed) == checksum(change(writes=(MOVE,)))
-
-
-def test_reasons_and_messages_are_no_effects() -> None:
-    told = replace(change(writes=(DRAFT,)), op=Op.EDIT, reason=Reason.CONTENT_CHANGED, message="why")
-
-    assert checksum(told) == checksum(change(writes=(DRAFT,)))
-    assert checksum(replace(told, writes=())) == EMPTY
 
 
 def test_the_directory_of_a_local_repository_does_not_count_but_its_address_does() -> None:
@@ -191,12 +91,6 @@ def test_a_decided_lock_counts_and_one_that_stands_does_not() -> None:
     assert checksum(**files, world=standing) == EMPTY
     assert checksum(record_owners=files["record_owners"], world=standing) != EMPTY
     assert checksum(**files, other_files=frozenset({lock_path(lock)})) == EMPTY
-
-
-def test_the_proposal_of_another_lock_counts() -> None:
-    proposal = LockProposal(change(PackageKey("/home/somebody/control", "locks"), pull=PULL))
-
-    assert checksum(lock=proposal) != EMPTY
 
 
 oids = st.sampled_from([A, B, C])
@@ -253,10 +147,3 @@ def test_checksums_are_equal_if_and_only_if_the_effects_are(pair: tuple[list[Cha
     one, other = pair
 
     assert (checksum(*one) == checksum(*other)) == (effects(one) == effects(other))
-
-
-def test_effects_are_named_by_registered_address() -> None:
-    drawn = plan_effects(Plan((change(pull=PULL),)), inventory(), LockUpdate())
-
-    assert list(drawn["repositories"]) == ["../edge.git"]
-    assert orjson.dumps(drawn)

@@ -71,7 +71,7 @@ def conditions(
     **fields: Any,
 ) -> dict[str, tuple[str, str, str]]:
     web = a_desired(**(spec or {}))
-    resolved = a_resolved(variant=web, pin=a_pin(1), draft=draft)
+    resolved = a_resolved(variant=web, pin=a_pin(1), local=oid("b3"), draft=draft)
     given: dict[str, Any] = {
         "desired": Desired(variants=(web,)),
         "variants": {WEB: web},
@@ -205,14 +205,12 @@ def test_package_that_was_not_rendered_has_no_points(fresh: Blocked | None) -> N
         ({}, {}, Package(oid("b1")), GOOD["ContextInjected"]),
         ({"data": {"a": "1"}}, {}, Blocked(Reason.INVALID_PACKAGE, ""), ("False", "ContextNotInjected", "")),
         ({"data": {"a": "1"}}, {}, None, ("False", "ContextNotInjected", "")),
-        (
-            {"data": {"a": "1"}},
-            {"reason": Reason.NOT_OURS, "message": "Why"},
-            Package(oid("b1")),
-            ("False", "ContextNotInjected", "Why"),
-        ),
+        ({"data": {"a": "1"}}, {"reason": Reason.NOT_OURS, "message": "Why"}, Package(oid("b1")),
+            ("False", "ContextNotInjected", "Why")),
+        ({"data": {"a": "1"}}, {"reason": Reason.REJECTED, "message": "Why"}, Package(oid("b3")),
+            ("True", "ContextInjected", "")),
     ],
-)
+)  # fmt: skip
 def test_package_context_that_is_asked_for(
     spec: dict[str, Any], change: dict[str, Any], fresh: Any, want: tuple[str, str, str]
 ) -> None:
@@ -274,32 +272,17 @@ def test_text_of_a_missing_effect() -> None:
     [
         pytest.param({"writes": (WRITE,)}, None, None, True, id="written"),
         pytest.param({"approve": Approval(1, BRANCH, "")}, a_draft(), None, False, id="merged by this run"),
-        pytest.param(
-            {"approve": Approval(1, BRANCH, "", by_forge=True)},
-            a_draft(),
-            None,
-            True,
-            id="for the forge",
-        ),
-        pytest.param(
-            {"approve": Approval(1, BRANCH, "")},
-            a_draft(),
-            Unfinished("no", pushed=True),
-            True,
-            id="merge that failed",
-        ),
+        pytest.param({"approve": Approval(1, BRANCH, "", by_forge=True)}, a_draft(), None, True,
+            id="for the forge"),
+        pytest.param({"approve": Approval(1, BRANCH, "")}, a_draft(), Unfinished("no", pushed=True), True,
+            id="merge that failed"),
         pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, a_draft(), None, False, id="removed"),
         pytest.param({"writes": (MoveRef(REF, None, oid("d2")),)}, a_draft(), None, True, id="moved"),
-        pytest.param(
-            {"writes": (WriteGroup(REF, None, oid("b2"), (), "", 1),)},
-            a_draft(),
-            None,
-            False,
-            id="left",
-        ),
+        pytest.param({"writes": (WriteGroup(REF, None, oid("b2"), (), "", 1),)}, a_draft(), None, False,
+            id="left"),
         pytest.param({}, None, None, False, id="none"),
     ],
-)
+)  # fmt: skip
 def test_draft_that_exists_after_the_effects(
     change: dict[str, Any], draft: Any, missing: Unfinished | None, exists: bool
 ) -> None:
@@ -351,13 +334,10 @@ def test_variant_of_a_repository_that_was_not_read_is_stalled() -> None:
         ({"draft": a_draft(), "owner": WEB}, {"downstreams": {}}, True),
         ({"draft": a_draft(), "owner": ObjectName("default", "api")}, {"downstreams": {}}, False),
         ({"owner": WEB}, {}, False),
-        (
-            {"draft": a_draft()},
-            {"downstreams": {}, "stalled": frozenset({KEY}), "inventory": {"claims": {WEB: ("edge", "web")}}},
-            True,
-        ),
+        ({"draft": a_draft()}, {"downstreams": {}, "stalled": frozenset({KEY}),
+            "inventory": {"claims": {WEB: ("edge", "web")}}}, True),
     ],
-)
+)  # fmt: skip
 def test_stalled_variant_knows_its_draft(
     target: dict[str, Any], fields: dict[str, Any], has_draft: bool
 ) -> None:

@@ -6,11 +6,11 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectName
-from reconciler.plan.context import build_context
+from reconciler.plan.context import build_context, make_target
 from reconciler.render.rendered import Rendered
 from reconciler.resolve import Resolution, ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
-from tests.support.plan_values import URL, a_draft, oid
+from tests.support.plan_values import EDGE, URL, a_draft, oid
 from tests.support.sets import a_package, blueprints, repository, variant, world
 from tests.support.values import replace
 
@@ -61,6 +61,18 @@ def test_package_whose_deletion_is_proposed_stays_in_scope_after_it_is_gone() ->
     edge = repository("edge", branches=branches)
 
     assert seen_under(edge) == {"gone": "edge", "mine": "edge"}
+
+
+def test_first_open_draft_counts_and_all_others_are_beside_it() -> None:
+    header = KptfileHeader(owner="default/default/web", location="edge/web")
+    refs = [f"refs/heads/drafts/web/packagevariant-{n}" for n in (1, 2, 3)]
+    drafts = tuple(a_draft(ref=ref, header=header) for ref in refs)
+
+    target = make_target(EDGE, a_package(drafts=drafts), world())
+
+    assert target.draft is not None
+    assert {target.draft.ref, *(other.ref for other in target.others)} == set(refs)
+    assert len(target.others) == 2
 
 
 def test_packages_of_repositories_that_another_shard_plans_are_out_of_scope() -> None:

@@ -149,52 +149,24 @@ NOWHERE = a_target(package=a_package())
 @pytest.mark.parametrize(
     ("target", "fields", "want"),
     [
-        pytest.param(
-            OURS,
-            {"waiting": {WEB: "Its pin is not merged"}},
-            {"reason": Reason.LOCK_PENDING, "message": "Its pin is not merged"},
-            id="it waits for its pin",
-        ),
-        pytest.param(
-            OURS,
-            {"resolution": Resolution(problems=(MISSING,))},
+        pytest.param(OURS, {"waiting": {WEB: "Its pin is not merged"}},
+            {"reason": Reason.LOCK_PENDING, "message": "Its pin is not merged"}, id="it waits for its pin"),
+        pytest.param(OURS, {"resolution": Resolution(problems=(MISSING,))},
             {"reason": Reason.OWNER_STALLED, "message": "It is not there"},
-            id="no upstream: the package stays",
-        ),
-        pytest.param(
-            NOWHERE,
-            {
-                "resolution": Resolution(
-                    problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))), MISSING)
-                )
-            },
+            id="no upstream: the package stays"),
+        pytest.param(NOWHERE, {"resolution": Resolution(
+            problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))), MISSING))},
             {"op": Op.BLOCK, "reason": Reason.UPSTREAM_NOT_FOUND, "message": "It is not there"},
-            id="no upstream: a new package is blocked",
-        ),
-        pytest.param(
-            NOWHERE,
-            {
-                "resolution": Resolution(
-                    problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))),)
-                )
-            },
-            {"reason": Reason.OWNER_STALLED},
-            id="problems of other variants are no reason",
-        ),
+            id="no upstream: a new package is blocked"),
+        pytest.param(NOWHERE, {"resolution": Resolution(
+            problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))),))},
+            {"reason": Reason.OWNER_STALLED}, id="problems of other variants are no reason"),
         pytest.param(OURS, {}, {"reason": Reason.OWNER_STALLED}, id="nothing is known"),
-        pytest.param(
-            OURS,
-            {"resolution": Resolution(problems=(MISSING,), publications={PACKAGE: (V2,)})},
-            {
-                "op": Op.PUBLISH,
-                "reason": Reason.OWNER_STALLED,
-                "message": "It is not there",
-                "writes": (TAG,),
-            },
-            id="revisions of main are tagged all the same",
-        ),
+        pytest.param(OURS, {"resolution": Resolution(problems=(MISSING,), publications={PACKAGE: (V2,)})},
+            {"op": Op.PUBLISH, "reason": Reason.OWNER_STALLED, "message": "It is not there",
+            "writes": (TAG,)}, id="revisions of main are tagged all the same"),
     ],
-)
+)  # fmt: skip
 def test_package_of_a_variant_that_is_not_resolved(
     target: PlanTarget, fields: Mapping[str, Any], want: Mapping[str, Any]
 ) -> None:
@@ -301,73 +273,30 @@ def removal(draft: Any) -> MoveRef:
 @pytest.mark.parametrize(
     ("target", "fields", "want"),
     [
-        pytest.param(
-            {"merged": (MERGED,), "pulls": (a_pull(head="drafts/web/packagevariant-7", number=7),)},
-            {},
-            {
-                "op": Op.CLOSE,
-                "reason": Reason.DRAFT_SUPERSEDED,
-                "writes": (removal(MERGED),),
-                "close": (ClosePull(7, "drafts/web/packagevariant-7", "Main has this content."),),
-            },
-            id="main has the draft",
-        ),
-        pytest.param(
-            {"others": (SPARE,), "pulls": (a_pull(head="drafts/web/packagevariant-8", number=8),)},
-            {},
-            {
-                "op": Op.CLOSE,
-                "reason": Reason.DRAFT_SUPERSEDED,
-                "writes": (removal(SPARE),),
-                "close": (
-                    ClosePull(
-                        8, "drafts/web/packagevariant-8", "Another draft of this package replaces this one."
-                    ),
-                ),
-            },
-            id="a second draft",
-        ),
-        pytest.param(
-            {"others": (replace(SPARE, has_foreign_commits=True),)}, {}, {}, id="a second draft of people"
-        ),
-        pytest.param(
-            {"pulls": (a_pull(head="reconciler/default/delete/web", number=9),)},
-            {"proposed_deletions": PROPOSED},
-            {
-                "op": Op.CLOSE,
-                "reason": Reason.DELETION_WITHDRAWN,
-                "writes": (WITHDRAW,),
-                "close": (ClosePull(9, "reconciler/default/delete/web", "The package is wanted again."),),
-            },
-            id="its deletion was proposed",
-        ),
-        pytest.param(
-            {},
-            {"resolution": Resolution(publications={PACKAGE: (V2,)})},
+        pytest.param({"merged": (MERGED,), "pulls": (a_pull(head="drafts/web/packagevariant-7", number=7),)},
+            {}, {"op": Op.CLOSE, "reason": Reason.DRAFT_SUPERSEDED, "writes": (removal(MERGED),),
+            "close": (ClosePull(7, "drafts/web/packagevariant-7", "Main has this content."),)},
+            id="main has the draft"),
+        pytest.param({"others": (SPARE,), "pulls": (a_pull(head="drafts/web/packagevariant-8", number=8),)},
+            {}, {"op": Op.CLOSE, "reason": Reason.DRAFT_SUPERSEDED, "writes": (removal(SPARE),),
+            "close": (ClosePull(8, "drafts/web/packagevariant-8",
+            "Another draft of this package replaces this one."),)}, id="a second draft"),
+        pytest.param({"others": (replace(SPARE, has_foreign_commits=True),)}, {}, {},
+            id="a second draft of people"),
+        pytest.param({"pulls": (a_pull(head="reconciler/default/delete/web", number=9),)},
+            {"proposed_deletions": PROPOSED}, {"op": Op.CLOSE, "reason": Reason.DELETION_WITHDRAWN,
+            "writes": (WITHDRAW,), "close": (ClosePull(9, "reconciler/default/delete/web",
+            "The package is wanted again."),)}, id="its deletion was proposed"),
+        pytest.param({}, {"resolution": Resolution(publications={PACKAGE: (V2,)})},
             {"op": Op.PUBLISH, "reason": Reason.PUBLISHED_BY_MERGE, "writes": (TAG,)},
-            id="main has a new revision",
-        ),
-        pytest.param(
-            {"merged": (MERGED,), "others": (SPARE,)},
-            {
-                "proposed_deletions": PROPOSED,
-                "resolution": Resolution(publications={PACKAGE: (V2, replace(V2, ref="refs/tags/web/v3"))}),
-            },
-            {
-                "op": Op.PUBLISH,
-                "reason": Reason.PUBLISHED_BY_MERGE,
-                "writes": (
-                    removal(MERGED),
-                    removal(SPARE),
-                    WITHDRAW,
-                    TAG,
-                    replace(TAG, ref="refs/tags/web/v3"),
-                ),
-            },
-            id="everything at once",
-        ),
+            id="main has a new revision"),
+        pytest.param({"merged": (MERGED,), "others": (SPARE,)},
+            {"proposed_deletions": PROPOSED, "resolution": Resolution(publications={PACKAGE: (V2,
+            replace(V2, ref="refs/tags/web/v3"))})}, {"op": Op.PUBLISH, "reason": Reason.PUBLISHED_BY_MERGE,
+            "writes": (removal(MERGED), removal(SPARE), WITHDRAW, TAG, replace(TAG, ref="refs/tags/web/v3"))},
+            id="everything at once"),
     ],
-)
+)  # fmt: skip
 def test_what_is_due_beside_the_content(
     target: Mapping[str, Any], fields: Mapping[str, Any], want: Mapping[str, Any]
 ) -> None:

@@ -8,15 +8,13 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.names.ids import GroupKind, ObjectName
+from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
 from tests.support.sets import (
-    blueprints,
     cluster,
     package_set,
     record_all,
-    repository,
     select,
     snapshot,
     variant,
@@ -72,12 +70,6 @@ def test_a_target_that_went_is_deleted() -> None:
 
     assert [c.key.name for c in found.delete] == ["fleet-edge-c1"]
     assert counts(found) == (0, 0, 1, 0, 3)
-
-
-def test_a_set_that_went_takes_its_variants_along() -> None:
-    found = diff(replace(applied(), sets=()))
-
-    assert counts(found) == (0, 0, 4, 0, 0)
 
 
 def test_renaming_a_set_transfers_and_deletes_nothing() -> None:
@@ -140,13 +132,6 @@ def test_an_emptied_selector_needs_consent_on_the_set(consent: str, deleted: int
     )
 
 
-def test_the_configuration_can_consent_too() -> None:
-    (refusal,) = diff(without(applied(), "c0", "c1", "c2", "c3")).refused
-    policy = Policy(consents={refusal.consent: "the region closed"})
-
-    assert len(diff(without(applied(policy=policy), "c0", "c1", "c2", "c3")).delete) == 4
-
-
 def test_hint_of_a_refusal_names_both_ways_to_consent() -> None:
     (refusal,) = diff(without(applied(), "c0", "c1", "c2", "c3")).refused
 
@@ -158,32 +143,6 @@ def test_hint_of_a_refusal_names_both_ways_to_consent() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("guard", "message"),
-    [
-        (DeletionGuard(share=0.3, minimum=4), "2 of 4 PackageVariants would be deleted, 50% is over 30%"),
-        (DeletionGuard(share=0.5, minimum=4), ""),
-        (DeletionGuard(share=0.3, minimum=5), ""),
-        (DeletionGuard(share=1.0, count=1), "2 of 4 PackageVariants would be deleted, more than 1"),
-    ],
-)
-def test_share_and_count_of_deletions(guard: DeletionGuard, message: str) -> None:
-    found = diff(without(applied(policy=Policy(deletions=guard)), "c0", "c1"))
-
-    assert [r.message for r in found.refused] == ([message] if message else [])
-    assert len(found.delete) == (0 if message else 2)
-    assert sum(counts(found)) == 4
-
-
-def test_consent_on_a_set_takes_its_deletions_out_of_the_count() -> None:
-    policy = Policy(deletions=DeletionGuard(share=0.3, minimum=4))
-    pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": "2"})
-
-    found = diff(replace(without(applied(policy=policy), "c0", "c1"), sets=(pvs,)))
-
-    assert len(found.delete) == 2
-
-
 def test_transfers_are_no_deletions_to_the_guard() -> None:
     policy = Policy(deletions=DeletionGuard(share=0.0, minimum=1))
 
@@ -191,31 +150,6 @@ def test_transfers_are_no_deletions_to_the_guard() -> None:
 
     assert found.refused == ()
     assert len(found.transfer) == 4
-
-
-def by_repository(*views: Any, **fields: Any) -> Inventory:
-    target = {"repositorySelector": {"matchLabels": {"tier": "edge"}}}
-    return world(package_set(targets=[target]), views=(blueprints(), *views), **fields)
-
-
-def test_a_repository_that_is_registered_and_not_selected_any_more_is_evidence() -> None:
-    old = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2", labels={"tier": "edge"}))
-    new = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2"), records=record_all(old))
-
-    assert [c.key.name for c in diff(new).delete] == ["fleet-r2-app"]
-
-
-@pytest.mark.parametrize("listed", [True, False])
-def test_a_repository_that_is_gone_is_evidence_if_it_was_looked_for(listed: bool) -> None:
-    old = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2", labels={"tier": "edge"}))
-    kinds = {(GroupKind("config.porch.kpt.dev", "Repository"), "default")} if listed else set()
-    held = Snapshot(present=True, complete=frozenset(kinds))
-
-    found = diff(
-        by_repository(repository("r1", labels={"tier": "edge"}), records=record_all(old), snapshot=held)
-    )
-
-    assert len(found.delete) == (1 if listed else 0)
 
 
 def test_a_paused_variant_is_neither_created_nor_updated() -> None:

@@ -48,28 +48,14 @@ SET: DecisionTable[str] = DecisionTable(
         "deletions": tuple(SIZES),
         "set": ("has targets", "is emptied", "none"),
         "refused before": ("no", "yes", "record unreadable"),
-        "consent": (
-            "none",
-            "annotation for the deletions",
-            "annotation for all",
-            "annotation, one too few",
-            "annotation of another set",
-            "annotation without a number",
-            "checksum",
-        ),
+        "consent": ("none", "annotation for the deletions", "annotation for all", "annotation, one too few",
+            "annotation of another set", "annotation without a number", "checksum"),
     },
     [
-        (
-            {"consent": ("annotation for all", "checksum")},
-            "all go",
-            "people consented to all",
-        ),
+        ({"consent": ("annotation for all", "checksum")}, "all go", "people consented to all"),
         ({"set": "is emptied"}, "all stay", "a set that selects nothing is an accident until people consent"),
-        (
-            {"refused before": "record unreadable"},
-            "all stay",
-            "what was refused before cannot be read, so everything may have been",
-        ),
+        ({"refused before": "record unreadable"}, "all stay",
+            "what was refused before cannot be read, so everything may have been"),
         ({"deletions": "none"}, "all go", "orphans delete nothing"),
         ({"consent": "annotation for the deletions"}, "all go", "people consented to every deletion"),
         ({"refused before": "yes"}, "deletions stay", "they were refused before, and nobody consented since"),
@@ -77,21 +63,13 @@ SET: DecisionTable[str] = DecisionTable(
         ({}, "all go", "they are few enough"),
     ],
     {
-        "a set is annotated, an authored variant has none": {
-            "set": "none",
-            "consent": (
-                "annotation for the deletions",
-                "annotation for all",
-                "annotation, one too few",
-                "annotation without a number",
-            ),
-        },
-        "the annotation for no deletion consents to none": {
-            "deletions": "none",
-            "consent": ("annotation for the deletions", "annotation, one too few"),
-        },
+        "a set is annotated, an authored variant has none": {"set": "none",
+            "consent": ("annotation for the deletions", "annotation for all", "annotation, one too few",
+            "annotation without a number")},
+        "the annotation for no deletion consents to none": {"deletions": "none",
+            "consent": ("annotation for the deletions", "annotation, one too few")},
     },
-)
+)  # fmt: skip
 
 
 def keys(count: int) -> tuple[ObjectName, ...]:
@@ -201,17 +179,6 @@ def test_share_that_is_passed_is_never_equal_to_its_limit(
     guard = DeletionGuard(share=share, minimum=0, count=10_000)
 
     assert exceeded_limit(deletions, owned, guard) == why
-
-
-def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None:
-    records = [record(key, policy) for key, policy in zip(keys(2), ("delete", "orphan"), strict=True)]
-    for consent, kept in (("2", 0), ("1", 2)):
-        pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": consent})
-        inventory = replace(world(pvs), records={one.key: one for one in records})
-
-        found = guard_deletions(records, Desired(targets={pvs.key: 0}), inventory)
-
-        assert len(found.kept) == kept
 
 
 def test_what_was_refused_is_remembered_with_what_there_was() -> None:

@@ -5,21 +5,18 @@ from functools import cache
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Commit, DeletionBranch, Inventory
+from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
-from reconciler.plan.compose import Parts, compose
+from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_diff import VariantChange
 from reconciler.plan.deletion_guard import deletion_consent
-from reconciler.plan.deletions import GuardedPackages, decide_unwanted, guard_moved
+from reconciler.plan.deletions import GuardedPackages, guard_moved
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
-from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
-from tests.support.plan_values import PACKAGE, URL, a_change, a_context, a_pull, a_record, oid, staged
+from tests.support.model import ModelWorld, blueprint
+from tests.support.plan_values import URL, a_change, a_context, oid, staged
 from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
 
@@ -137,14 +134,6 @@ def test_packages_left_behind_by_moves_need_consent_if_they_are_too_many(row: Ro
 # Drafts and commits
 
 
-def spec(**more: object) -> PackageVariantSpec:
-    return PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=1),
-        downstream=Downstream(repo="edge", package="web"),
-        **more,
-    )
-
-
 @pytest.fixture
 def fleet() -> ModelWorld:
     fleet = ModelWorld()
@@ -152,107 +141,3 @@ def fleet() -> ModelWorld:
     fleet.add_repository("edge")
     fleet.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
     return fleet
-
-
-def published(fleet: ModelWorld, **more: object) -> None:
-    fleet.variants["web"] = spec(**more)
-    fleet.run()
-    fleet.merge("edge", fleet.drafts("edge")[0])
-    fleet.run()
-
-
-def written(fleet: ModelWorld) -> WriteDraft | WriteRemoval:
-    (change,) = fleet.run().changes
-    return next(write for write in change.writes if isinstance(write, WriteDraft | WriteRemoval))
-
-
-@pytest.mark.parametrize("deletion", ["delete", "orphan"])
-def test_draft_beside_a_package_of_others_goes_with_its_variant(fleet: ModelWorld, deletion: str) -> None:
-    fleet.variants["web"] = spec(deletion_policy=deletion)
-    fleet.run()
-    theirs = fleet.push("edge", {"web": blueprint("web", a_yaml="a: 7\n")})
-    fleet.variants.clear()
-
-    (change,) = fleet.run().changes
-
-    assert (change.op, change.reason, change.waits) == (Op.DELETE, Reason.NOT_DESIRED, False)
-    assert (fleet.drafts("edge"), fleet.repositories["edge"].refs[MAIN]) == ([], theirs)
-
-
-@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
-def test_merged_draft_with_a_persons_commit_goes_with_its_variant(fleet: ModelWorld, how: str) -> None:
-    fleet.variants["web"] = spec()
-    fleet.run()
-    (draft,) = fleet.drafts("edge")
-    fleet.edit("edge", "web", {"mine.yaml": "b: 1\n"}, ref=draft)
-    fleet.merge("edge", draft, how=how, keep_branch=True)
-    fleet.variants.clear()
-
-    (change,) = fleet.run().changes
-
-    assert (change.op, change.reason, change.waits) == (Op.DELETE, Reason.NOT_DESIRED, False)
-    assert fleet.drafts("edge") == []
-
-
-@pytest.mark.parametrize("deletion", ["delete", "orphan"])
-def test_commit_of_a_removed_manifest_is_as_old_as_its_removal(fleet: ModelWorld, deletion: str) -> None:
-    published(fleet, deletion_policy=deletion)
-    fleet.variants.clear()
-
-    assert written(fleet).time == EPOCH, "the commit of the control repository"
-
-
-def test_orphaning_commit_on_a_persons_draft_is_no_older_than_theirs(fleet: ModelWorld) -> None:
-    fleet.variants["web"] = spec(deletion_policy="orphan")
-    fleet.run()
-    (draft,) = fleet.drafts("edge")
-    tip = fleet.edit("edge", "web", {"mine.yaml": "b: 1\n"}, ref=draft)
-    fleet.variants.clear()
-
-    write = written(fleet)
-
-    assert isinstance(write, WriteDraft)
-    assert (write.onto, write.time) == (tip, fleet.repositories["edge"].commits[tip].time)
-
-
-def test_orphaning_commit_on_our_own_draft_ignores_the_time_of_that_draft(fleet: ModelWorld) -> None:
-    fleet.variants["web"] = spec(deletion_policy="orphan")
-    fleet.run()
-    head = fleet.repositories["edge"].refs[MAIN]
-    fleet.variants.clear()
-
-    write = written(fleet)
-
-    assert isinstance(write, WriteDraft)
-    assert (write.onto, write.time) == (head, EPOCH)
-
-
-def removal(*, main_changed: bool, head_time: int) -> WriteRemoval | None:
-    """Return the commit that proposes a deletion again, or for the first time without a branch."""
-    owner = ObjectName("default", "web")
-    ref = "reconciler/default/delete/web"
-    standing = Commit(oid("a1"), 1)
-    view = repository(
-        "edge", head=Commit(oid("e1"), head_time), branches={ref: standing} if main_changed else {}
-    )
-    deletion = DeletionBranch(standing, base_tree=oid("b0")) if main_changed else None
-    package = a_package(main_tree=oid("b1"), deletion=deletion)
-    pull = a_pull(head=ref)
-    target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, pulls=(pull,))
-    inventory = replace(empty(), records={owner: a_record()})
-    gone = {owner: VariantChange(owner, Reason.NOT_DESIRED)}
-    change = compose(
-        Parts(decide_unwanted(target, a_context(inventory, gone=gone, targets={PACKAGE: target})))
-    )
-    return next((write for write in change.writes if isinstance(write, WriteRemoval)), None)
-
-
-def test_removal_that_is_proposed_anew_is_as_old_as_the_change_on_main() -> None:
-    control = empty().control.commit.time
-    first = removal(main_changed=False, head_time=control + 500)
-    anew = removal(main_changed=True, head_time=control + 500)
-
-    assert first is not None
-    assert anew is not None
-    assert (first.time, first.expect) == (control, None)
-    assert (anew.time, anew.expect, anew.onto) == (control + 500, oid("a1"), oid("e1"))

@@ -14,7 +14,7 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import Lifecycle
-from reconciler.names.refs import draft_ref, group_ref
+from reconciler.names.refs import group_ref
 from reconciler.plan.changes import MoveRef
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.drafts import (
@@ -62,48 +62,31 @@ def a_revision(workspace: str, number: int) -> PackageRevision:
         ("other people's names do not count", a_target(drafts=(a_draft(workspace="mine-9"),)), 1),
         ("after the workspace of a revision", a_target(published=(a_revision("packagevariant-7", 1),)), 8),
         ("after the number of a revision without a workspace", a_target(published=(a_revision("v3", 3),)), 4),
-        (
-            "after a closed pull request",
-            a_target(a_pull(PullState.CLOSED, head="drafts/web/packagevariant-6")),
-            7,
-        ),
-        (
-            "after a merged pull request",
-            a_target(a_pull(PullState.MERGED, head="drafts/web/packagevariant-6")),
-            7,
-        ),
+        ("after a closed pull request", a_target(a_pull(PullState.CLOSED,
+            head="drafts/web/packagevariant-6")), 7),
+        ("after a merged pull request", a_target(a_pull(PullState.MERGED,
+            head="drafts/web/packagevariant-6")), 7),
         ("another package's names do not count", a_target(a_pull(head="drafts/web2/packagevariant-6")), 1),
     ],
-)
+)  # fmt: skip
 def test_workspace_of_a_new_draft_was_never_used_before(why: str, target: PlanTarget, number: int) -> None:
     assert next_workspace(target) == f"packagevariant-{number}", why
 
 
 REJECTED: DecisionTable[bool] = DecisionTable(
     {
-        "pull requests": (
-            "none",
-            "open",
-            "merged",
-            "closed",
-            "closed at a commit that the forge does not tell",
-            "closed at an older commit",
-            "closed, and a newer one open",
-            "merged, and a newer one closed",
-            "closed, and a newer one merged",
-            "of another branch closed",
-        ),
+        "pull requests": ("none", "open", "merged", "closed",
+            "closed at a commit that the forge does not tell", "closed at an older commit",
+            "closed, and a newer one open", "merged, and a newer one closed",
+            "closed, and a newer one merged", "of another branch closed"),
     },
     [
-        (
-            {"pull requests": ("closed", "closed at a commit that the forge does not tell")},
-            True,
-            "a person closed the pull request of this commit",
-        ),
+        ({"pull requests": ("closed", "closed at a commit that the forge does not tell")}, True,
+            "a person closed the pull request of this commit"),
         ({"pull requests": "merged, and a newer one closed"}, True, "the newest pull request counts"),
         ({}, False, "nobody rejected this commit"),
     ],
-)
+)  # fmt: skip
 
 
 def rejected(case: Case) -> bool:
@@ -260,7 +243,3 @@ def test_task_of_another_upstream_is_an_upgrade_from_the_old_one() -> None:
         "localPackageRevisionRef": {"name": "edge.web.packagevariant-3"},
         "strategy": "resource-merge",
     }
-
-
-def test_draft_is_named_after_its_workspace() -> None:
-    assert draft_ref("web", "packagevariant-1") == a_draft().ref

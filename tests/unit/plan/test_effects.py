@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.porch import GitRepository
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.inventory.inventory import RepositoryView, ReviewedLock
+from reconciler.inventory.inventory import HeadStatus, RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
@@ -55,25 +55,14 @@ def test_plan_without_effects_is_empty() -> None:
         (replace(MOVE, to=None), ["move", "refs/heads/x", oid("a1"), None], False),
         (DRAFT, DRAFTED, True),
         (replace(DRAFT, merges=oid("b9")), [*DRAFTED, oid("b9")], True),
-        (
-            WriteGroup(
-                "refs/heads/g", None, oid("b2"), (GroupPart("a", oid("e1")), GroupPart("b", None)), "T", 8
-            ),
-            ["commit", "refs/heads/g", None, oid("b2"), [["a", oid("e1")], ["b", None]], "T", 8],
-            True,
-        ),
-        (
-            WriteRemoval("refs/heads/r", None, oid("b2"), "web", "T", 9),
-            ["commit", "refs/heads/r", None, oid("b2"), [["web", None]], "T", 9],
-            True,
-        ),
-        (
-            StartBranch("refs/heads/main", {}, oid("c1"), "T", 9),
-            ["start", "refs/heads/main", None, oid("c1")],
-            True,
-        ),
+        (WriteGroup("refs/heads/g", None, oid("b2"), (GroupPart("a", oid("e1")), GroupPart("b", None)), "T",
+            8), ["commit", "refs/heads/g", None, oid("b2"), [["a", oid("e1")], ["b", None]], "T", 8], True),
+        (WriteRemoval("refs/heads/r", None, oid("b2"), "web", "T", 9),
+            ["commit", "refs/heads/r", None, oid("b2"), [["web", None]], "T", 9], True),
+        (StartBranch("refs/heads/main", {}, oid("c1"), "T", 9), ["start", "refs/heads/main", None, oid("c1")],
+            True),
     ],
-)
+)  # fmt: skip
 def test_write_is_named_by_all_that_its_commit_is_made_from(
     write: Any, effect: list[Any], is_commit: bool
 ) -> None:
@@ -87,6 +76,8 @@ def test_pull_requests_are_effects_by_their_content() -> None:
     assert of_edge(pull=pull) == {"pulls": [plain]}
     assert of_edge(pull=replace(pull, reviewers=("ann",))) == {"pulls": [[*plain, ["ann"], []]]}
     assert of_edge(pull=replace(pull, assignees=("bob",))) == {"pulls": [[*plain, [], ["bob"]]]}
+    status = HeadStatus("fleet", passed=True, text="Ready")
+    assert of_edge(pull=replace(pull, status=status)) == {"pulls": [[*plain, list(status)]]}
     assert of_edge(close=(ClosePull(4, "x", "why", 3),)) == {"close": [[4, "why", 3]]}
     assert of_edge(approve=Approval(5, "x", oid("d2"), by_forge=True)) == {
         "approve": [[5, "x", oid("d2"), True]]

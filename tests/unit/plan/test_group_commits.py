@@ -472,35 +472,21 @@ REMOVAL = MoveRef(REF, oid("a1"), None)
     ("branch", "pull", "change", "draft", "writes"),
     [
         pytest.param({}, MERGED, {}, None, (REMOVAL,), id="nothing of it is left"),
-        pytest.param(
-            {"has_foreign_commits": True}, MERGED, {}, None, (REMOVAL,), id="merged as people left it"
-        ),
-        pytest.param(
-            {"has_foreign_commits": True},
-            replace(MERGED, head_oid=oid("a0")),
-            {},
-            None,
-            (),
-            id="people add",
-        ),
-        pytest.param(
-            {"has_foreign_commits": True, "merged": True}, None, {}, None, (REMOVAL,), id="main contains it"
-        ),
+        pytest.param({"has_foreign_commits": True}, MERGED, {}, None, (REMOVAL,),
+            id="merged as people left it"),
+        pytest.param({"has_foreign_commits": True}, replace(MERGED, head_oid=oid("a0")), {}, None, (),
+            id="people add"),
+        pytest.param({"has_foreign_commits": True, "merged": True}, None, {}, None, (REMOVAL,),
+            id="main contains it"),
         pytest.param({"has_foreign_commits": True}, CLOSED, {}, None, (), id="closed with what people did"),
         pytest.param({}, MERGED, {"op": Op.BLOCK}, None, (), id="its package is blocked"),
         pytest.param({}, MERGED, {"reason": Reason.PAUSED}, None, (), id="its package is paused"),
         pytest.param({"paths": ("web",)}, MERGED, {}, None, (), id="it is of another package"),
         pytest.param({}, CLOSED, {}, on_branch("api"), (), id="a wanted draft is on it"),
-        pytest.param(
-            {},
-            CLOSED,
-            {"group": "elsewhere"},
-            a_draft(path="api"),
-            (REMOVAL,),
-            id="its draft is elsewhere",
-        ),
+        pytest.param({}, CLOSED, {"group": "elsewhere"}, a_draft(path="api"), (REMOVAL,),
+            id="its draft is elsewhere"),
     ],
-)
+)  # fmt: skip
 def test_branch_goes_when_nothing_of_ours_is_left_on_it(
     branch: Mapping[str, Any],
     pull: PullRequest | None,

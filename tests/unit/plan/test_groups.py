@@ -17,9 +17,9 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName
 from reconciler.names.refs import group_ref, short_branch
-from reconciler.plan.changes import Change, ConflictNote, MoveRef, Op, WriteDraft, WriteGroup
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, group_changes, place_change
+from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, place_change
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support import plan_values
@@ -34,7 +34,6 @@ from tests.support.plan_values import (
     a_draft,
     a_pull,
     oid,
-    staged,
 )
 from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
@@ -54,54 +53,33 @@ TABLE: DecisionTable[str] = DecisionTable(
     },
     [
         ({"draft": "of its own"}, "apart", "a draft stays on the branch that it has"),
-        (
-            {
-                "draft": "in an open group, edited",
-                "change": (*WRITTEN, "orphaned"),
-                "package": "with a conflict",
-            },
-            "stays as people left it",
-            "people edited it, and the same values changed",
-        ),
+        ({"draft": "in an open group, edited", "change": (*WRITTEN, "orphaned"),
+            "package": "with a conflict"}, "stays as people left it",
+            "people edited it, and the same values changed"),
         ({"draft": "in an open group, edited"}, "stays", "people edited it on the group's branch"),
-        (
-            {"draft": "in an open group", "change": "orphaned"},
-            "leaves, rewritten",
-            "orphans are released apart",
-        ),
-        (
-            {"draft": "in an open group", "change": WRITTEN, "package": UNREADY},
-            "leaves, rewritten",
-            "a package that is not ready holds back only itself",
-        ),
+        ({"draft": "in an open group", "change": "orphaned"}, "leaves, rewritten",
+            "orphans are released apart"),
+        ({"draft": "in an open group", "change": WRITTEN, "package": UNREADY}, "leaves, rewritten",
+            "a package that is not ready holds back only itself"),
         ({"draft": "in an open group", "change": "obsolete"}, "leaves", "main has its content"),
         ({"draft": "in an open group", "change": "not wanted"}, "leaves", "no variant wants it"),
         ({"draft": "in an open group"}, "stays", "it is proposed with its group"),
-        (
-            {"change": ("kept", "obsolete", "orphaned", "not wanted")},
-            "apart",
-            "nothing is proposed with others",
-        ),
+        ({"change": ("kept", "obsolete", "orphaned", "not wanted")}, "apart",
+            "nothing is proposed with others"),
         ({"package": UNREADY}, "apart", "a package that is not ready is proposed alone"),
         ({"grouped by": "repository"}, "joins", "packages of a repository share a branch"),
         ({"grouped by": "set", "variant": "of a set"}, "joins", "packages of a set share a branch"),
         ({}, "apart", "the configuration groups no such packages"),
     ],
     {
-        "a variant that is gone is orphaned or not wanted": {
-            "variant": "gone",
-            "change": ("kept", *WRITTEN, "obsolete"),
-        },
-        "a declared variant is wanted": {
-            "variant": ("of a set", "authored"),
-            "change": ("orphaned", "not wanted"),
-        },
-        "what is written for the first time has no draft": {
-            "change": "written for the first time",
-            "draft": ("of its own", "in an open group", "in an open group, edited", *ENDED),
-        },
+        "a variant that is gone is orphaned or not wanted": {"variant": "gone",
+            "change": ("kept", *WRITTEN, "obsolete")},
+        "a declared variant is wanted": {"variant": ("of a set", "authored"),
+            "change": ("orphaned", "not wanted")},
+        "what is written for the first time has no draft": {"change": "written for the first time",
+            "draft": ("of its own", "in an open group", "in an open group, edited", *ENDED)},
     },
-)
+)  # fmt: skip
 
 
 def a_write(**fields: object) -> WriteDraft:
@@ -214,78 +192,6 @@ def test_package_shares_a_branch_as_the_table_says(row: Row[str]) -> None:
 
 
 # Commits and branches of groups
-
-READY = {"package": "ready", "grouped by": "repository", "variant": "authored"}
-
-
-def grouped(branch: GroupBranch, changes: dict[str, str], *pulls: PullState) -> dict[str, Change]:
-    """Return the changes of packages on one group's branch, by path."""
-    view = replace(edge(deployment=True), groups=(branch,))
-    inventory = replace(
-        grouped_by("repository"),
-        repositories={view.key: view},
-        pulls={
-            URL: tuple(a_pull(state, head=short_branch(REF), number=n) for n, state in enumerate(pulls, 1))
-        },
-    )
-    targets, made, variants, rendered = {}, [], {}, {}
-    for path, kind in changes.items():
-        case = {**READY, "change": kind, "draft": "in an open group"}
-        key, owner = PACKAGE._replace(path=path), WEB._replace(name=path)
-        target = replace(a_target(case), key=key, view=view, package=a_package(path, main_tree=oid("b1")))
-        targets[key] = replace(target, draft=a_draft(ref=REF, path=path))
-        writes = tuple(replace(a_write(), path=path) for _ in a_change(case).writes)
-        made.append(replace(a_change(case), package=key, variant=owner, writes=writes))
-        if kind != "not wanted":
-            source = Source(Location("web.yaml"))
-            variants[owner] = a_desired_variant(key=owner, source=source)
-            rendered[owner] = RenderedVariant(owner, Package(oid("d5")), time=30)
-    downstreams = {PACKAGE._replace(path=owner.name): (variant,) for owner, variant in variants.items()}
-    context = a_context(
-        inventory,
-        targets=targets,
-        variants=variants,
-        downstreams=downstreams,
-        rendered=Rendered(rendered),
-    )
-    return {change.package.path: change for change in staged("group", group_changes, made, context)}
-
-
-def group_write(change: Change) -> WriteGroup:
-    (write,) = (write for write in change.writes if isinstance(write, WriteGroup))
-    return write
-
-
-def test_group_commit_is_as_old_as_the_newest_input_of_its_packages() -> None:
-    changes = grouped(BRANCH_OF_GROUP, {"api": "written", "web": "kept"}, PullState.OPEN)
-
-    write = group_write(changes["api"])
-    assert (write.time, [part.path for part in write.parts]) == (40, ["api", "web"])
-    assert changes["web"].writes == ()
-
-
-def test_group_commit_on_a_persons_tip_is_no_older_than_theirs_and_has_only_what_changes() -> None:
-    branch = replace(BRANCH_OF_GROUP, has_foreign_commits=True, foreign_commit_time=70)
-
-    write = group_write(grouped(branch, {"api": "written", "web": "kept"}, PullState.OPEN)["api"])
-
-    assert (write.time, write.onto, [part.path for part in write.parts]) == (70, branch.tip.oid, ["api"])
-
-
-def test_group_commit_that_drops_a_package_is_as_old_as_the_removed_manifest() -> None:
-    changes = grouped(BRANCH_OF_GROUP, {"api": "not wanted", "web": "kept"}, PullState.OPEN)
-
-    removed = world().control.commit.time
-    assert removed > a_write().time
-    write = group_write(changes["api"])
-    assert (write.time, [part.path for part in write.parts]) == (removed, ["web"])
-
-
-def test_branch_goes_with_its_last_package_and_its_pull_request_is_closed() -> None:
-    (change,) = grouped(BRANCH_OF_GROUP, {"web": "obsolete"}, PullState.OPEN).values()
-
-    assert change.writes == (MoveRef(REF, oid("a1"), None),)
-    assert [(close.number, close.head) for close in change.close] == [(1, short_branch(REF))]
 
 
 @pytest.mark.parametrize("pulls", [(PullState.CLOSED, PullState.OPEN), (PullState.OPEN, PullState.CLOSED)])

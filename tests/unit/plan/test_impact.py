@@ -33,53 +33,32 @@ LINES = "".join(f"line{n}: {n}\n" for n in range(9))
 @pytest.mark.parametrize(
     ("one", "other", "is_equal"),
     [
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 2\n")), True, id="same"
-        ),
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 3\n")), False, id="value"
-        ),
-        pytest.param(
-            (files(a="x: 1\n"), files(a="x: 2\n")), (files(b="x: 1\n"), files(b="x: 2\n")), False, id="path"
-        ),
-        pytest.param(
-            (files(a=f"x: 1\n{LINES}"), files(a=f"x: 2\n{LINES}")),
-            (files(a=f"x: 1\n{LINES}own: 1\n"), files(a=f"x: 2\n{LINES}own: 1\n")),
-            True,
-            id="far-from-other-lines",
-        ),
-        pytest.param(
-            ({}, files(kpt="name: web\n")), ({}, files(kpt="name: db\n")), True, id="own-name-in-Kptfile"
-        ),
-        pytest.param(
-            ({}, files(a="name: web\n")), ({}, files(a="name: db\n")), True, id="own-name-elsewhere"
-        ),
-        pytest.param(
-            ({}, files(kpt="name: PackageVariant.web.label.0\n")),
-            ({}, files(kpt="name: PackageVariant.db.label.0\n")),
-            True,
-            id="own-name-in-the-name-of-a-function",
-        ),
-        pytest.param(
-            ({}, files(a="name: db\n")), ({}, files(a="name: db\n")), False, id="name-of-another-package"
-        ),
-        pytest.param(
-            ({}, files(kpt="name: websocket\n")),
-            ({}, files(kpt="name: dbsocket\n")),
-            False,
-            id="part-of-a-name",
-        ),
-        pytest.param(
-            ({}, {"a": File.of(b"x")}), ({}, {"a": File.of(b"x", Mode.EXECUTABLE)}), False, id="mode"
-        ),
-        pytest.param(
-            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff2")}),
-            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}),
-            False,
-            id="binary",
-        ),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 2\n")), True,
+            id="same"),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 3\n")), False,
+            id="value"),
+        pytest.param((files(a="x: 1\n"), files(a="x: 2\n")), (files(b="x: 1\n"), files(b="x: 2\n")), False,
+            id="path"),
+        pytest.param((files(a=f"x: 1\n{LINES}"), files(a=f"x: 2\n{LINES}")),
+            (files(a=f"x: 1\n{LINES}own: 1\n"), files(a=f"x: 2\n{LINES}own: 1\n")), True,
+            id="far-from-other-lines"),
+        pytest.param(({}, files(kpt="name: web\n")), ({}, files(kpt="name: db\n")), True,
+            id="own-name-in-Kptfile"),
+        pytest.param(({}, files(a="name: web\n")), ({}, files(a="name: db\n")), True,
+            id="own-name-elsewhere"),
+        pytest.param(({}, files(kpt="name: PackageVariant.web.label.0\n")),
+            ({}, files(kpt="name: PackageVariant.db.label.0\n")), True,
+            id="own-name-in-the-name-of-a-function"),
+        pytest.param(({}, files(a="name: db\n")), ({}, files(a="name: db\n")), False,
+            id="name-of-another-package"),
+        pytest.param(({}, files(kpt="name: websocket\n")), ({}, files(kpt="name: dbsocket\n")), False,
+            id="part-of-a-name"),
+        pytest.param(({}, {"a": File.of(b"x")}), ({}, {"a": File.of(b"x", Mode.EXECUTABLE)}), False,
+            id="mode"),
+        pytest.param(({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff2")}),
+            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}), False, id="binary"),
     ],
-)
+)  # fmt: skip
 def test_differences_are_equal_if_their_text_is(
     one: tuple[Files, Files], other: tuple[Files, Files], is_equal: bool
 ) -> None:
@@ -192,6 +171,7 @@ NGINX = "docker.io/library/nginx:1"
         ({}, pod("ghcr.io/acme/nginx:1"), ("ghcr.io/acme/",), []),
         ({}, pod("ghcr.io/acme-evil/nginx:1"), ("ghcr.io/acme",), ["ghcr.io/acme-evil/nginx:1"]),
         (pod("nginx:1"), files(), (), []),
+        ({}, pod("{name: nginx}"), ("ghcr.io",), []),
     ],
 )
 def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
@@ -202,6 +182,24 @@ def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
     assert [line for line in risks(before, after, policy) if line.startswith("registry")] == [
         f"registry: uses {image}" for image in images
     ]
+
+
+@pytest.mark.parametrize(
+    ("image", "qualified"),
+    [
+        ("nginx", "docker.io/library/nginx"),
+        ("acme/app", "docker.io/acme/app"),
+        ("acme/my.team/app", "docker.io/acme/my.team/app"),
+        ("ghcr.io/acme/app:1", "ghcr.io/acme/app:1"),
+        ("localhost/app", "localhost/app"),
+        ("localhost:5000/app", "localhost:5000/app"),
+        ("registry:5000/app", "registry:5000/app"),
+        ("ghcr.io", "ghcr.io"),
+        ("app.v1:2", "docker.io/library/app.v1:2"),
+    ],
+)
+def test_image_has_the_registry_that_engines_take(image: str, qualified: str) -> None:
+    assert risks({}, pod(image), RiskPolicy(registries=("r.example",))) == [f"registry: uses {qualified}"]
 
 
 def test_registry_of_an_unchanged_file_is_in_use() -> None:

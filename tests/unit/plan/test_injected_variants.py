@@ -8,9 +8,8 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from reconciler.names.ids import ObjectKey
 from reconciler.plan.build import build_plan
-from reconciler.plan.changes import Op, Plan
+from reconciler.plan.changes import Op
 from reconciler.render import render_packages
 from reconciler.resolve import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
@@ -53,11 +52,6 @@ def world() -> ClusterWorld:
     return world
 
 
-def condition(plan: Plan, name: str, type_: str) -> tuple[str, str]:
-    key = ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", name)
-    return next((c.status, c.reason) for c in plan.conditions[key] if c.type == type_)
-
-
 def test_one_changed_object_changes_exactly_the_drafts_that_used_it(world: ClusterWorld) -> None:
     world.teams["team-3"] = "new"
 
@@ -76,21 +70,6 @@ def test_nothing_is_read_while_nothing_that_counts_changes(world: ClusterWorld) 
     inventory = world.inventory()
 
     assert dict(resolve(inventory, expand(inventory)).needs.trees) == {}
-
-
-def test_an_empty_required_point_gives_a_draft_and_says_that_it_is_not_ready(world: ClusterWorld) -> None:
-    del world.teams["team-0"]
-
-    plan = world.run()
-
-    assert [c.op for c in plan.changes if c.package.path == "web-0"] == [Op.EDIT]
-    assert condition(plan, "web-0", "ConfigInjected") == ("False", "RequiredPointEmpty")
-    assert condition(plan, "web-0", "DownstreamEnsured")[0] == "False"
-    assert condition(plan, "web-0", "Ready") == ("False", "Error")
-    assert condition(plan, "web-1", "ConfigInjected") == ("True", "ConfigInjected")
-    again = world.plan()
-    assert again.is_empty
-    assert again.status == world.status, "what a record vouches for has the same conditions"
 
 
 def test_the_same_plan_without_a_record(world: ClusterWorld) -> None:

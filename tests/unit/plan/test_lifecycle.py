@@ -1,10 +1,8 @@
 """One package through its life: what each plan says, and what the next one sees of it."""
 
-from collections import Counter
-
 import pytest
 
-from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName
@@ -207,73 +205,12 @@ def test_going_back_to_what_is_published_closes_an_untouched_draft(world: ModelW
     assert world.drafts("edge") == []
 
 
-def test_going_back_keeps_a_draft_that_a_person_edited_and_waits(world: ModelWorld) -> None:
-    published(world)
-    world.variants["web"] = spec(2)
-    world.run()
-    (ref,) = world.drafts("edge")
-    world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=ref)
-    world.variants["web"] = spec(1)
-
-    change = the_change(world)
-
-    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.DRAFT_EDITED, True)
-    assert world.drafts("edge") == [ref]
-
-
-def test_a_changed_mutation_makes_a_draft_of_the_published_package(world: ModelWorld) -> None:
-    published(world)
-    world.variants["web"] = spec(package_context=PackageContext(data={"region": "eu"}))
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.EDIT, Reason.CONTENT_CHANGED)
-
-
-def test_a_closed_pull_request_is_not_opened_again_until_the_output_changes(world: ModelWorld) -> None:
-    draft = drafted(world)
-    world.close("edge", draft.removeprefix("refs/heads/"))
-
-    change = the_change(world)
-    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.REJECTED, True)
-
-    world.variants["web"] = spec(2)
-    change = the_change(world)
-    assert (change.op, change.pull is not None) == (Op.UPDATE, True)
-
-
 def test_a_closed_pull_request_without_its_branch_is_not_opened_again(world: ModelWorld) -> None:
     draft = drafted(world)
     world.close("edge", draft.removeprefix("refs/heads/"))
     del world.repositories["edge"].refs[draft]
 
     assert the_change(world).reason is Reason.REJECTED
-
-
-def test_a_person_may_ask_for_what_was_rejected(world: ModelWorld) -> None:
-    draft = drafted(world)
-    world.close("edge", draft.removeprefix("refs/heads/"))
-    world.run()
-    world.annotations["web"] = {"reconciler.dev/retry": "1"}
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.UPDATE, Reason.PULL_REQUEST_MISSING)
-
-
-def test_what_a_person_took_back_on_main_is_not_proposed_again(world: ModelWorld) -> None:
-    published(world)
-    before = world.repositories["edge"].at(MAIN).packages["web"]
-    world.variants["web"] = spec(2)
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    world.push("edge", {"web": before})
-
-    change = the_change(world)
-
-    assert (change.reason, change.waits) == (Reason.REJECTED, True)
-    assert world.drafts("edge") == []
 
 
 def test_a_rename_transfers_and_deletes_nothing(world: ModelWorld) -> None:
@@ -288,28 +225,6 @@ def test_a_rename_transfers_and_deletes_nothing(world: ModelWorld) -> None:
     world.merge("edge", world.drafts("edge")[0])
     world.run()
     assert set(world.records) == {ObjectName(NAMESPACE, "site")}
-
-
-def test_deleting_a_variant_removes_its_draft_and_its_record_at_once(world: ModelWorld) -> None:
-    drafted(world)
-    world.variants.clear()
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.DELETE, Reason.NOT_DESIRED)
-    assert world.drafts("edge") == []
-    assert world.records == {}
-
-
-def test_deleting_a_variant_leaves_a_draft_that_a_person_edited(world: ModelWorld) -> None:
-    draft = drafted(world)
-    world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=draft)
-    world.variants.clear()
-
-    change = the_change(world)
-
-    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.DRAFT_EDITED, True)
-    assert ObjectName(NAMESPACE, "web") in world.records
 
 
 def test_deleting_a_published_package_is_proposed_and_ends_when_it_is_merged(world: ModelWorld) -> None:
@@ -329,30 +244,6 @@ def test_deleting_a_published_package_is_proposed_and_ends_when_it_is_merged(wor
     assert list(world.repositories["edge"].refs) == [MAIN, "refs/tags/web/v1"]
 
 
-def test_a_deletion_that_a_person_closed_is_not_proposed_again(world: ModelWorld) -> None:
-    published(world)
-    world.variants.clear()
-    world.run()
-    world.close("edge", DELETE.removeprefix("refs/heads/"))
-    del world.repositories["edge"].refs[DELETE]
-
-    assert the_change(world).reason is Reason.REJECTED
-
-
-def test_a_deletion_is_withdrawn_when_the_variant_comes_back(world: ModelWorld) -> None:
-    published(world)
-    wanted = world.variants.pop("web")
-    world.run()
-    world.variants["web"] = wanted
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.CLOSE, Reason.DELETION_WITHDRAWN)
-    assert DELETE not in world.repositories["edge"].refs
-    world.variants.clear()
-    assert the_change(world).op is Op.DELETE, "a withdrawal of ours is no rejection by a person"
-
-
 def test_orphaning_drops_the_annotations_by_a_draft_and_keeps_the_content(world: ModelWorld) -> None:
     world.variants["web"] = spec(deletion_policy="orphan")
     world.run()
@@ -369,16 +260,6 @@ def test_orphaning_drops_the_annotations_by_a_draft_and_keeps_the_content(world:
     world.merge("edge", ref)
     assert world.run().changes == (), "nobody targets the repository any more"
     assert world.records == {}
-
-
-def test_a_moved_variant_leaves_its_former_package_to_be_deleted(world: ModelWorld) -> None:
-    published(world)
-    world.variants["web"] = spec(package="site")
-
-    former = the_change(world)
-
-    assert (former.op, former.reason) == (Op.DELETE, Reason.NOT_DESIRED)
-    assert any(isinstance(write, WriteRemoval) for write in former.writes)
 
 
 def test_a_misspelt_downstream_repository_deletes_nothing(world: ModelWorld) -> None:
@@ -400,56 +281,6 @@ def test_a_moved_variant_that_cannot_be_resolved_deletes_nothing(world: ModelWor
     assert (former.op, former.reason) == (Op.KEEP, Reason.OWNER_STALLED)
 
 
-@pytest.mark.parametrize(("policy", "op"), [("adoptNone", Op.KEEP), ("adoptExisting", Op.ADOPT)])
-def test_an_existing_package_is_adopted_only_if_asked(world: ModelWorld, policy: str, op: Op) -> None:
-    world.push("edge", {"web": blueprint("web", a_yaml="a: theirs\n")})
-    world.variants["web"] = spec(adoption_policy=policy)
-
-    plan = world.plan()
-
-    (change,) = plan.changes
-    assert change.op is op
-    assert [p.reason for p in plan.problems] == ([Reason.PACKAGE_EXISTS] if op is Op.KEEP else [])
-    the_change(world)
-
-
-def test_another_instances_package_is_never_taken(world: ModelWorld) -> None:
-    published(world)
-    world.policy = replace(world.policy, instance="rival")
-    world.lose_state()
-    world.variants["web"] = spec(2, adoption_policy="adoptExisting")
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.KEEP, Reason.PACKAGE_EXISTS)
-
-
-def test_a_copy_of_our_package_is_nobodys(world: ModelWorld) -> None:
-    published(world)
-    copied = world.repositories["edge"].at(MAIN).packages["web"]
-    world.push("edge", {"copy": copied})
-
-    change = the_change(world, "copy")
-
-    assert (change.op, change.reason) == (Op.KEEP, Reason.NOT_OURS)
-
-
-def test_a_paused_variant_is_left_as_it_is(world: ModelWorld) -> None:
-    drafted(world)
-    world.annotations["web"] = {"reconciler.dev/paused": "true"}
-    world.variants["web"] = spec(2)
-
-    assert the_change(world).reason is Reason.PAUSED
-
-
-def test_a_package_without_a_record_is_kept(world: ModelWorld) -> None:
-    published(world)
-    world.variants.clear()
-    world.lose_state()
-
-    assert the_change(world).reason is Reason.OWNER_UNKNOWN
-
-
 def test_too_many_deletions_are_refused(world: ModelWorld) -> None:
     for number in range(12):
         world.variants[f"web-{number}"] = spec(package=f"web-{number}")
@@ -465,33 +296,3 @@ def test_too_many_deletions_are_refused(world: ModelWorld) -> None:
     (refusal,) = plan.refusals
     world.policy = replace(world.policy, consents={refusal.consent: "shrunk"})
     assert (world.plan().refusals, Op.DELETE in {c.op for c in world.plan().changes}) == ((), True)
-
-
-def test_too_many_packages_left_behind_by_moves_are_refused(world: ModelWorld) -> None:
-    for number in range(12):
-        world.variants[f"web-{number}"] = spec(package=f"web-{number}")
-    world.run()
-    for number in range(12):
-        world.variants[f"web-{number}"] = spec(package=f"site-{number}")
-    plan = world.run()
-    (refusal,) = plan.refusals
-    assert (refusal.reason, Exit.REFUSED in plan.exits) == (Reason.DELETION_GUARD, True)
-    assert Counter(c.op for c in plan.changes) == {Op.CREATE: 12, Op.KEEP: 12}, "the others proceed"
-    assert world.plan().is_empty
-
-    world.policy = replace(world.policy, consents={refusal.consent: "moved"})
-    assert Counter(c.op for c in world.plan().changes) == {Op.KEEP: 12, Op.DELETE: 12}
-
-
-def test_two_variants_of_one_downstream_leave_it_alone(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.variants["rival"] = spec(2)
-
-    plan = world.plan()
-
-    assert not [change for change in plan.changes if change.pending]
-    assert {problem.reason for problem in plan.problems} <= {
-        Reason.DUPLICATE_DOWNSTREAM,
-        Reason.AMBIGUOUS_DOWNSTREAM,
-    }
-    assert plan.problems

@@ -425,46 +425,22 @@ def moved(
         pytest.param(None, {"tag": "stable"}, ("", "asks for tag stable"), id="first pin"),
         pytest.param(None, {}, ("", "asks for the latest revision"), id="first pin of no selector"),
         pytest.param(a_lock("1"), {"tag": "stable"}, ("web/stable@11111111", "tag stable moved"), id="tag"),
-        pytest.param(
-            a_lock("1", {"branch": "main"}),
-            {"branch": "main"},
-            ("web/stable@11111111", "branch main moved"),
-            id="branch",
-        ),
-        pytest.param(
-            a_lock("1", {"version": "^1"}),
-            {"version": "^1"},
-            ("web/stable@11111111", "the newest that ^1 allows"),
-            id="range of versions",
-        ),
-        pytest.param(
-            a_lock("1", {}),
-            {},
-            ("web/stable@11111111", "the latest published revision"),
-            id="latest revision",
-        ),
-        pytest.param(
-            a_lock("1", {"branch": "main"}),
-            {"tag": "stable"},
-            ("web/stable@11111111", "asks for tag stable"),
-            id="another selector",
-        ),
-        pytest.param(
-            a_lock("2", {"branch": "main"}),
-            {"tag": "stable"},
-            ("web/stable@22222222", "asks for tag stable"),
-            id="another selector of the same commit",
-        ),
-        pytest.param(
-            a_lock("1", {"branch": "main"}, held=True),
-            {"tag": "stable"},
-            ("web/stable@11111111", "asks for tag stable"),
-            id="held for another selector",
-        ),
+        pytest.param(a_lock("1", {"branch": "main"}), {"branch": "main"},
+            ("web/stable@11111111", "branch main moved"), id="branch"),
+        pytest.param(a_lock("1", {"version": "^1"}), {"version": "^1"},
+            ("web/stable@11111111", "the newest that ^1 allows"), id="range of versions"),
+        pytest.param(a_lock("1", {}), {}, ("web/stable@11111111", "the latest published revision"),
+            id="latest revision"),
+        pytest.param(a_lock("1", {"branch": "main"}), {"tag": "stable"},
+            ("web/stable@11111111", "asks for tag stable"), id="another selector"),
+        pytest.param(a_lock("2", {"branch": "main"}), {"tag": "stable"},
+            ("web/stable@22222222", "asks for tag stable"), id="another selector of the same commit"),
+        pytest.param(a_lock("1", {"branch": "main"}, held=True), {"tag": "stable"},
+            ("web/stable@11111111", "asks for tag stable"), id="held for another selector"),
         pytest.param(a_lock("2"), {"tag": "stable"}, None, id="current"),
         pytest.param(a_lock("1", held=True), {"tag": "stable"}, None, id="held"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("waits", [False, True])
 def test_pin_moves_to_what_its_upstream_means(
     old: UpstreamLock | None, selector: dict[str, Any], change: tuple[str, str] | None, waits: bool

@@ -21,7 +21,7 @@ from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import File
-from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propose_lock
+from reconciler.plan.lock_pull_request import ComputedLock, compute_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
@@ -87,13 +87,6 @@ def wanted(world: ModelWorld, *, stalled: bool = False) -> ComputedLock:
     return compute_lock(inventory.reviewed, inventory, desired, resolution, LockUpdate())
 
 
-def test_every_floating_upstream_has_a_pin(world: ModelWorld) -> None:
-    found = wanted(world)
-
-    assert sorted(found.files) == [path_of(name) for name in NAMES]
-    assert {change.before for change in found.pins} == {""}
-
-
 def test_the_order_of_the_world_does_not_matter(world: ModelWorld) -> None:
     merge(world, pin(world, "b", 1), pin(world, "d", 3, held=True))
     one = wanted(world)
@@ -118,35 +111,6 @@ def test_what_is_current_or_held_stays_byte_for_byte(world: ModelWorld) -> None:
     assert [change.what for change in found.pins] == ["PackageVariant default/c", "PackageVariant default/d"]
 
 
-def test_a_variant_that_names_a_revision_needs_no_pin(world: ModelWorld) -> None:
-    merge(world, pin(world, "a", 2))
-    ask(world, "a", Upstream(repo="blueprints", package="web", revision=1))
-
-    found = wanted(world)
-
-    assert path_of("a") not in found.files
-    assert ("PackageVariant default/a", "") in {(change.what, change.after) for change in found.pins}
-
-
-def test_ignorance_drops_no_pin(world: ModelWorld) -> None:
-    merge(world, pin(world, "gone", 2))
-
-    assert path_of("gone") not in wanted(world).files
-    assert path_of("gone") in wanted(world, stalled=True).files
-    world.broken = frozenset({"manifests/some.yaml"})
-    assert path_of("gone") in wanted(world).files
-    world.broken, world.readable = frozenset(), False
-    assert path_of("gone") in wanted(world).files
-
-
-def test_where_pull_requests_are_unknown_nothing_is_proposed(world: ModelWorld) -> None:
-    found, inventory = wanted(world), world.inventory()
-    assert inventory.reviewed is not None
-
-    assert propose_lock(found, inventory.reviewed, inventory) is not None
-    assert propose_lock(found, replace(inventory.reviewed, is_open=False), inventory) is None
-
-
 class Standing(NamedTuple):
     reason: str
     before: dict[str, str] | None
@@ -160,14 +124,9 @@ STANDING = [
     Standing("what is new is taken", {"db": "1.0.0"}, {"db": "1.0.0", "log": "1.0.0"}, "after", "before"),
     Standing("what nobody wants goes", {"db": "1.0.0", "log": "1.0.0"}, {"db": "1.0.0"}, "after", "before"),
     Standing("a pin that moves waits", {"db": "1.0.0"}, {"db": "2.0.0"}, "before", "before"),
-    Standing(
-        "what is new waits with a pin that moves",
-        {"db": "1.0.0"},
-        {"db": "2.0.0", "log": "1.0.0"},
-        "before",
-        "before",
-    ),
-]
+    Standing("what is new waits with a pin that moves", {"db": "1.0.0"}, {"db": "2.0.0", "log": "1.0.0"},
+        "before", "before"),
+]  # fmt: skip
 
 
 def locked(versions: dict[str, str] | None) -> ClusterLock | None:

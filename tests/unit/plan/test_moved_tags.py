@@ -26,9 +26,6 @@ def spec(**more: object) -> PackageVariantSpec:
     )
 
 
-FLOATING = spec(upstream=Upstream(repo="blueprints", package="web", tag="stable"))
-
-
 @pytest.fixture
 def world() -> ModelWorld:
     world = ModelWorld()
@@ -90,43 +87,6 @@ def test_it_is_followed_once_a_person_names_the_new_commit(world: ModelWorld) ->
     assert the_change(world).reason is Reason.UP_TO_DATE, "what the draft has was consented to"
 
 
-def test_a_restored_tag_needs_nobody(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    old = world.repositories["blueprints"].refs[V1]
-    move(world, V1, V2)
-    world.run()
-    world.repositories["blueprints"].refs[V1] = old
-
-    assert the_change(world).reason is Reason.UP_TO_DATE
-
-
-@pytest.mark.parametrize("is_edited", [False, True])
-def test_a_floating_tag_that_goes_back_closes_an_untouched_draft_only(
-    world: ModelWorld, *, is_edited: bool
-) -> None:
-    world.variants["web"] = FLOATING
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    old = world.repositories["blueprints"].refs[STABLE]
-    move(world, STABLE, V2)
-    assert the_change(world).reason is Reason.UPSTREAM_CHANGED
-    (draft,) = world.drafts("edge")
-    if is_edited:
-        world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=draft)
-    world.repositories["blueprints"].refs[STABLE] = old
-
-    change = the_change(world)
-
-    if is_edited:
-        assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.DRAFT_EDITED, True)
-        assert world.drafts("edge") == [draft]
-    else:
-        assert (change.op, change.reason, change.waits) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED, False)
-        assert world.drafts("edge") == []
-
-
 def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world: ModelWorld) -> None:
     world.variants["web"] = spec()
     world.run()
@@ -146,28 +106,18 @@ CONSENTS: DecisionTable[bool] = DecisionTable(
     {
         "upstream": ("numbered", "floating"),
         "lock": ("none", "of another commit", "of this commit", "of another tag", "of another repository"),
-        "consent": (
-            "none",
-            "whole commit",
-            "seven digits",
-            "six digits",
-            "one digit",
-            "whole commit in spaces",
-            "another commit",
-        ),
+        "consent": ("none", "whole commit", "seven digits", "six digits", "one digit",
+            "whole commit in spaces", "another commit"),
     },
     [
         ({"upstream": "floating"}, False, "a floating upstream promises no content"),
         ({"lock": ("none", "of this commit")}, False, "the package was made from this commit, or from none"),
         ({"lock": ("of another tag", "of another repository")}, False, "it was made from something else"),
-        (
-            {"consent": ("whole commit", "seven digits", "whole commit in spaces")},
-            False,
-            "a person named the new commit",
-        ),
+        ({"consent": ("whole commit", "seven digits", "whole commit in spaces")}, False,
+            "a person named the new commit"),
         ({}, True, "the tag moved, and nobody named its new commit"),
     ],
-)
+)  # fmt: skip
 
 
 def has_moved(case: Case) -> bool:

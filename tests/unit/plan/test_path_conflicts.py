@@ -57,24 +57,6 @@ def context_of(world: ModelWorld) -> PlanContext:
     return build_context(inventory, ResolvedFleet(desired, resolution), rendered)
 
 
-def test_nested_new_packages_conflict_in_one_repository(world: ModelWorld) -> None:
-    want(world, "edge-0", "web", "web/inner")
-    want(world, "edge-1", "api")
-
-    assert reasons(world.plan()) == {
-        "edge-0/web": Reason.NESTED_PACKAGE,
-        "edge-0/web/inner": Reason.NESTED_PACKAGE,
-        "edge-1/api": Reason.NEW,
-    }
-
-
-def test_paths_of_different_repositories_do_not_conflict(world: ModelWorld) -> None:
-    want(world, "edge-0", "web")
-    want(world, "edge-1", "web/inner")
-
-    assert set(reasons(world.plan()).values()) == {Reason.NEW}
-
-
 def test_existing_package_blocks_nested_paths_in_its_own_repository(world: ModelWorld) -> None:
     world.push("edge-0", {"web": blueprint("web")})
     want(world, "edge-0", "web/inner")

@@ -7,23 +7,15 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
-from reconciler.expand import expand
-from reconciler.inventory.inventory import Commit, GroupBranch, Inventory, ReviewedLock
-from reconciler.names.ids import PackageKey
-from reconciler.names.refs import group_ref
-from reconciler.plan.changes import Change, MoveRef, Op, Plan
-from reconciler.plan.context import PlanTarget
-from reconciler.plan.groups import group_changes
-from reconciler.plan.lock_pull_request import plan_lock
+from reconciler.plan.changes import Op, Plan
 from reconciler.plan.records import plan_records
-from reconciler.policy import LockMode, LockPolicy, Policy
-from reconciler.records.state import WANTED_LOCK, SetRecord, record_bytes, record_path
-from reconciler.resolve import ResolvedFleet
+from reconciler.policy import Policy
+from reconciler.records.state import SetRecord, record_bytes, record_path
 from reconciler.resolve.ownership import SUSPENDED
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import URL, WEB, a_change, a_context, oid, staged
-from tests.support.sets import a_package, repository, world
+from tests.support.model import ModelWorld, blueprint
+from tests.support.plan_values import a_context
+from tests.support.sets import world
 from tests.support.values import replace
 
 
@@ -195,59 +187,6 @@ def test_record_of_a_paused_package_stays_as_it_was(story: str) -> None:
 
     assert plan.records == fleet.state
     assert plan.refusals == ()
-
-
-GROUP = group_ref("default", ("repository", "default", "edge"), 1)
-
-
-def merged_group(*, suspend: bool) -> tuple[Change, ...]:
-    """Return what happens to a merged group's branch, with one package that was on it."""
-    branch = GroupBranch(GROUP, Commit(oid("a1"), 1), ("web",), merged=True)
-    view = repository("edge", groups=(branch,))
-    inventory = replace(world(views=(view,)), policy=Policy(suspend=suspend))
-    key = PackageKey(URL, "web")
-    reason = Reason.PAUSED if suspend else Reason.UP_TO_DATE
-    change = a_change(package=key, repository=view.key, reason=reason, variant=WEB)
-    target = PlanTarget(key, view, a_package(main_tree=oid("b1")), owner=WEB, main_owner=WEB)
-    return staged("group", group_changes, [change], a_context(inventory, targets={key: target}))
-
-
-def test_branch_of_a_merged_group_goes_unless_its_packages_are_paused() -> None:
-    (going,) = merged_group(suspend=False)
-    (staying,) = merged_group(suspend=True)
-
-    assert going.writes == (MoveRef(GROUP, oid("a1"), None),)
-    assert (staying.writes, staying.reason) == ((), Reason.PAUSED)
-
-
-def reviewed(*, suspend: bool) -> tuple[Inventory, ResolvedFleet]:
-    fleet = told("is to be created")
-    fleet.annotations = {}
-    fleet.policy = replace(fleet.policy, suspend=suspend, lock=LockPolicy(LockMode.REVIEWED))
-    floating = Upstream(repo="blueprints", package="web", branch="main")
-    fleet.variants["floating"] = spec(
-        upstream=floating, downstream=Downstream(repo="edge", package="floating")
-    )
-    fleet.reviewed = ReviewedLock(base="main")
-    try:
-        inventory = fleet.inventory()
-    finally:
-        fleet.variants.pop("floating")
-        fleet.policy, fleet.reviewed = ModelWorld().policy, None
-    desired = expand(inventory)
-    return inventory, ResolvedFleet(desired, resolve(inventory, desired))
-
-
-def test_suspended_configuration_proposes_no_lock_and_records_none() -> None:
-    proposed, kept = (plan_lock(*reviewed(suspend=suspend)) for suspend in (False, True))
-
-    assert proposed.proposal is not None
-    assert proposed.proposal.change.pending
-    assert WANTED_LOCK in proposed.records
-    assert kept.proposal is not None
-    assert not kept.proposal.change.pending
-    assert (kept.proposal.change.reason, kept.proposal.change.message) == (Reason.PAUSED, SUSPENDED)
-    assert kept.records == {}
 
 
 def test_suspended_configuration_keeps_the_records_of_sets() -> None:

@@ -86,21 +86,6 @@ def test_a_refused_deletion_stays_refused_when_orphans_have_left() -> None:
     assert world.plan().refusals == ()
 
 
-def test_a_refused_deletion_stays_refused_when_fewer_are_left_of_it() -> None:
-    world = fleet(12)
-    specs = dict(world.variants)
-    world.variants = {name: specs[name] for name in sorted(specs)[6:]}
-    world.run()
-    world.variants = {name: specs[name] for name in sorted(specs)[2:]}
-
-    plan = world.plan()
-
-    assert [refusal.message for refusal in plan.refusals] == [
-        "2 of 12 PackageVariants would be deleted, which was refused before and waits for consent"
-    ]
-    assert plan.is_empty
-
-
 def test_packages_left_behind_by_moves_stay_refused_when_new_ones_have_come() -> None:
     world = fleet(12)
     for name in sorted(world.variants)[:5]:

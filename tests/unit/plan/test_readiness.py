@@ -11,7 +11,6 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
 from reconciler.report.json import plan_value
@@ -74,16 +73,13 @@ def assert_agree(plan: Plan) -> None:
     ("wanted", "words", "ensured"),
     [
         (spec(), "", ("True", "NoErrors")),
-        (
-            spec(3, injectors=[InjectionSelector(name="blue")]),
-            "config.injection.Team.team: ",
-            ("False", "ConfigNotInjected"),
-        ),
+        (spec(3, injectors=[InjectionSelector(name="blue")]), "config.injection.Team.team: ",
+            ("False", "ConfigNotInjected")),
         (spec(pipeline=NOBODY), "Functions cannot run: ", ("False", "PipelineFailed")),
         (spec(4), "security.review: the package has no such condition", ("True", "NoErrors")),
     ],
     ids=["ready", "injection", "pipeline", "gate"],
-)
+)  # fmt: skip
 def test_row_and_conditions_agree(
     world: ModelWorld, wanted: PackageVariantSpec, words: str, ensured: tuple[str, str]
 ) -> None:
@@ -111,29 +107,6 @@ def test_every_report_says_what_is_not_ready(world: ModelWorld) -> None:
     assert reason in pull_body(only(first), Names())
 
 
-def test_an_open_conflict_is_not_ready(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.edit("edge", "web", {"a.yaml": "a: mine\n"})
-    world.variants["web"] = spec(2)
-
-    for plan in (world.run(), world.run()):
-        assert only(plan).conflicts
-        assert_agree(plan)
-
-
-def test_a_new_package_gets_a_draft_that_was_not_rendered(world: ModelWorld) -> None:
-    world.variants["web"] = spec(pipeline=NOBODY)
-
-    change = only(world.run())
-
-    assert (change.op, change.reason, change.waits) == (Op.CREATE, Reason.NEW, False)
-    assert change.pull is not None
-    assert change.pull.draft
-    assert world.plan().is_empty
-
-
 @pytest.mark.parametrize("edits", [False, True])
 def test_a_good_draft_stays_as_it_was_while_the_pipeline_fails(world: ModelWorld, *, edits: bool) -> None:
     world.variants["web"] = spec()
@@ -155,44 +128,6 @@ def test_a_good_draft_stays_as_it_was_while_the_pipeline_fails(world: ModelWorld
 
     world.variants["web"] = spec(2)
     assert [type(write) for write in only(world.run()).writes] == [WriteDraft]
-    assert world.plan().is_empty
-
-
-def test_a_draft_that_was_never_rendered_follows_what_is_asked(world: ModelWorld) -> None:
-    world.variants["web"] = spec(pipeline=NOBODY)
-    world.run()
-    world.variants["web"] = spec(2, pipeline=NOBODY)
-
-    assert [type(write) for write in only(world.run()).writes] == [WriteDraft]
-    assert world.plan().is_empty
-
-
-def test_the_pull_request_of_a_kept_draft_is_seen_to(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    world.repositories["edge"].pulls.clear()
-    world.variants["web"] = spec(2, pipeline=NOBODY)
-
-    change = only(world.run())
-
-    assert (change.op, change.reason) == (Op.UPDATE, Reason.PIPELINE_FAILED)
-    assert change.pull is not None
-    assert "the draft stays as it was" in change.message
-    assert world.plan().is_empty
-
-
-def test_a_published_package_gets_a_new_draft_that_was_not_rendered(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    world.variants["web"] = spec(2, pipeline=NOBODY)
-
-    change = only(world.run())
-
-    assert change.op is Op.UPDATE
-    assert change.unready
-    assert {p.state for p in world.repositories["edge"].pulls} == {PullState.MERGED, PullState.OPEN}
     assert world.plan().is_empty
 
 

@@ -244,22 +244,11 @@ def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
         pytest.param({}, {}, None, "", id="asked by no commit"),
         pytest.param({"writes": (WRITE,)}, {"draft_base": a_pin(3)}, None, "c3", id="the draft's base"),
         pytest.param({"writes": (WRITE,)}, {"base": None}, None, "", id="no base"),
-        pytest.param(
-            {"writes": (WRITE,)},
-            {},
-            replace(OLD, conflicts=(OPEN,), asked_from="older"),
-            "older",
-            id="asked before",
-        ),
-        pytest.param(
-            {"writes": (WRITE,)},
-            {},
-            replace(OLD, asked_from="older"),
-            "c1",
-            id="answered since",
-        ),
+        pytest.param({"writes": (WRITE,)}, {}, replace(OLD, conflicts=(OPEN,), asked_from="older"), "older",
+            id="asked before"),
+        pytest.param({"writes": (WRITE,)}, {}, replace(OLD, asked_from="older"), "c1", id="answered since"),
     ],
-)
+)  # fmt: skip
 def test_oldest_upstream_that_a_question_came_with_is_kept(
     change: Mapping[str, Any], resolved: Mapping[str, Any], old: PackageVariantRecord | None, tree: str
 ) -> None:
@@ -278,36 +267,16 @@ def test_oldest_upstream_that_a_question_came_with_is_kept(
         pytest.param({}, Package(oid("e5")), None, "e5", id="no draft"),
         pytest.param({}, Package(oid("e5")), a_draft(), "e5", id="draft of ours"),
         pytest.param({}, Package(oid("e5")), a_draft(has_foreign_commits=True), "d1", id="draft of people"),
-        pytest.param(
-            {},
-            Package(oid("d4")),
-            a_draft(has_foreign_commits=True, tree=oid("d4"), written=oid("d1")),
-            "d4",
-            id="people wrote what we would",
-        ),
-        pytest.param(
-            {},
-            Package(oid("d1")),
-            a_draft(has_foreign_commits=True, tree=oid("d4"), written=oid("d1")),
-            "d1",
-            id="nothing is new on our side",
-        ),
+        pytest.param({}, Package(oid("d4")), a_draft(has_foreign_commits=True, tree=oid("d4"),
+            written=oid("d1")), "d4", id="people wrote what we would"),
+        pytest.param({}, Package(oid("d1")), a_draft(has_foreign_commits=True, tree=oid("d4"),
+            written=oid("d1")), "d1", id="nothing is new on our side"),
         pytest.param({}, Package(oid("b1")), a_draft(has_foreign_commits=True), "b1", id="main has it"),
         pytest.param({}, Blocked(Reason.INVALID_PACKAGE, ""), None, "", id="cannot be rendered"),
-        pytest.param(
-            {
-                "writes": (
-                    WriteGroup("refs/heads/g", None, oid("b2"), (GroupPart("web", oid("e9")),), "", 1),
-                ),
-                "group": "g",
-            },
-            Package(oid("e5")),
-            None,
-            "e9",
-            id="written in a group",
-        ),
+        pytest.param({"writes": (WriteGroup("refs/heads/g", None, oid("b2"), (GroupPart("web", oid("e9")),),
+            "", 1),), "group": "g"}, Package(oid("e5")), None, "e9", id="written in a group"),
     ],
-)
+)  # fmt: skip
 def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
     change: Mapping[str, Any], fresh: Any, draft: Any, tree: str
 ) -> None:
@@ -334,17 +303,12 @@ REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2
     ("change", "want"),
     [
         ({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {"inputs": "", "output_tree": ""}),
-        (
-            {"reason": Reason.DELETION_PROPOSED},
-            {"inputs": "", "output_tree": "", "deletion_proposed": True},
-        ),
-        (
-            {"reason": Reason.NOT_DESIRED, "writes": (REMOVAL,)},
-            {"inputs": "", "output_tree": "", "deletion_proposed": True},
-        ),
+        ({"reason": Reason.DELETION_PROPOSED}, {"inputs": "", "output_tree": "", "deletion_proposed": True}),
+        ({"reason": Reason.NOT_DESIRED, "writes": (REMOVAL,)},
+            {"inputs": "", "output_tree": "", "deletion_proposed": True}),
         ({"reason": Reason.NOT_DESIRED}, {}),
     ],
-)
+)  # fmt: skip
 def test_deletion_forgets_what_was_proposed(change: Mapping[str, Any], want: Mapping[str, Any]) -> None:
     assert record_of(replace(KEPT, **change), None, old=OLD) == replace(OLD, **want)
 
@@ -372,24 +336,13 @@ LEAVING = SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED, record=OLD),))
         pytest.param({"writes": (WRITE,), "op": Op.ORPHAN}, {"draft": a_draft()}, {}, False, id="released"),
         pytest.param({}, {}, {"diff": SetDiff(transfer=LEAVING.delete)}, False, id="taken over"),
         pytest.param({}, {}, {"diff": SetDiff(keep=LEAVING.delete)}, True, id="kept"),
-        pytest.param(
-            {},
-            {},
-            {
-                "inventory": {
-                    "views": (
-                        replace(EDGE, problem=Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, "")),
-                    )
-                }
-            },
-            True,
-            id="its repository was not read",
-        ),
-        pytest.param(
-            {}, {}, {"diff": SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED),))}, True, id="no record"
-        ),
+        pytest.param({}, {}, {"inventory": {"views": (replace(EDGE,
+            problem=Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, "")),)}}, True,
+            id="its repository was not read"),
+        pytest.param({}, {}, {"diff": SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED),))}, True,
+            id="no record"),
     ],
-)
+)  # fmt: skip
 def test_record_leaves_after_everything_that_names_it(
     change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], stays: bool
 ) -> None:
@@ -436,30 +389,17 @@ def a_lock(revision: int = 1, **fields: Any) -> Any:
         pytest.param({}, {}, 2, id="the pin of this run"),
         pytest.param({}, {"inventory": {"locks": {WEB: a_lock()}}}, 2, id="the old one moves"),
         pytest.param({}, {"inventory": {"locks": {WEB: a_lock(held=True)}}}, 1, id="a person holds it"),
-        pytest.param(
-            {},
-            {"inventory": {"locks": {WEB: a_lock(held=True, repository="other")}}},
-            2,
-            id="a person held it for another upstream",
-        ),
+        pytest.param({}, {"inventory": {"locks": {WEB: a_lock(held=True, repository="other")}}}, 2,
+            id="a person held it for another upstream"),
         pytest.param({"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock()}}}, None, id="never applied"),
-        pytest.param(
-            {"op": Op.BLOCK},
-            {"inventory": {"locks": {WEB: a_lock(held=True)}}},
-            1,
-            id="held for a first time",
-        ),
-        pytest.param(
-            {"op": Op.BLOCK},
-            {"inventory": {"locks": {WEB: a_lock(held=True)}}, "variants": {}},
-            None,
-            id="held for nobody",
-        ),
-        pytest.param(
-            {"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock()}}, "old": OLD}, 1, id="applied before"
-        ),
+        pytest.param({"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock(held=True)}}}, 1,
+            id="held for a first time"),
+        pytest.param({"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock(held=True)}}, "variants": {}},
+            None, id="held for nobody"),
+        pytest.param({"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock()}}, "old": OLD}, 1,
+            id="applied before"),
     ],
-)
+)  # fmt: skip
 def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(
     change: Mapping[str, Any], fields: Mapping[str, Any], revision: int | None
 ) -> None:

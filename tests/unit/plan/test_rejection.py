@@ -315,25 +315,17 @@ REQUESTS: DecisionTable[bool] = DecisionTable(
     [
         ({"annotation": "another"}, True, "the annotation has a value that no run has seen"),
         ({"ticked box": "the draft's content"}, True, "a person ticked the box of the draft"),
-        (
-            {"ticked box": "this content", "package": "rendered"},
-            True,
-            "a person ticked the box of this content",
-        ),
-        (
-            {"annotation": "none", "record": "with a retry"},
-            False,
-            "the annotation was removed, which asks for nothing",
-        ),
+        ({"ticked box": "this content", "package": "rendered"}, True,
+            "a person ticked the box of this content"),
+        ({"annotation": "none", "record": "with a retry"}, False,
+            "the annotation was removed, which asks for nothing"),
         ({}, False, "nobody asked"),
     ],
     {
-        "what no run recorded is another value": {
-            "annotation": "as recorded",
-            "record": ("none", "without a retry"),
-        }
+        "what no run recorded is another value": {"annotation": "as recorded",
+            "record": ("none", "without a retry")},
     },
-)
+)  # fmt: skip
 
 
 def is_requested(case: DecisionCase) -> bool:
@@ -366,17 +358,6 @@ def test_table_of_requests_is_complete() -> None:
 @pytest.mark.parametrize("row", REQUESTS.rows, ids=str)
 def test_rejected_content_is_proposed_again_only_on_request(row: TableRow[bool]) -> None:
     assert REQUESTS.mistakes(row, is_requested) == []
-
-
-@pytest.mark.parametrize(("recorded", "value"), [("", "1"), ("4", "5"), ("x", "1"), ("²", "1")])
-@pytest.mark.parametrize("of_set", [None, ObjectName("default", "fleet")])
-def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
-    recorded: str, value: str, of_set: ObjectName | None
-) -> None:
-    text = retry_text(replace(desired("a variant"), set_key=of_set), recorded)
-
-    named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
-    assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
 
 
 # Retries

@@ -153,149 +153,59 @@ STAYS: Mapping[str, Any] = {"writes": (), "op": Op.KEEP, "reason": Reason.UP_TO_
         pytest.param({}, {"package": a_package()}, {}, NEW, id="first draft: no base counts"),
         pytest.param({}, {"main_owner": None}, {}, replace(UPDATE, kind=Op.ADOPT), id="adopted"),
         pytest.param({}, {"main_owner": OTHER}, {}, replace(UPDATE, kind=Op.TRANSFER), id="another owner's"),
-        pytest.param(
-            {},
-            {},
-            {"base": a_pin(2)},
-            replace(
-                UPDATE,
-                kind=Op.EDIT,
-                upstream_from="web/v2",
-                upstream=UpstreamCommits("https://host/blueprints", "web", oid("a2"), oid("a2")),
-            ),
-            id="same upstream",
-        ),
-        pytest.param(
-            {},
-            {},
-            {"base": None},
-            replace(
-                UPDATE,
-                upstream_from="",
-                upstream=UpstreamCommits("https://host/blueprints", "web", "", oid("a2")),
-            ),
-            id="unknown base",
-        ),
-        pytest.param(
-            {},
-            {},
-            {"base": a_pin(3)},
-            replace(
-                UPDATE,
-                upstream_from="web/v3",
-                is_back=True,
-                upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a2")),
-            ),
-            id="older revision than on main",
-        ),
-        pytest.param(
-            {},
-            {},
-            {"base": a_pin(3), "pin": a_pin(0, ref="main")},
-            replace(
-                UPDATE,
-                upstream_from="web/v3",
-                upstream_to="main@a0000000",
-                upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a0")),
-            ),
-            id="a branch is no older revision",
-        ),
+        pytest.param({}, {}, {"base": a_pin(2)}, replace(UPDATE, kind=Op.EDIT, upstream_from="web/v2",
+            upstream=UpstreamCommits("https://host/blueprints", "web", oid("a2"), oid("a2"))),
+            id="same upstream"),
+        pytest.param({}, {}, {"base": None},
+            replace(UPDATE, upstream_from="", upstream=UpstreamCommits("https://host/blueprints", "web", "",
+            oid("a2"))), id="unknown base"),
+        pytest.param({}, {}, {"base": a_pin(3)}, replace(UPDATE, upstream_from="web/v3", is_back=True,
+            upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a2"))),
+            id="older revision than on main"),
+        pytest.param({}, {}, {"base": a_pin(3), "pin": a_pin(0, ref="main")},
+            replace(UPDATE, upstream_from="web/v3", upstream_to="main@a0000000",
+            upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a0"))),
+            id="a branch is no older revision"),
         pytest.param(STAYS, {}, {}, replace(UPDATE, after=oid("d1")), id="draft that stays"),
-        pytest.param(
-            STAYS,
-            {},
-            {"draft_base": a_pin(1), "base": None},
-            replace(
-                UPDATE,
-                after=oid("d1"),
-                upstream_from="",
-                upstream_to="web/v1",
-                upstream=UpstreamCommits("https://host/blueprints", "web", "", oid("a1")),
-            ),
-            id="draft that stays with its older upstream",
-        ),
+        pytest.param(STAYS, {}, {"draft_base": a_pin(1), "base": None},
+            replace(UPDATE, after=oid("d1"), upstream_from="", upstream_to="web/v1",
+            upstream=UpstreamCommits("https://host/blueprints", "web", "", oid("a1"))),
+            id="draft that stays with its older upstream"),
         pytest.param({}, {}, {"draft_base": a_pin(1)}, UPDATE, id="draft that is written has the new one"),
-        pytest.param(
-            STAYS,
-            {},
-            {"draft_base": a_pin(2, ref="web/other")},
-            replace(UPDATE, after=oid("d1")),
-            id="draft of the same commit is named as the pin",
-        ),
-        pytest.param(
-            {}, {"draft": a_draft(has_foreign_commits=True)}, {}, replace(UPDATE, edited=True), id="edited"
-        ),
-        pytest.param(
-            {},
-            {"draft": a_draft(written=oid("e9"), ref="refs/heads/reconciler/default/group/g")},
-            {},
-            UPDATE,
-            id="a commit on a group's branch is nobody's edit",
-        ),
+        pytest.param(STAYS, {}, {"draft_base": a_pin(2, ref="web/other")}, replace(UPDATE, after=oid("d1")),
+            id="draft of the same commit is named as the pin"),
+        pytest.param({}, {"draft": a_draft(has_foreign_commits=True)}, {}, replace(UPDATE, edited=True),
+            id="edited"),
+        pytest.param({}, {"draft": a_draft(written=oid("e9"), ref="refs/heads/reconciler/default/group/g")},
+            {}, UPDATE, id="a commit on a group's branch is nobody's edit"),
         pytest.param({}, {"draft": None}, {}, UPDATE, id="no draft yet"),
         pytest.param({**STAYS}, {"draft": None}, {}, None, id="nothing is proposed"),
         pytest.param({**STAYS, "op": Op.CLOSE}, {}, {}, None, id="draft is closed"),
-        pytest.param(
-            {**STAYS, "writes": (MoveRef(REF, oid("d2"), None),)}, {}, {}, None, id="draft is removed"
-        ),
-        pytest.param(
-            {**STAYS, "writes": (MoveRef("refs/tags/web/v1", None, oid("b2")),)},
-            {},
-            {},
-            replace(UPDATE, after=oid("d1")),
-            id="a tag removes no draft",
-        ),
+        pytest.param({**STAYS, "writes": (MoveRef(REF, oid("d2"), None),)}, {}, {}, None,
+            id="draft is removed"),
+        pytest.param({**STAYS, "writes": (MoveRef("refs/tags/web/v1", None, oid("b2")),)}, {}, {},
+            replace(UPDATE, after=oid("d1")), id="a tag removes no draft"),
         pytest.param({"op": Op.BLOCK}, {}, {}, None, id="blocked"),
         pytest.param({**STAYS, "reason": Reason.PAUSED}, {}, {}, None, id="reason that tells nothing of it"),
-        pytest.param(
-            {"reason": Reason.PAUSED, "pull": a_pull()},
-            {},
-            {},
-            UPDATE,
-            id="unless a pull request is asked for",
-        ),
-        pytest.param(
-            {**STAYS, "reason": Reason.DRAFT_EDITED, "waits": True}, {}, {}, None, id="edits are left alone"
-        ),
-        pytest.param(
-            {**STAYS, "reason": Reason.DRAFT_EDITED},
-            {},
-            {},
-            replace(UPDATE, after=oid("d1")),
-            id="edits that hold what is wanted",
-        ),
-        pytest.param(
-            {**STAYS, "reason": Reason.DELETION_PROPOSED},
-            {},
-            {},
-            PullRequestContent(Op.DELETE, before=oid("b1")),
-            id="deletion that is proposed",
-        ),
-        pytest.param(
-            {"op": Op.DELETE, "reason": Reason.NOT_DESIRED},
-            {},
-            {},
-            PullRequestContent(Op.DELETE, before=oid("b1")),
-            id="deletion that is new",
-        ),
-        pytest.param(
-            {"op": Op.DELETE, "reason": Reason.NOT_DESIRED},
-            {"main_owner": None},
-            {},
-            None,
-            id="draft deleted",
-        ),
-        pytest.param(
-            {"op": Op.ORPHAN, "reason": Reason.ORPHANED},
-            {"draft": a_draft(has_foreign_commits=True)},
-            {},
-            PullRequestContent(Op.ORPHAN, before=oid("b1"), after=oid("e1"), edited=True),
-            id="package that is let go",
-        ),
+        pytest.param({"reason": Reason.PAUSED, "pull": a_pull()}, {}, {}, UPDATE,
+            id="unless a pull request is asked for"),
+        pytest.param({**STAYS, "reason": Reason.DRAFT_EDITED, "waits": True}, {}, {}, None,
+            id="edits are left alone"),
+        pytest.param({**STAYS, "reason": Reason.DRAFT_EDITED}, {}, {}, replace(UPDATE, after=oid("d1")),
+            id="edits that hold what is wanted"),
+        pytest.param({**STAYS, "reason": Reason.DELETION_PROPOSED}, {}, {},
+            PullRequestContent(Op.DELETE, before=oid("b1")), id="deletion that is proposed"),
+        pytest.param({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {}, {},
+            PullRequestContent(Op.DELETE, before=oid("b1")), id="deletion that is new"),
+        pytest.param({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {"main_owner": None}, {}, None,
+            id="draft deleted"),
+        pytest.param({"op": Op.ORPHAN, "reason": Reason.ORPHANED},
+            {"draft": a_draft(has_foreign_commits=True)}, {}, PullRequestContent(Op.ORPHAN, before=oid("b1"),
+            after=oid("e1"), edited=True), id="package that is let go"),
         pytest.param({"variant": None}, {}, {}, None, id="no variant"),
         pytest.param({}, {}, {"downstream": PackageKey(URL, "moved")}, None, id="variant moved elsewhere"),
     ],
-)
+)  # fmt: skip
 def test_content_of_a_pull_request(
     change: Mapping[str, Any], target: Mapping[str, Any], resolved: Mapping[str, Any], want: object
 ) -> None:
@@ -428,17 +338,13 @@ def test_change_that_does_more_than_a_repair_keeps_its_words() -> None:
         pytest.param({}, [], id="none is open and none is asked for"),
         pytest.param({}, [a_pull(PullState.CLOSED)], id="it was closed"),
         pytest.param({}, [a_pull(head="drafts/other/x")], id="another branch"),
-        pytest.param(
-            {"op": Op.CLOSE, "close": (ClosePull(1, BRANCH, "done"),)}, [a_pull()], id="this run closes it"
-        ),
-        pytest.param(
-            {"op": Op.APPROVE, "approve": Approval(1, BRANCH, oid("d2"))},
-            [a_pull()],
-            id="this run merges it",
-        ),
+        pytest.param({"op": Op.CLOSE, "close": (ClosePull(1, BRANCH, "done"),)}, [a_pull()],
+            id="this run closes it"),
+        pytest.param({"op": Op.APPROVE, "approve": Approval(1, BRANCH, oid("d2"))}, [a_pull()],
+            id="this run merges it"),
         pytest.param({"variant": None}, [a_pull()], id="its content is unknown"),
     ],
-)
+)  # fmt: skip
 def test_pull_requests_that_are_not_rewritten(change: dict[str, Any], pulls: list[PullRequest]) -> None:
     kept = replace(KEPT, **change)
 
@@ -641,14 +547,11 @@ def test_draft_in_a_group_is_as_the_group_has_it() -> None:
     ("phase", "stopped", "text"),
     [
         (RolloutPhase.PROGRESSING, {}, "wave canary of rollout r1 of default/fleet"),
-        (
-            RolloutPhase.PROGRESSING,
-            {WEB: "It is paused"},
-            "wave canary of rollout r1 of default/fleet. It is paused: do not merge it now",
-        ),
+        (RolloutPhase.PROGRESSING, {WEB: "It is paused"},
+            "wave canary of rollout r1 of default/fleet. It is paused: do not merge it now"),
         (RolloutPhase.COMPLETE, {WEB: "It is paused"}, ""),
     ],
-)
+)  # fmt: skip
 def test_pull_request_tells_its_rollout_while_it_runs(
     phase: RolloutPhase, stopped: Mapping[ObjectName, str], text: str
 ) -> None:

@@ -7,7 +7,6 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op
-from reconciler.plan.impact import _qualified
 from reconciler.plan.reviewers import People, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_desired, a_target, web_context
@@ -79,22 +78,3 @@ def test_owners_of_the_code_are_asked_for_the_kptfile_of_each_package() -> None:
     context = web_context(inventory={"policy": policy}, targets=targets)
     found = find_people([CHANGE, replace(CHANGE, package=api)], context)
     assert found == People(("api-team", "web-team"), ())
-
-
-@pytest.mark.parametrize(
-    ("image", "qualified"),
-    [
-        ("nginx", "docker.io/library/nginx"),
-        ("nginx:1", "docker.io/library/nginx:1"),
-        ("acme/app", "docker.io/acme/app"),
-        ("acme/my.team/app", "docker.io/acme/my.team/app"),
-        ("ghcr.io/acme/app:1", "ghcr.io/acme/app:1"),
-        ("localhost/app", "localhost/app"),
-        ("localhost:5000/app", "localhost:5000/app"),
-        ("registry:5000/app", "registry:5000/app"),
-        ("ghcr.io", "ghcr.io"),
-        ("app.v1:2", "docker.io/library/app.v1:2"),
-    ],
-)
-def test_image_has_the_registry_that_engines_take(image: str, qualified: str) -> None:
-    assert _qualified(image) == qualified

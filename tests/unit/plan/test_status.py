@@ -180,53 +180,29 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
 @pytest.mark.parametrize(
     ("change", "want"),
     [
-        pytest.param(
-            {"reason": Reason.PAUSED, "writes": (WRITE,)}, ("in review", "", ""), id="it is written"
-        ),
-        pytest.param(
-            {"reason": Reason.PAUSED, "writes": (WRITE,), "op": Op.BLOCK},
-            ("paused", "Paused", "Why"),
-            id="a block is no change",
-        ),
-        pytest.param(
-            {"reason": Reason.MERGE_CONFLICT, "conflicts": (CONFLICT,)},
-            (
-                "conflict",
-                "MergeConflict",
-                "1 conflict in a.yaml: answer it in the pull request",
-            ),
-            id="conflicts are named, not why it was kept",
-        ),
+        pytest.param({"reason": Reason.PAUSED, "writes": (WRITE,)}, ("in review", "", ""),
+            id="it is written"),
+        pytest.param({"reason": Reason.PAUSED, "writes": (WRITE,), "op": Op.BLOCK},
+            ("paused", "Paused", "Why"), id="a block is no change"),
+        pytest.param({"reason": Reason.MERGE_CONFLICT, "conflicts": (CONFLICT,)},
+            ("conflict", "MergeConflict", "1 conflict in a.yaml: answer it in the pull request"),
+            id="conflicts are named, not why it was kept"),
         pytest.param({"reason": Reason.MERGE_CONFLICT}, ("published", "", ""), id="answered conflict"),
-        pytest.param(
-            {"unready": ("a gate", "another")}, ("not ready", "NotReady", "a gate; another"), id="unmet gates"
-        ),
-        pytest.param(
-            {"unready": ("a gate", f"{FUNCTIONS} failed")},
-            ("not ready", "PipelineFailed", f"a gate; {FUNCTIONS} failed"),
-            id="a function failed",
-        ),
+        pytest.param({"unready": ("a gate", "another")}, ("not ready", "NotReady", "a gate; another"),
+            id="unmet gates"),
+        pytest.param({"unready": ("a gate", f"{FUNCTIONS} failed")},
+            ("not ready", "PipelineFailed", f"a gate; {FUNCTIONS} failed"), id="a function failed"),
         pytest.param({"waits": True}, ("held back", "UpToDate", "Why"), id="a person must act"),
-        pytest.param(
-            {"waits": True, "unready": ("a gate",), "conflicts": (CONFLICT,)},
-            (
-                "conflict",
-                "MergeConflict",
-                "1 conflict in a.yaml: answer it in the pull request",
-            ),
-            id="conflicts come first",
-        ),
-        pytest.param(
-            {"waits": True, "unready": ("a gate",)}, ("not ready", "NotReady", "a gate"), id="then gates"
-        ),
+        pytest.param({"waits": True, "unready": ("a gate",), "conflicts": (CONFLICT,)},
+            ("conflict", "MergeConflict", "1 conflict in a.yaml: answer it in the pull request"),
+            id="conflicts come first"),
+        pytest.param({"waits": True, "unready": ("a gate",)}, ("not ready", "NotReady", "a gate"),
+            id="then gates"),
         pytest.param({}, ("published", "", ""), id="nothing holds it"),
-        pytest.param(
-            {"postponed": Postponed(Reason.RATE_LIMITED, "5 are open"), "waits": True},
-            ("pending", "RateLimited", "5 are open"),
-            id="its pull request is postponed",
-        ),
+        pytest.param({"postponed": Postponed(Reason.RATE_LIMITED, "5 are open"), "waits": True},
+            ("pending", "RateLimited", "5 are open"), id="its pull request is postponed"),
     ],
-)
+)  # fmt: skip
 def test_phase_of_what_proceeds(change: Mapping[str, Any], want: tuple[str, str, str]) -> None:
     assert word(replace(KEPT, message="Why", **change)) == want
 
@@ -255,39 +231,19 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
         ({"reason": Reason.NEW}, {"package": a_package()}, UNLISTED, None),
         ({"reason": Reason.NEW, "variant": None}, {}, UNLISTED, None),
         ({"reason": Reason.ORPHANED, "message": "Why"}, {}, {"downstreams": {}}, ("published", "", "")),
-        (
-            {"reason": Reason.ORPHANED, "message": "Why", "writes": (WRITE,)},
-            {},
-            {"downstreams": {}},
-            ("in review", "Orphaned", "Why"),
-        ),
-        (
-            {"reason": Reason.ORPHANED, "writes": (WRITE,)},
-            {"package": a_package()},
-            {"downstreams": {}, **UNLISTED},
-            None,
-        ),
-        (
-            {"reason": Reason.NOT_DESIRED, "message": "Why", "writes": (REMOVAL,)},
-            {},
-            {"downstreams": {}},
-            ("in review", "DeletionProposed", "Why"),
-        ),
+        ({"reason": Reason.ORPHANED, "message": "Why", "writes": (WRITE,)}, {}, {"downstreams": {}},
+            ("in review", "Orphaned", "Why")),
+        ({"reason": Reason.ORPHANED, "writes": (WRITE,)}, {"package": a_package()},
+            {"downstreams": {}, **UNLISTED}, None),
+        ({"reason": Reason.NOT_DESIRED, "message": "Why", "writes": (REMOVAL,)}, {}, {"downstreams": {}},
+            ("in review", "DeletionProposed", "Why")),
         ({"writes": (WRITE,), "message": "Why"}, {}, {}, ("in review", "", "")),
-        (
-            {"approve": Approval(1, BRANCH, "")},
-            {"package": a_package(), "draft": a_draft()},
-            {},
-            ("published", "", ""),
-        ),
-        (
-            {"approve": Approval(1, BRANCH, "", by_forge=True)},
-            {"package": a_package(), "draft": a_draft()},
-            {},
-            ("in review", "", ""),
-        ),
+        ({"approve": Approval(1, BRANCH, "")}, {"package": a_package(), "draft": a_draft()}, {},
+            ("published", "", "")),
+        ({"approve": Approval(1, BRANCH, "", by_forge=True)}, {"package": a_package(), "draft": a_draft()},
+            {}, ("in review", "", "")),
     ],
-)
+)  # fmt: skip
 def test_phase_of_what_nothing_holds(
     change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], want: object
 ) -> None:
@@ -304,74 +260,33 @@ WITH_PROPOSAL = {"view": replace(EDGE, branches={DELETION: Commit(oid("a9"), 25)
         pytest.param({}, WITH_DRAFT, None, True, (BRANCH, 20), id="draft"),
         pytest.param({"group": "g"}, WITH_DRAFT, None, True, ("g", 20), id="group"),
         pytest.param({"writes": (WRITE,)}, {}, None, True, (BRANCH, 70), id="new draft"),
-        pytest.param(
-            {"writes": (GROUP, WRITE)}, {}, None, True, (BRANCH, 80), id="newest of what is written"
-        ),
+        pytest.param({"writes": (GROUP, WRITE)}, {}, None, True, (BRANCH, 80),
+            id="newest of what is written"),
         pytest.param({"writes": (REMOVAL,)}, WITH_DRAFT, None, False, (DELETION, 90), id="new proposal"),
         pytest.param({}, WITH_PROPOSAL, None, False, (DELETION, 25), id="proposal of deletion"),
         pytest.param({}, WITH_PROPOSAL, None, True, ("", 50), id="proposal of a wanted package"),
-        pytest.param(
-            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (DELETION, 20), id="proposal before a draft"
-        ),
-        pytest.param(
-            {"writes": (MoveRef(REF, oid("d2"), None),)},
-            WITH_DRAFT,
-            None,
-            True,
-            ("", 50),
-            id="draft is removed",
-        ),
-        pytest.param(
-            {"writes": (MoveRef(REF, oid("d2"), None),)},
-            {**WITH_DRAFT, **WITH_PROPOSAL},
-            None,
-            False,
-            (DELETION, 20),
-            id="draft is removed, the proposal stays",
-        ),
-        pytest.param(
-            {"writes": (MoveRef(REF, None, oid("d2")),)},
-            WITH_DRAFT,
-            None,
-            True,
-            (BRANCH, 20),
-            id="draft is moved",
-        ),
-        pytest.param(
-            {"writes": (replace(GROUP, ref=REF),)}, WITH_DRAFT, None, True, ("", 50), id="group that is left"
-        ),
-        pytest.param(
-            {"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, True, ("", 50), id="merged by this run"
-        ),
-        pytest.param(
-            {"writes": (MoveRef(REF, oid("d2"), None),)},
-            WITH_DRAFT,
-            Unfinished("no"),
-            True,
-            (BRANCH, 20),
-            id="removal that was not pushed",
-        ),
-        pytest.param(
-            {"writes": (WRITE,)},
-            WITH_PROPOSAL,
-            Unfinished("no"),
-            False,
-            (DELETION, 70),
-            id="write not pushed",
-        ),
-        pytest.param(
-            {"approve": Approval(1, BRANCH, "")},
-            WITH_DRAFT,
-            Unfinished("no", pushed=True),
-            True,
-            (BRANCH, 20),
-            id="merge that failed",
-        ),
-        pytest.param(
-            {"writes": (WRITE,)}, {}, Unfinished("no", pushed=True), True, (BRANCH, 70), id="write was pushed"
-        ),
+        pytest.param({}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (DELETION, 20),
+            id="proposal before a draft"),
+        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, None, True, ("", 50),
+            id="draft is removed"),
+        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, {**WITH_DRAFT, **WITH_PROPOSAL}, None,
+            False, (DELETION, 20), id="draft is removed, the proposal stays"),
+        pytest.param({"writes": (MoveRef(REF, None, oid("d2")),)}, WITH_DRAFT, None, True, (BRANCH, 20),
+            id="draft is moved"),
+        pytest.param({"writes": (replace(GROUP, ref=REF),)}, WITH_DRAFT, None, True, ("", 50),
+            id="group that is left"),
+        pytest.param({"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, True, ("", 50),
+            id="merged by this run"),
+        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, Unfinished("no"), True,
+            (BRANCH, 20), id="removal that was not pushed"),
+        pytest.param({"writes": (WRITE,)}, WITH_PROPOSAL, Unfinished("no"), False, (DELETION, 70),
+            id="write not pushed"),
+        pytest.param({"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, Unfinished("no", pushed=True), True,
+            (BRANCH, 20), id="merge that failed"),
+        pytest.param({"writes": (WRITE,)}, {}, Unfinished("no", pushed=True), True, (BRANCH, 70),
+            id="write was pushed"),
     ],
-)
+)  # fmt: skip
 def test_branch_that_waits_after_the_effects(
     change: Mapping[str, Any],
     target: Mapping[str, Any],
@@ -445,27 +360,19 @@ def test_pull_request_that_the_run_opened_comes_before_an_older_one() -> None:
     ("pulls", "want"),
     [
         pytest.param([a_pull(PullState.CLOSED, closed=44)], (1, 44, True), id="closed"),
-        pytest.param(
-            [a_pull(PullState.CLOSED, closed=44, head=DELETION)], (1, 44, True), id="of its deletion"
-        ),
-        pytest.param(
-            [a_pull(PullState.CLOSED, closed=44, head="drafts/webs/x")], (0, 33, False), id="other's"
-        ),
+        pytest.param([a_pull(PullState.CLOSED, closed=44, head=DELETION)], (1, 44, True),
+            id="of its deletion"),
+        pytest.param([a_pull(PullState.CLOSED, closed=44, head="drafts/webs/x")], (0, 33, False),
+            id="other's"),
         pytest.param([a_pull(PullState.CLOSED)], (1, 33, False), id="closed at an unknown time"),
         pytest.param([a_pull(PullState.MERGED)], (0, 33, False), id="merged"),
-        pytest.param(
-            [a_pull(PullState.CLOSED, number=2, closed=44), a_pull(PullState.MERGED, number=3)],
-            (0, 33, False),
-            id="merged later",
-        ),
-        pytest.param(
-            [a_pull(PullState.CLOSED, number=3, closed=44), a_pull(PullState.MERGED, number=2)],
-            (3, 44, True),
-            id="closed later",
-        ),
+        pytest.param([a_pull(PullState.CLOSED, number=2, closed=44), a_pull(PullState.MERGED, number=3)],
+            (0, 33, False), id="merged later"),
+        pytest.param([a_pull(PullState.CLOSED, number=3, closed=44), a_pull(PullState.MERGED, number=2)],
+            (3, 44, True), id="closed later"),
         pytest.param([], (0, 33, False), id="none"),
     ],
-)
+)  # fmt: skip
 def test_rejected_package_names_the_pull_request_that_a_person_closed(
     pulls: list[Any], want: tuple[int, int, bool]
 ) -> None:
@@ -493,42 +400,20 @@ def test_closed_pull_request_of_a_package_that_is_not_rejected_dates_nothing() -
     [
         pytest.param({}, {}, None, "", id="never published"),
         pytest.param({}, WITH_DRAFT, None, "edge.web.packagevariant-1", id="draft"),
-        pytest.param(
-            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
-            WITH_DRAFT,
-            None,
-            "edge.web.packagevariant-2",
-            id="new draft",
-        ),
-        pytest.param(
-            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
-            WITH_DRAFT,
-            Unfinished("no"),
-            "edge.web.packagevariant-1",
-            id="new draft that was not pushed",
-        ),
-        pytest.param(
-            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
-            WITH_DRAFT,
-            Unfinished("no", pushed=True),
-            "edge.web.packagevariant-2",
-            id="new draft that was pushed",
-        ),
-        pytest.param(
-            {"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, "edge.web.packagevariant-1", id="merged"
-        ),
-        pytest.param(
-            {"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, None, "", id="draft that is removed"
-        ),
-        pytest.param(
-            {},
-            {"draft": a_draft(ref="refs/heads/reconciler/default/group/g")},
-            None,
-            "",
-            id="a group's branch is none",
-        ),
+        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
+            None, "edge.web.packagevariant-2", id="new draft"),
+        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
+            Unfinished("no"), "edge.web.packagevariant-1", id="new draft that was not pushed"),
+        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
+            Unfinished("no", pushed=True), "edge.web.packagevariant-2", id="new draft that was pushed"),
+        pytest.param({"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, "edge.web.packagevariant-1",
+            id="merged"),
+        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, None, "",
+            id="draft that is removed"),
+        pytest.param({}, {"draft": a_draft(ref="refs/heads/reconciler/default/group/g")}, None, "",
+            id="a group's branch is none"),
     ],
-)
+)  # fmt: skip
 def test_revision_of_a_package(
     change: Mapping[str, Any], target: Mapping[str, Any], missing: Unfinished | None, revision: str
 ) -> None:

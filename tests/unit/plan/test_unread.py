@@ -146,10 +146,11 @@ def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
     assert change == KEPT
     assert problem.subject == "Repository default/edge"
     assert problem.location == field_at("repositories.yaml", "spec", "git", "repo")
-    assert problem.message == (
-        f"Pull request 7 of repository edge cannot be read: version 9; "
-        f"the package of its branch {BRANCH} is kept as it is"
-    )
+    why = "Pull request 7 of repository edge cannot be read: version 9"
+    assert problem.message == f"{why}; the package of its branch {BRANCH} is kept as it is"
+    (headless,) = kept(CHANGE, "")[1]
+    assert (headless.message, headless.hint) == (why, problem.hint)
+    assert problem.hint.endswith("delete it: locally it is ref refs/reconciler/pulls/7.")
 
 
 @pytest.mark.parametrize(

@@ -245,38 +245,19 @@ def test_porch_is_told_beside_the_latest_tag_once() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason", "message"),
     [
-        pytest.param(
-            {"inventory": {"policy": Policy(suspend=True)}},
-            Reason.PAUSED,
-            "The configuration suspends every change",
-            id="suspended",
-        ),
-        pytest.param(
-            {"stalled": frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *WEB)})},
-            Reason.OWNER_STALLED,
-            "PackageVariant default/web is not understood",
-            id="owner with an invalid manifest",
-        ),
-        pytest.param(
-            {"variants": {WEB: a_desired()}},
-            Reason.OWNER_STALLED,
-            "PackageVariant default/web cannot be resolved",
-            id="owner moved to nowhere",
-        ),
-        pytest.param(
-            {"gone": {WEB: VariantChange(WEB, Reason.SNAPSHOT_STALE, "The snapshot is old")}},
-            Reason.SNAPSHOT_STALE,
-            "The snapshot is old",
-            id="no evidence",
-        ),
-        pytest.param(
-            {"gone": {}},
-            Reason.OWNER_UNKNOWN,
-            "No record of PackageVariant default/web: nothing proves that it was deleted",
-            id="no record",
-        ),
+        pytest.param({"inventory": {"policy": Policy(suspend=True)}}, Reason.PAUSED,
+            "The configuration suspends every change", id="suspended"),
+        pytest.param({"stalled": frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *WEB)})},
+            Reason.OWNER_STALLED, "PackageVariant default/web is not understood",
+            id="owner with an invalid manifest"),
+        pytest.param({"variants": {WEB: a_desired()}}, Reason.OWNER_STALLED,
+            "PackageVariant default/web cannot be resolved", id="owner moved to nowhere"),
+        pytest.param({"gone": {WEB: VariantChange(WEB, Reason.SNAPSHOT_STALE, "The snapshot is old")}},
+            Reason.SNAPSHOT_STALE, "The snapshot is old", id="no evidence"),
+        pytest.param({"gone": {}}, Reason.OWNER_UNKNOWN,
+            "No record of PackageVariant default/web: nothing proves that it was deleted", id="no record"),
     ],
-)
+)  # fmt: skip
 def test_package_is_kept_without_evidence(fields: dict[str, Any], reason: Reason, message: str) -> None:
     assert decision(a_target(draft=a_draft()), **fields) == replace(KEPT, reason=reason, message=message)
 

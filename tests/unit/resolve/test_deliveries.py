@@ -77,11 +77,8 @@ class Case(NamedTuple):
 CASES = [
     Case("the only repository of the cluster", {"a": ("dev", True, None)}, "a/dependencies"),
     Case("one that is not deployed from will do", {"a": ("dev", False, None)}, "a/dependencies"),
-    Case(
-        "of two the one that is deployed from",
-        {"a": ("dev", False, None), "b": ("dev", True, None)},
-        "b/dependencies",
-    ),
+    Case("of two the one that is deployed from", {"a": ("dev", False, None), "b": ("dev", True, None)},
+        "b/dependencies"),
     Case("an annotation chooses", {"a": ("dev", True, None), "b": ("dev", False, "x/y")}, "b/x/y"),
     Case("another cluster's does not count", {"a": ("prod", True, "x")}, "note: no Repository belongs to it"),
     Case("two that are deployed from", {"a": ("dev", True, None), "b": ("dev", True, None)}, "note: a, b"),
@@ -91,7 +88,7 @@ CASES = [
     Case("outside", {"a": ("dev", True, "../x")}, "problem: InvalidName"),
     Case("absolute", {"a": ("dev", True, "/x")}, "problem: InvalidName"),
     Case("nowhere", {"a": ("dev", True, "")}, "problem: InvalidName"),
-]
+]  # fmt: skip
 
 
 def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> RepositoryView:

@@ -1,6 +1,6 @@
 """Fleets with packages that need others: what is generated, released, and published for the next link."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.problem import Explanation
+from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
@@ -47,9 +48,7 @@ from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
-from reconciler.resolve import fleet as fleet_module
 from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
-from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.fleet import find_dependent_clusters, with_deliveries
 from reconciler.resolve.resolution import Release
 from reconciler.resolve.variants import extend_resolution
@@ -290,63 +289,63 @@ def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() 
 # Explanations of unmet dependencies
 
 
-def root(name: str, *needs: str, version: str = "1.0.0", is_recorded: bool = False) -> tuple[RootKey, Root]:
-    requires = tuple(
-        Requirement((PackageNeed(package_id("s", need), version_range(Dialect.KPT, "")),)) for need in needs
-    )
-    key = ObjectName(NAMESPACE, name)
-    source = Source(Location(f"{name}.yaml"))
-    own = a_desired_variant(key=key, source=source)
-    candidate = Candidate(package_id("s", name), parse_strict(version), requires=requires)
-    view = registered("edge", cluster="prod")
-    named = Root(key, view, name, candidate, source, None if is_recorded else own)
-    return RootKey(NAMESPACE, name), named
-
-
-def held(name: str, version: str) -> LockedPackage:
-    slot = LockedSlot(kind="install", namespace=NAMESPACE, path=tuple(name.split("/")))
-    instance = LockedInstance(ecosystem="kpt", name=f"s//{name.rpartition('/')[2]}", slot=slot)
+def held(name: str, version: str = "1.0.0") -> LockedPackage:
+    slot = LockedSlot(kind="install", namespace=NAMESPACE, path=(name,))
+    instance = LockedInstance(ecosystem="kpt", name="git.example/blueprints//web", slot=slot)
     return LockedPackage(instance=instance, dialect="kpt", version=version)
 
 
-def unmet(
-    *explanations: Explanation,
-    roots: Iterable[tuple[RootKey, Root]],
-    packages: tuple[LockedPackage, ...] = (),
-    finished: bool = False,
-    has_lock: bool = True,
-) -> dict[str, tuple[Problem, ...]]:
-    lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
-    after = ClusterLock(lock, LockedResolution(packages=packages)) if has_lock else None
-    scopes = (
-        ClusterUpdate("dev", None, None, finished=False),
-        ClusterUpdate("prod", None, after, explanations, finished),
-    )
-    problems = fleet_module._unmet(LockUpdate(scopes), Roots({"prod": dict(roots)}))
-    return {key.name: of_variant for key, of_variant in problems.items()}
+Unmet = Callable[..., dict[str, tuple[Problem, ...]]]
 
 
-def test_variant_stalls_if_the_lock_of_an_unsolved_cluster_has_not_its_revision() -> None:
-    roots = [
-        root("held", "base"),
-        root("older", "base", version="2.0.0"),
-        root("absent", "base"),
-        root("plain"),
-        root("recorded", "base", is_recorded=True),
-    ]
-    packages = (held("held", "1.0.0"), held("older", "1.0.0"))
+@pytest.fixture
+def unmet(world: DependencyWorld, monkeypatch: pytest.MonkeyPatch) -> Unmet:
+    """Return the problems of a fleet whose cluster `edge-00` got a lock that does not hold everything."""
 
-    assert unmet(roots=roots, packages=packages).keys() == {"older", "absent"}
-    assert unmet(roots=roots, has_lock=False).keys() == {"held", "older", "absent"}
-    assert unmet(roots=roots, finished=True) == {}
+    def problems(
+        *explanations: Explanation,
+        packages: tuple[LockedPackage, ...] = (),
+        finished: bool = False,
+        has_lock: bool = True,
+    ) -> dict[str, tuple[Problem, ...]]:
+        lock = PackageLock(scope=LockScope(cluster="edge-00"), input_digest="", resolution="")
+        after = ClusterLock(lock, LockedResolution(packages=packages)) if has_lock else None
+        scopes = (
+            ClusterUpdate("edge-01", None, None, finished=False),
+            ClusterUpdate("edge-00", None, after, explanations, finished),
+        )
+        monkeypatch.setattr(updates, "update_locks", lambda *_, **__: LockUpdate(scopes))
+        fleet = world.fleet()
+        told = fleet.locks.problems
+        return {
+            key.name: tuple(problem for problem in told if problem.owner == key)
+            for key in fleet.resolution.stalled
+        }
+
+    return problems
 
 
-def test_root_of_two_repositories_is_held_under_its_longer_name() -> None:
-    _, own = root("web", "base")
-    roots = [(RootKey(NAMESPACE, "edge/web"), own)]
+def test_variant_stalls_if_the_lock_of_an_unsolved_cluster_has_not_its_revision(
+    world: DependencyWorld, unmet: Unmet
+) -> None:
+    for name in ("older", "absent"):
+        spec = variant("blueprints", "web", "edge-00", revision=1)
+        downstream = Downstream(repo="edge-00", package=name)
+        world.variants[name] = spec.model_copy(update={"downstream": downstream})
+    world.variants["plain"] = variant("blueprints", "plain", "edge-00", revision=1)
+    packages = (held("web"), held("older", "2.0.0"))
 
-    assert unmet(roots=roots, packages=(held("edge/web", "1.0.0"),)) == {}
-    assert unmet(roots=roots, packages=(held("web", "1.0.0"),)).keys() == {"web"}
+    assert unmet(packages=packages).keys() == {"older", "absent"}
+    assert unmet(has_lock=False).keys() == {"web", "older", "absent"}
+    assert unmet(finished=True) == {}
+
+
+def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, unmet: Unmet) -> None:
+    del world.variants["web"]
+    world.policy = replace(world.policy, deletions=DeletionGuard(count=0))
+
+    assert retained_variants(expand(world.inventory()), world.inventory()) == keys("web")
+    assert unmet() == {}
 
 
 ABOUT_WEB = Explanation(
@@ -362,30 +361,22 @@ UNDECIDED = "Not all that its cluster uses is known, or could be decided in the 
     ("explanations", "reason", "message", "hint"),
     [
         ((), Reason.DEPENDENCY_CONFLICT, UNDECIDED, ""),
-        (
-            (OTHER, ABOUT_WEB),
-            Reason.DEPENDENCY_CONFLICT,
-            "a wants base 1; PackageVariant default/web wants base 2",
-            ABOUT_WEB.hint,
-        ),
-        (
-            (ABOUT_WEB, BY_PATH),
-            Reason.DEPENDENCY_CONFLICT,
-            "a wants base 1; PackageVariant default/web wants base 2; c is gone",
-            ABOUT_WEB.hint,
-        ),
+        ((OTHER, ABOUT_WEB), Reason.DEPENDENCY_CONFLICT,
+            "a wants base 1; PackageVariant default/web wants base 2", ABOUT_WEB.hint),
+        ((ABOUT_WEB, BY_PATH), Reason.DEPENDENCY_CONFLICT,
+            "a wants base 1; PackageVariant default/web wants base 2; c is gone", ABOUT_WEB.hint),
         ((OTHER, OTHER), Reason.DEPENDENCY_CONFLICT, "a wants base 1; d is gone", OTHER.hint),
         ((OTHER, CYCLE), Reason.DEPENDENCY_CYCLE, "a wants base 1; d is gone; x needs y", OTHER.hint),
         ((CYCLE, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
     ],
     ids=["unexplained", "own", "two own ones", "of others, once", "a cycle of others", "own before a cycle"],
-)
+)  # fmt: skip
 def test_variant_is_told_its_own_explanations_else_all(
-    explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
+    unmet: Unmet, explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
 ) -> None:
-    problems = unmet(*explanations, roots=[root("web", "base")])
+    problems = unmet(*explanations)
 
-    location, subject = Location("web.yaml"), "PackageVariant default/web"
+    location, subject = Location("variants/web.yaml", 1), f"PackageVariant {NAMESPACE}/web"
     message = f"Dependencies cannot be met: {message}"
     assert problems == {"web": (Problem(location, reason, message, hint, subject),)}
 

@@ -7,7 +7,6 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
@@ -31,7 +30,7 @@ from reconciler.resolve.ownership import (
     our_drafts,
 )
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
@@ -79,43 +78,10 @@ def test_a_renamed_repository_keeps_its_packages(world: ModelWorld) -> None:
     assert world.plan().is_empty
 
 
-def test_a_variant_named_after_the_repository_hands_its_package_over(world: ModelWorld) -> None:
-    del world.variants["web"]
-    want(world, "web-edge-1", "edge-1")
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.TRANSFER, Reason.OWNER_CHANGED)
-
-
 def test_a_variant_that_goes_with_the_old_name_is_deleted_as_ever(world: ModelWorld) -> None:
     del world.variants["web"]
 
     assert the_change(world).op is Op.DELETE
-
-
-def test_two_repositories_may_change_names(world: ModelWorld) -> None:
-    world.add_repository("west")
-    world.rename_repository("west", "edge")
-    want(world, "web", "edge-1")
-
-    assert the_change(world).op is Op.EDIT
-
-
-def test_a_copy_stays_nobodys(world: ModelWorld) -> None:
-    want(world, "web", "edge-1")
-    world.push("edge-1", {"copy": world.repositories["edge-1"].at(MAIN).packages["web"]})
-
-    change = the_change(world, "copy")
-
-    assert (change.op, change.reason) == (Op.KEEP, Reason.NOT_OURS)
-
-
-def test_without_a_record_a_name_that_nobody_knows_proves_nothing(world: ModelWorld) -> None:
-    want(world, "web", "edge-1")
-    world.lose_state()
-
-    assert the_change(world).op is Op.KEEP
 
 
 WEB = ObjectName("default", "web")
@@ -129,16 +95,13 @@ OWNERS: DecisionTable[ObjectName | None] = DecisionTable(
     },
     [
         ({"Kptfile": ("none", "unreadable")}, None, "nothing is known of an owner"),
-        (
-            {"owner": ("", "other/default/web", "fleet//web", "fleet/default/", "fleet/web")},
-            None,
-            "no variant of this instance is named",
-        ),
+        ({"owner": ("", "other/default/web", "fleet//web", "fleet/default/", "fleet/web")}, None,
+            "no variant of this instance is named"),
         ({"location": "this package"}, WEB, "the owner is where it says"),
         ({"record": "this package"}, WEB, "the Repository was renamed, and this is its recorded package"),
         ({}, None, "it is a copy"),
     ],
-)
+)  # fmt: skip
 
 
 @cache
@@ -188,20 +151,15 @@ MERGED: DecisionTable[bool] = DecisionTable(
         ({"main now": "the draft"}, True, "main has the draft's content"),
         ({"draft": "has no commit"}, True, "nothing is left to merge"),
         ({"pull request": "merged"}, True, "the forge merged this very commit"),
-        (
-            {"draft": "changes the package", "main had the draft": "since the draft began"},
-            True,
-            "it was squashed or rebased, and main moved on",
-        ),
+        ({"draft": "changes the package", "main had the draft": "since the draft began"}, True,
+            "it was squashed or rebased, and main moved on"),
         ({}, False, "main does not have it"),
     ],
     {
-        "a draft that changes nothing began at its own content": {
-            "draft": "changes nothing",
-            "main had the draft": "before the draft began",
-        }
+        "a draft that changes nothing began at its own content": {"draft": "changes nothing",
+            "main had the draft": "before the draft began"},
     },
-)
+)  # fmt: skip
 OLD, DRAFTED, OTHER, TIP = (Oid(digit * 40) for digit in "abcd")
 HEAD = "drafts/site/web/packagevariant-2"
 
@@ -329,15 +287,8 @@ OURS: DecisionTable[bool] = DecisionTable(
     {
         "workspace": ("packagevariant-2", "packagevariant-x", "theirs"),
         "written by": ("us", "a person"),
-        "pull request": (
-            "none",
-            "open",
-            "closed",
-            "open for another branch",
-            "merged",
-            "closed at an older commit",
-            "merged at an older commit",
-        ),
+        "pull request": ("none", "open", "closed", "open for another branch", "merged",
+            "closed at an older commit", "merged at an older commit"),
         "owner": ("ours", "another instance"),
     },
     [
@@ -345,14 +296,11 @@ OURS: DecisionTable[bool] = DecisionTable(
         ({"owner": "another instance"}, False, "it has no owner of this instance"),
         ({"written by": "us"}, True, "we wrote it"),
         ({"pull request": "open"}, True, "a person squashed our commits, and its pull request is open"),
-        (
-            {"pull request": ("closed", "merged")},
-            True,
-            "a person squashed our commits or main has them, and its pull request ended at this commit",
-        ),
+        ({"pull request": ("closed", "merged")}, True,
+            "a person squashed our commits or main has them, and its pull request ended at this commit"),
         ({}, False, "a person wrote it"),
     ],
-)
+)  # fmt: skip
 
 
 def ours(case: Case) -> bool:

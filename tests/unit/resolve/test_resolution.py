@@ -36,57 +36,29 @@ ANSWERED = Answers(named={ConflictName("a.yaml", "-", "-", ""): "upstream"})
 CASES: dict[str, tuple[dict[str, Any], set[tuple[str, Oid]]]] = {
     "a new package": ({}, {OF_PIN}),
     "an update": ({"local": oid("e1"), "base": BASE}, {MAIN, OF_BASE, OF_PIN}),
-    "an update to the same content": (
-        {"local": oid("e1"), "base": replace(BASE, tree=PIN.tree)},
-        {MAIN, OF_PIN},
-    ),
+    "an update to the same content": ({"local": oid("e1"), "base": replace(BASE, tree=PIN.tree)},
+        {MAIN, OF_PIN}),
     "a package that is up to date": ({"local": oid("e1"), "base": BASE, "settled": oid("e1")}, set()),
     "a package whose base is lost": ({"local": oid("e1"), "lost_base": "It is gone"}, {MAIN}),
-    "a package without upstreamLock": (
-        {"local": oid("e1"), "candidates": (PIN, BASE)},
-        {MAIN, OF_PIN, OF_BASE},
-    ),
+    "a package without upstreamLock": ({"local": oid("e1"), "candidates": (PIN, BASE)},
+        {MAIN, OF_PIN, OF_BASE}),
     "our draft": ({"draft": a_draft(), "draft_base": DRAFT_BASE}, {OF_PIN}),
     "a person's draft": ({"draft": persons(), "draft_base": DRAFT_BASE}, {OF_PIN, DRAFT, OF_DRAFT_BASE}),
-    "a person's draft at the upstream": (
-        {"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN},
-        {FORK, DRAFT, OF_PIN},
-    ),
-    "a person's draft behind main": (
-        {"local": oid("e1"), "base": PIN, "draft": persons(), "draft_base": PIN},
-        {MAIN, DRAFT, FORK, OF_PIN},
-    ),
-    "a person's draft of a package that was not there": (
-        {"local": oid("e1"), "base": PIN, "draft": persons(base_tree=None), "draft_base": PIN},
-        {MAIN, DRAFT, OF_PIN},
-    ),
-    "a person's draft of a package that is gone": (
-        {"draft": persons(), "draft_base": PIN},
-        {OF_PIN, DRAFT},
-    ),
-    "answered conflicts": (
-        {
-            "local": oid("b1"),
-            "base": PIN,
-            "draft": persons(answers=ANSWERED, written=oid("d9")),
-            "draft_base": PIN,
-        },
-        {FORK, DRAFT, OF_PIN, WRITTEN},
-    ),
-    "answered conflicts in a draft without a commit of ours": (
-        {
-            "local": oid("b1"),
-            "base": PIN,
-            "draft": persons(answers=ANSWERED, written=None),
-            "draft_base": PIN,
-        },
-        {FORK, DRAFT, OF_PIN},
-    ),
-    "conflicts that wait": (
-        {"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN, "asked_from": oid("c9")},
-        {FORK, DRAFT, ASKED, OF_PIN},
-    ),
-}
+    "a person's draft at the upstream": ({"local": oid("b1"), "base": PIN, "draft": persons(),
+        "draft_base": PIN}, {FORK, DRAFT, OF_PIN}),
+    "a person's draft behind main": ({"local": oid("e1"), "base": PIN, "draft": persons(), "draft_base": PIN},
+        {MAIN, DRAFT, FORK, OF_PIN}),
+    "a person's draft of a package that was not there": ({"local": oid("e1"), "base": PIN,
+        "draft": persons(base_tree=None), "draft_base": PIN}, {MAIN, DRAFT, OF_PIN}),
+    "a person's draft of a package that is gone": ({"draft": persons(), "draft_base": PIN}, {OF_PIN, DRAFT}),
+    "answered conflicts": ({"local": oid("b1"), "base": PIN,
+        "draft": persons(answers=ANSWERED, written=oid("d9")), "draft_base": PIN},
+        {FORK, DRAFT, OF_PIN, WRITTEN}),
+    "answered conflicts in a draft without a commit of ours": ({"local": oid("b1"), "base": PIN,
+        "draft": persons(answers=ANSWERED, written=None), "draft_base": PIN}, {FORK, DRAFT, OF_PIN}),
+    "conflicts that wait": ({"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN,
+        "asked_from": oid("c9")}, {FORK, DRAFT, ASKED, OF_PIN}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -111,13 +111,10 @@ READ: dict[str, Callable[[Inputs], Inputs]] = {
     "namespace": with_variant(key=WEB._replace(namespace="other")),
     "upstream package": with_pin(package=PACKAGE),
     "mutators of functions": with_spec(mutators=[]),
-    "snapshot of the cluster that is not there": lambda given: (
-        given[0],
-        replace(given[1], cluster="prod"),
-        given[2],
-        replace(given[3], snapshot=snapshot(clusters={"prod": Snapshot(cluster="prod", path="prod")})),
-    ),
-}
+    "snapshot of the cluster that is not there": lambda given: (given[0], replace(given[1], cluster="prod"),
+        given[2], replace(given[3], snapshot=snapshot(clusters={"prod": Snapshot(cluster="prod",
+        path="prod")}))),
+}  # fmt: skip
 UNREAD: dict[str, Callable[[Inputs], Inputs]] = {
     "nothing": lambda given: given,
     "times": with_variant(times=(99,), source=Source(Location("other.yaml"), 99)),
@@ -138,6 +135,8 @@ def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
     digests = {name: digest(change(inputs())) for name, change in READ.items()}
 
     assert len({*digests.values(), digest(inputs())}) == len(READ) + 1
+    assert inputs_digest({"a": [1, 2], "b": 3}) == inputs_digest({"b": 3, "a": [1, 2]})
+    assert inputs_digest({"a": [1, 2], "b": 3}) != inputs_digest({"a": [2, 1], "b": 3})
 
 
 def facts(given: Inputs) -> dict[str, Any]:
@@ -214,20 +213,14 @@ SETTLED: DecisionTable[str] = DecisionTable(
         ({"main": "other"}, "", "main is not what was merged into"),
         ({"main": "as recorded", "recorded main": "none"}, "", "main is new"),
         ({"main": "none", "recorded main": "a package"}, "", "main is gone"),
-        (
-            {"draft": ("a person's", "is the output"), "conflicts": ("conflicts", "answers")},
-            "",
-            "people answer in the draft",
-        ),
+        ({"draft": ("a person's", "is the output"), "conflicts": ("conflicts", "answers")}, "",
+            "people answer in the draft"),
         ({"main": "as the output"}, "output", "the output is on main"),
-        (
-            {"draft": ("written as the output", "is the output", "a person's")},
-            "output",
-            "the output is in the draft",
-        ),
+        ({"draft": ("written as the output", "is the output", "a person's")}, "output",
+            "the output is in the draft"),
         ({}, "", "the output is nowhere"),
     ],
-)
+)  # fmt: skip
 OUTPUT, MERGED = oid("f1"), oid("b1")
 
 

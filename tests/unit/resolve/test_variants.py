@@ -10,7 +10,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName
 from reconciler.resolve import Resolution
 from reconciler.resolve.variants import extend_resolution
-from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.sets import snapshot
 from tests.support.values import replace
 
@@ -77,49 +77,6 @@ def test_an_update_reads_base_upstream_and_local(world: ModelWorld) -> None:
         "git.example/blueprints": {one.base.tree, one.pin.tree},
         "git.example/edge": {one.local},
     }
-
-
-def test_a_base_whose_tag_moved_is_found_by_its_commit(world: ModelWorld) -> None:
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    refs = world.repositories["blueprints"].refs
-    was = refs["refs/tags/web/v1"]
-    refs["refs/tags/web/v1"] = refs["refs/tags/web/v2"]
-
-    (one,) = resolved(world).variants
-
-    assert one.base is not None
-    assert one.base.commit.oid == was
-    assert one.pin.commit.oid == refs["refs/tags/web/v2"]
-
-
-def test_a_base_keeps_the_name_that_it_was_taken_under(world: ModelWorld) -> None:
-    refs = world.repositories["blueprints"].refs
-    refs["refs/tags/web/beta"] = refs["refs/tags/web/v1"]
-    beta = Upstream(repo="blueprints", package="web", tag="beta")
-    world.variants["web"] = world.variants["web"].model_copy(update={"upstream": beta})
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    refs["refs/tags/web/beta"] = refs["refs/tags/web/v2"]
-
-    (one,) = resolved(world).variants
-
-    assert one.base is not None
-    assert (one.base.ref, one.base.commit.oid) == ("web/beta", refs["refs/tags/web/v1"])
-
-
-def test_a_lock_of_an_unknown_commit_says_so(world: ModelWorld) -> None:
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    kptfile = world.repositories["edge"].at(MAIN).packages["web"]["Kptfile"].data.decode()
-    commit = world.repositories["blueprints"].refs["refs/tags/web/v1"]
-    world.edit("edge", "web", {"Kptfile": kptfile.replace(commit, "e" * 40)})
-    world.lose_state()
-
-    (one,) = resolved(world).variants
-
-    assert one.base is None
-    assert "e" * 40 in one.lost_base
 
 
 def test_one_unresolvable_variant_stalls_alone(world: ModelWorld) -> None:
