@@ -22,7 +22,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.requests import close_duplicates, is_right, lock_pull, plan_requests
+from reconciler.plan.requests import is_right, lock_pull, plan_requests
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.records.state import RolloutRecord
 from reconciler.resolve.resolution import ResolvedVariant
@@ -380,22 +380,6 @@ def test_doubles_add_to_what_a_change_closes_and_keep_its_words() -> None:
     assert (change.op, change.reason, change.repair) == (Op.EDIT, Reason.CONTENT_CHANGED, "")
     conflict = replace(KEPT, reason=Reason.MERGE_CONFLICT)
     assert planned(conflict, None, *pulls).reason is Reason.MERGE_CONFLICT
-
-
-def test_doubles_are_open_and_of_the_same_branch() -> None:
-    first = a_pull(number=4)
-    pulls = [
-        first,
-        a_pull(number=6),
-        a_pull(number=5),
-        a_pull(PullState.MERGED, number=7),
-        a_pull(head="drafts/other/x", number=8),
-    ]
-
-    assert [(close.number, close.head) for close in close_duplicates(first, pulls)] == [
-        (5, BRANCH),
-        (6, BRANCH),
-    ]
 
 
 def test_deletion_repairs_the_pull_request_of_its_branch() -> None:
