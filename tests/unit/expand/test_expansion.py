@@ -20,6 +20,7 @@ from reconciler.policy import Limits, Policy
 from tests.support.sets import (
     FIVE_EXPRESSIONS,
     KIND,
+    a_package,
     blueprints,
     cluster,
     fleet,
@@ -163,6 +164,18 @@ def test_upstream_means_what_porch_means_by_it(selectors: dict[str, Any], expect
     assert authored.spec.upstream is not None
     found = authored.spec.upstream.model_dump(exclude_none=True)
     assert found == {"repo": "blueprints", "package": "app", **expected}
+
+
+def test_workspace_of_a_revision_comes_before_the_branch_of_that_name() -> None:
+    upstream = {"repo": "blueprints", "package": "app", "workspaceName": "main"}
+    view = blueprints()
+    (first, *_) = view.packages["app"].published
+    named = replace(view, packages={"app": a_package("app", published=(replace(first, workspace="main"),))})
+
+    (authored,) = expand(world(variant(upstream=upstream), views=(named, repository("edge")))).variants
+
+    assert authored.spec.upstream is not None
+    assert authored.spec.upstream.model_dump(exclude_none=True) == upstream
 
 
 def test_revision_and_workspace_that_differ_are_no_name_of_one_revision() -> None:
@@ -712,6 +725,11 @@ def test_trace_has_the_origin_of_each_field() -> None:
         "downstream.package": "template.downstream.packageExpr: target.name",
         "labels.a": "literal",
         "labels.region": "template.labelExprs[0].valueExpr: target.labels.region",
+    }
+    plain = single_set(select({"downstream": {"repo": "edge"}}, region="us"), snapshot=snapshot(*THREE))
+    assert dict(expand(plain, trace=True).variants[0].trace) == {
+        "downstream.repo": "literal",
+        "downstream.package": "the target's default",
     }
     assert expand(inventory).variants[0].trace == {}
     assert expand(inventory).variants[0].spec == generated.spec
