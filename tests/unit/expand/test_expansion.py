@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
-from reconciler.expand.expansion import find_conflicts
+from reconciler.expand.expansion import empty_selections, find_conflicts
 from reconciler.expand.variants import VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, Source
 from reconciler.inventory.snapshot import Snapshot
@@ -547,8 +547,16 @@ def test_invalid_targets_are_counted_after_the_first_ten() -> None:
 
 
 def test_set_without_targets_is_ready_with_a_warning() -> None:
-    desired = expand(single_set(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
+    inventory = single_set(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE))
+    desired = expand(inventory)
 
+    nothing = "sets.yaml:1: PackageVariantSet default/fleet selects no target"
+    assert list(empty_selections(desired, inventory)) == [nothing]
+    targets = [select(BY_NAME, region="nowhere"), {"repositories": [{"name": "edge"}]}]
+    partly = world(package_set(targets=targets), snapshot=snapshot(*THREE))
+    assert list(empty_selections(expand(partly), partly)) == [
+        "sets.yaml:1: spec.targets[0] of PackageVariantSet default/fleet selects nothing"
+    ]
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
     assert desired.problems == ()
     assert desired.targets == {ObjectName("default", "fleet"): 0}

@@ -497,6 +497,13 @@ def test_digest_of_unknown_content_follows_reason_and_message() -> None:
     assert len(digests) == 3
 
 
+def test_digest_of_a_deletion_follows_the_variant_that_is_gone() -> None:
+    change = a_change(Op.KEEP, Reason.DELETION_PROPOSED, writes=(), pull=a_pull())
+    pulls = [planned(replace(change, variant=name)).pull for name in (WEB, OTHER, WEB)]
+
+    assert pulls[0] == pulls[2] != pulls[1]
+
+
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:
     pin = PinChange("web", "v1", "v2", "newer")
 
