@@ -734,11 +734,11 @@ def test_trace_has_the_origin_of_each_field() -> None:
         "labels.a": "literal",
         "labels.region": "template.labelExprs[0].valueExpr: target.labels.region",
     }
-    plain = single_set(select({"downstream": {"repo": "edge"}}, region="us"), snapshot=snapshot(*THREE))
-    assert dict(expand(plain, trace=True).variants[0].trace) == {
-        "downstream.repo": "literal",
-        "downstream.package": "the target's default",
-    }
+    default = "the target's default"
+    for target, repo in ((select({"downstream": {"repo": "edge"}}, region="us"), "literal"), (EDGE, default)):
+        plain = single_set(target, snapshot=snapshot(*THREE))
+        trace = dict(expand(plain, trace=True).variants[0].trace)
+        assert trace == {"downstream.repo": repo, "downstream.package": default}
     assert expand(inventory).variants[0].trace == {}
     assert expand(inventory).variants[0].spec == generated.spec
 

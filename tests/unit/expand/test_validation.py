@@ -82,6 +82,7 @@ def test_error_of_a_template_has_its_field(fault: Fault) -> None:
     (finding,) = check_set(wrong, Environment(Limits()))
 
     assert (finding.message, finding.path) == (fault.message, ("spec", "targets", 0, "template", *fault.path))
+    assert finding.hint.startswith("Remove it: ") is ("must not contain the key" in fault.message)
     assert validate_set(wrong) == ()
     assert check_set(spec(fault.twin), Environment(Limits())) == ()
 
