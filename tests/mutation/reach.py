@@ -193,11 +193,17 @@ class Reach:
         return tests
 
     def _read(self, file: Path) -> dict[str, Any] | None:
+        """Read a record, with the numbers of the blocks of each block's name, function and module."""
         try:
-            with gzip.open(self._record_of(file), "rt") as record:
-                return cast("dict[str, Any]", json.load(record))
+            with gzip.open(self._record_of(file), "rt") as text:
+                record = cast("dict[str, Any]", json.load(text))
         except FileNotFoundError:
             return None
+        record["numbers"] = numbers = dict[str, set[int]]()
+        for number, name in enumerate(record["blocks"]):
+            for part in {name, name.partition("#")[0], name.partition("::")[0]}:
+                numbers.setdefault(part, set()).add(number)
+        return record
 
     @property
     def _imported(self) -> Path:
@@ -255,13 +261,9 @@ def _tests_in(record: Mapping[str, Any], folder: str) -> Iterator[ReachingTest]:
 
 def _tests_of(record: Mapping[str, Any], block: Block, code: str, *, is_new: bool) -> Iterator[ReachingTest]:
     """Yield the tests of a record that enter a block, or its function or module if that changed since."""
-    if is_new:
-        module = block.function.partition("::")[0]
-        numbers = {n for n, name in enumerate(record["blocks"]) if name.partition("::")[0] == module}
-    elif record["functions"].get(block.function) == code:
-        numbers = {n for n, name in enumerate(record["blocks"]) if name == block.name}
-    else:
-        numbers = {n for n, name in enumerate(record["blocks"]) if name.partition("#")[0] == block.function}
+    is_same = record["functions"].get(block.function) == code
+    place = block.name if is_same else block.function.partition("::")[0] if is_new else block.function
+    numbers = record["numbers"].get(place, ())
     for id_, (seconds, entered) in record["tests"].items() if numbers else ():
         if not numbers.isdisjoint(entered):
             yield ReachingTest(seconds, id_)
