@@ -71,31 +71,13 @@ PULL = ApiPullRequest(5, HEAD, "main", "Update web", "Why.", True, PullState.OPE
 READY = replace(PULL, draft=False)
 DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", draft=True, labels=("fleet", "edge"))
 ITEMS: dict[str, dict[str, Any]] = {
-    "github": {
-        "number": 5,
-        "title": "Update web",
-        "state": "open",
-        "draft": True,
-        "head": {"ref": HEAD, "sha": "c0ffee"},
-        "base": {"ref": "main"},
-    },
-    "gitlab": {
-        "iid": 5,
-        "title": "Draft: Update web",
-        "state": "opened",
-        "sha": "c0ffee",
-        "source_branch": HEAD,
-        "target_branch": "main",
-    },
-    "gitea": {
-        "number": 5,
-        "title": "WIP: Update web",
-        "state": "open",
-        "draft": True,
-        "head": {"label": HEAD, "sha": "c0ffee"},
-        "base": {"label": "main"},
-    },
-}
+    "github": {"number": 5, "title": "Update web", "state": "open", "draft": True,
+        "head": {"ref": HEAD, "sha": "c0ffee"}, "base": {"ref": "main"}},
+    "gitlab": {"iid": 5, "title": "Draft: Update web", "state": "opened", "sha": "c0ffee",
+        "source_branch": HEAD, "target_branch": "main"},
+    "gitea": {"number": 5, "title": "WIP: Update web", "state": "open", "draft": True,
+        "head": {"label": HEAD, "sha": "c0ffee"}, "base": {"label": "main"}},
+}  # fmt: skip
 DIALECTS: dict[str, Callable[..., Any]] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
 
 
@@ -442,36 +424,24 @@ def test_gitea_merges_in_a_style_that_the_repository_permits(
 @pytest.mark.parametrize(
     ("kind", "answer", "error", "text"),
     [
-        (
-            "github",
-            (422, "A pull request already exists for acme:x."),
-            PullRequestExistsError,
-            "already exists",
-        ),
-        (
-            "github",
-            (422, "No commits between main and x"),
-            ConflictError,
-            f"main has all commits of {HEAD} already",
-        ),
+        ("github", (422, "A pull request already exists for acme:x."), PullRequestExistsError,
+            "already exists"),
+        ("github", (422, "No commits between main and x"), ConflictError,
+            f"main has all commits of {HEAD} already"),
         ("github", (422, "head invalid"), RefusedError, f"{HEAD} is not a branch any more"),
         ("github", (422, "base invalid"), RefusedError, "main is not a branch any more"),
         ("github", (422, "head is odd"), InvalidError, "head is odd"),
         ("github", (422, "base is odd"), InvalidError, "base is odd"),
         ("github", (422, "headless invalid"), InvalidError, "headless invalid"),
         ("gitlab", (409, "Another open merge request exists"), PullRequestExistsError, "Another open"),
-        (
-            "gitlab",
-            (422, 'Source branch "x" does not exist'),
-            RefusedError,
-            f"{HEAD} or main is no branch of {NAME}",
-        ),
+        ("gitlab", (422, 'Source branch "x" does not exist'), RefusedError,
+            f"{HEAD} or main is no branch of {NAME}"),
         ("gitlab", (422, "Title is too long"), InvalidError, "Title is too long"),
         ("gitea", (409, "pull request already exists"), PullRequestExistsError, "already exists"),
         ("gitea", (422, "Title is too long"), InvalidError, "Title is too long"),
         ("gitea", (404, "not found"), PendingError, "the server does not take pull requests yet"),
     ],
-)
+)  # fmt: skip
 def test_pull_request_that_is_not_opened_has_the_cause(
     api: RecordingApi, kind: str, answer: tuple[int, str], error: type[Exception], text: str
 ) -> None:
