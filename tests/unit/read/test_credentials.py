@@ -44,12 +44,6 @@ def test_token_is_read_from_a_file(tmp_path: Path) -> None:
     assert find("https://host/a", rule) == Credential("", "t0k")
 
 
-def test_ssh_key_is_passed_as_path(tmp_path: Path) -> None:
-    rule = CredentialRule("ssh://git@host", ssh_key_file=str(tmp_path / "key"))
-
-    assert find("ssh://git@host/a", rule) == Credential("", ssh_key=tmp_path / "key")
-
-
 def test_signing_key_is_read_on_first_use(tmp_path: Path) -> None:
     file = tmp_path / "key"
     by_file = commit_signing(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})

@@ -72,6 +72,10 @@ def test_items_of_a_list_are_objects_with_positions_of_their_own(before: str, ab
         ("items: [1]\n", [{"items": [1]}]),
         ("- 1\n", [[1]]),
         ("kind: ThingList\nitems: []\n", []),
+        (
+            "apiVersion: v1\nkind: ThingList\nitems: [{a: 1}, {apiVersion: w, kind: X}]\n",
+            [{"apiVersion": "v1", "kind": "Thing", "a": 1}, {"apiVersion": "w", "kind": "X"}],
+        ),
     ],
 )
 def test_list_is_what_is_named_so_and_has_a_list_of_items(text: str, values: list[Any]) -> None:

@@ -84,16 +84,6 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
     }
 
 
-def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
-    text = """\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: PackageVariantList
-items:
-- metadata: {name: a}
-"""
-    assert names(read(world({"list.yaml": text}))) == ["platform/a"]
-
-
 def test_time_of_a_manifest_is_its_last_change(world: Make) -> None:
     manifests = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
 

@@ -100,13 +100,6 @@ def test_every_form_gives_the_same_objects(world: Make, form: tuple[str, str]) -
     assert len(first.body) == 4
 
 
-def test_one_object_in_one_file(world: Make) -> None:
-    assert names(read(world({"snapshot/a.json": json.dumps(A), "snapshot/b.yaml": json.dumps(B)}))) == [
-        "default/a",
-        "default/b",
-    ]
-
-
 def test_objects_have_file_and_line(world: Make) -> None:
     snapshot = read(
         world(
