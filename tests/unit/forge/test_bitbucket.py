@@ -66,4 +66,4 @@ def test_what_was_declined_is_not_opened_again(api: ScriptedApi) -> None:
         Bitbucket(api.transport(), "acme/edge").reopen(PULL)
 
     assert "reconciler.dev/retry" in raised.value.hint
-    assert api.requests() == []
+    assert [*Bitbucket(api.transport(), "acme/edge").issues()] == api.requests() == []
