@@ -174,6 +174,7 @@ def test_test_of_all_keys_of_a_map_is_accepted(text: str, value: str) -> None:
         ("[1, 2].all(k, target.a.all(l, target.b.all(m, m == l))) ? 'a' : 'b'", TURNS),
         ("target.a.replace(target.b, target.c).replace(target.d, target.e)", GROWS),
         ("target.a.replace('b', 'c')", ""),
+        ("'a'.replace('b', target.a + target.b)", GROWS),
     ],
 )
 def test_what_may_grow_beyond_all_bounds_is_refused_before_it_is_evaluated(text: str, problem: str) -> None:

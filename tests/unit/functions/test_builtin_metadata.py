@@ -503,6 +503,14 @@ def test_set_namespace(row: Row) -> None:
             ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
             compatible=True,
         ),
+        Row(
+            "no origin in a namespace",
+            TO,
+            inside("old"),
+            inside("prod"),
+            ("ConfigMap old/a does not have upstream origin.", summary("old", 1), NOTHING),
+            compatible=True,
+        ),
     ],
     ids=ids,
 )

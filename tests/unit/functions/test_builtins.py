@@ -527,6 +527,7 @@ def test_set_project_id(row: Row) -> None:
 
 NOTES = '  annotations:\n    x: "1"\n    z: "2"\n'
 LOCAL = '  annotations:\n    config.kubernetes.io/local-config: "{}"\n'
+NOT_QUOTED = LOCAL.format("false").replace('"', "")
 B = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n"
 
 
@@ -567,6 +568,10 @@ B = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n"
                 body() + LOCAL.format("false"),
                 ("found no local config resources to prune",),
             ),
+        ),
+        (
+            "remove-local-config-resources:v0.1",
+            Row("false without quotes", {}, body() + NOT_QUOTED, body() + NOT_QUOTED),
         ),
         (
             "upsert-resource:v0.2",

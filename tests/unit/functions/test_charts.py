@@ -401,6 +401,13 @@ def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntim
     assert text.count("kind: Deployment") == 2
 
 
+def test_files_that_a_chart_ignores_are_no_templates(runtimes: Sequence[FunctionRuntime]) -> None:
+    two = chart(a=DEPLOYMENT, b=DEPLOYMENT.replace("Release.Name", "Chart.Version"))
+    files = package({**two, "charts/web/.helmignore": "../x\nb.yaml\n"})
+
+    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+
+
 def test_symbolic_links_of_charts_are_refused(runtimes: Sequence[FunctionRuntime]) -> None:
     files = package(chart(a=DEPLOYMENT)) | {"charts/web/b": File.of(b"/etc/passwd", Mode.SYMLINK)}
 

@@ -33,9 +33,13 @@ def test_equal_values_have_no_differences(value: Any) -> None:
     assert list(differences(value, copy_value(value))) == []
 
 
-@pytest.mark.parametrize(("left", "right"), [(1, True), (0, False), ([1], [True]), ({"a": 1}, {"a": True})])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1, True), (0, False), ([1], [True]), ({"a": 1}, {"a": True}), ([1 << 70, 1], [1 << 70, True])],
+)
 def test_a_number_is_no_boolean(left: Any, right: Any) -> None:
     assert list(differences({"x": left}, {"x": right})) != []
+    assert is_same([1 << 70, left], [1 << 70, left])
 
 
 def test_items_with_names_are_matched_by_name() -> None:
