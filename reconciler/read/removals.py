@@ -79,7 +79,7 @@ class _Search:
 
     def declared_at(self, commit: Oid | None, declarations: Iterable[Declaration]) -> set[Declaration]:
         """Return the objects that a commit declares in their files."""
-        if commit is None or self._history.find_commit(commit) is None:
+        if commit is None:
             return set()
         declarations = set(declarations)
         self._fetch(commit, {each.path for each in declarations})

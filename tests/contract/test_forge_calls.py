@@ -17,12 +17,9 @@ PACKAGES = {"edge-1": 1, "edge-2": 2, "edge-3": 5}
 """How many packages each repository has: with three sizes a count that grows faster is no straight line."""
 NAMES = tuple(f"p{number}" for number in range(max(PACKAGES.values())))
 FORGES = {
-    "github": "GitHub",
-    "gitlab": "GitLab",
-    "gitea": "Gitea, Forgejo",
-    "azure": "Azure DevOps",
+    "github": "GitHub", "gitlab": "GitLab", "gitea": "Gitea, Forgejo", "azure": "Azure DevOps",
     "bitbucket": "Bitbucket Cloud",
-}
+}  # fmt: skip
 APPROVAL = "  approval:\n    auto:\n    - {selector: {}}\n"
 LABELS = "  pullRequests:\n    labels: [fleet]\n"
 ENDED = 120

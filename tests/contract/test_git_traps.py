@@ -200,12 +200,6 @@ def test_unsafe_ref_name_is_refused(mirror: Mirror, ref: str) -> None:
         push(mirror, [RefUpdate(ref, None, made(mirror))])
 
 
-def test_update_without_expected_value_is_refused(mirror: Mirror) -> None:
-    for update in (RefUpdate(DRAFT, None, None), RefUpdate(DRAFT, Oid(""), made(mirror))):
-        with pytest.raises(RefusedError):
-            push(mirror, [update])
-
-
 def test_moved_repository_is_unavailable(repo: Repo, mirror: Mirror) -> None:
     new = made(mirror)
     repo.path.rename(repo.path.with_name("elsewhere"))

@@ -52,26 +52,14 @@ def test_pages_are_known_by_the_rule_or_the_public_host(remote: str, address: st
 @pytest.mark.parametrize(
     ("remote", "compare", "directory", "line"),
     [
-        (
-            "https://ghe.example.com/acme/web",
-            "/compare/a...b",
-            "/tree/c/x%20y/web",
-            "/blob/c/m%5B1%5D.yaml#L7",
-        ),
-        (
-            "https://git.example.com/acme/web",
-            "/-/compare/a...b",
-            "/-/tree/c/x%20y/web",
-            "/-/blob/c/m%5B1%5D.yaml#L7",
-        ),
-        (
-            "https://git.example.com:3000/acme/web",
-            "/compare/a...b",
-            "/src/commit/c/x%20y/web",
-            "/src/commit/c/m%5B1%5D.yaml#L7",
-        ),
+        ("https://ghe.example.com/acme/web", "/compare/a...b", "/tree/c/x%20y/web",
+            "/blob/c/m%5B1%5D.yaml#L7"),
+        ("https://git.example.com/acme/web", "/-/compare/a...b", "/-/tree/c/x%20y/web",
+            "/-/blob/c/m%5B1%5D.yaml#L7"),
+        ("https://git.example.com:3000/acme/web", "/compare/a...b", "/src/commit/c/x%20y/web",
+            "/src/commit/c/m%5B1%5D.yaml#L7"),
     ],
-)
+)  # fmt: skip
 def test_addresses_are_those_of_the_forge(remote: str, compare: str, directory: str, line: str) -> None:
     web = find_web(remote, RULES)
 

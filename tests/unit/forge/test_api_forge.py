@@ -268,12 +268,10 @@ def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: Scripte
         ({"created_at": "1970-01-01T00:00:01Z"}, (1,)),
         ({"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}, (1, 2)),
         ({"updated_at": "1970-01-01T00:00:02Z", "closed_at": "1970-01-01T00:00:03Z"}, (2, 3)),
-        (
-            {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:01Z", "closed_at": None},
-            (1,),
-        ),
+        ({"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:01Z", "closed_at": None},
+            (1,)),
     ],
-)
+)  # fmt: skip
 def test_each_time_at_which_an_item_was_written_counts_once(
     item: dict[str, str | None], seconds: tuple[float, ...]
 ) -> None:

@@ -31,6 +31,7 @@ def test_api_of_a_repository_follows_from_its_address(api: ScriptedApi, name: st
     api.answers["GET", path] = Answer(200, {"id": "1"})
 
     assert Azure(api.transport(), name).is_empty()
+    assert [*Azure(api.transport(), name).issues()] == []
 
 
 def test_api_of_ssh_addresses_is_that_of_the_service() -> None:

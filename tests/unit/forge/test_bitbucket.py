@@ -17,20 +17,13 @@ from tests.support.forges.server import Answer
 ROOT = "/repositories/acme/edge"
 TIP, GONE = "a" * 40, "b" * 40
 ITEM = {
-    "id": 5,
-    "title": "T",
-    "description": "Why.",
-    "state": "OPEN",
-    "source": {
-        "branch": {"name": "drafts/web/w"},
-        "commit": {"hash": TIP[:12]},
-        "repository": {"uuid": "{1}"},
-    },
+    "id": 5, "title": "T", "description": "Why.", "state": "OPEN",
+    "source": {"branch": {"name": "drafts/web/w"}, "commit": {"hash": TIP[:12]},
+        "repository": {"uuid": "{1}"}},
     "destination": {"branch": {"name": "main"}, "repository": {"uuid": "{1}"}},
     "links": {"html": {"href": "https://bitbucket.org/acme/edge/pull-requests/5"}},
-    "created_on": "1970-01-01T00:00:01+00:00",
-    "updated_on": "1970-01-01T00:00:02+00:00",
-}
+    "created_on": "1970-01-01T00:00:01+00:00", "updated_on": "1970-01-01T00:00:02+00:00",
+}  # fmt: skip
 PULL = ApiPullRequest(5, "drafts/web/w", "main", "T", "Why.", True, PullState.OPEN, TIP)
 
 
@@ -73,4 +66,4 @@ def test_what_was_declined_is_not_opened_again(api: ScriptedApi) -> None:
         Bitbucket(api.transport(), "acme/edge").reopen(PULL)
 
     assert "reconciler.dev/retry" in raised.value.hint
-    assert api.requests() == []
+    assert [*Bitbucket(api.transport(), "acme/edge").issues()] == api.requests() == []

@@ -141,17 +141,15 @@ UNMARKED = MarkedBody("Part", before="Before\n", after="\nAfter", has_marker=Tru
     [
         ({}, UNMARKED),
         ({"title": 1, "labels": "a", "people": 2, "autoMerge": 3, "duplicateOf": "4"}, UNMARKED),
-        (
-            {"title": "t", "labels": ["a", 1], "people": ["b"]},
-            UNMARKED._replace(title="t", labels=("a",), people=("b",)),
-        ),
+        ({"title": "t", "labels": ["a", 1], "people": ["b"]},
+            UNMARKED._replace(title="t", labels=("a",), people=("b",))),
         ({"duplicateOf": 4, "autoMerge": "x"}, UNMARKED._replace(duplicate_of=4, auto_merge="x")),
         ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c", ticks=frozenset())),
         ({"content": "c", "part": digest("part")}, UNMARKED),
         ({"content": "c"}, UNMARKED),
         (["no", "map"], UNMARKED),
     ],
-)
+)  # fmt: skip
 def test_marker_that_people_wrote_counts_field_by_field(fields: object, marked: MarkedBody) -> None:
     assert parse(f"Before\n{marker(fields)}Part\n<!-- reconciler:end -->\nAfter") == marked
 

@@ -9,6 +9,8 @@ import pytest
 
 from reconciler.base.errors import ConflictError, RefusedError
 from reconciler.forge.api import gitea, github, gitlab
+from reconciler.forge.api.azure import Azure
+from reconciler.forge.api.bitbucket import Bitbucket
 from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
@@ -71,31 +73,13 @@ PULL = ApiPullRequest(5, HEAD, "main", "Update web", "Why.", True, PullState.OPE
 READY = replace(PULL, draft=False)
 DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", draft=True, labels=("fleet", "edge"))
 ITEMS: dict[str, dict[str, Any]] = {
-    "github": {
-        "number": 5,
-        "title": "Update web",
-        "state": "open",
-        "draft": True,
-        "head": {"ref": HEAD, "sha": "c0ffee"},
-        "base": {"ref": "main"},
-    },
-    "gitlab": {
-        "iid": 5,
-        "title": "Draft: Update web",
-        "state": "opened",
-        "sha": "c0ffee",
-        "source_branch": HEAD,
-        "target_branch": "main",
-    },
-    "gitea": {
-        "number": 5,
-        "title": "WIP: Update web",
-        "state": "open",
-        "draft": True,
-        "head": {"label": HEAD, "sha": "c0ffee"},
-        "base": {"label": "main"},
-    },
-}
+    "github": {"number": 5, "title": "Update web", "state": "open", "draft": True,
+        "head": {"ref": HEAD, "sha": "c0ffee"}, "base": {"ref": "main"}},
+    "gitlab": {"iid": 5, "title": "Draft: Update web", "state": "opened", "sha": "c0ffee",
+        "source_branch": HEAD, "target_branch": "main"},
+    "gitea": {"number": 5, "title": "WIP: Update web", "state": "open", "draft": True,
+        "head": {"label": HEAD, "sha": "c0ffee"}, "base": {"label": "main"}},
+}  # fmt: skip
 DIALECTS: dict[str, Callable[..., Any]] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
 
 
@@ -152,6 +136,26 @@ ONCE = {"opens a draft", "merges", "comments", "opens an issue"}
 HUB_5, LAB, LAB_5 = f"{HUB}/pulls/5", f"{PROJECT}/merge_requests", f"{PROJECT}/merge_requests/5"
 NEW = {"title": "Update web", "head": HEAD, "base": "main", "body": "Why."}
 LAB_NEW = {"source_branch": HEAD, "target_branch": "main", "description": "Why.", "labels": "fleet,edge"}
+FLEET = "/acme/fleet/_apis/git/repositories/east/pullrequests"
+FLEET_5, CLOUD, CLOUD_5 = (
+    f"{FLEET}/5",
+    "/repositories/acme/edge/pullrequests",
+    "/repositories/acme/edge/pullrequests/5",
+)
+FLEET_NEW = {
+    "sourceRefName": f"refs/heads/{HEAD}",
+    "targetRefName": "refs/heads/main", "title": "Update web", "description": "Why.", "isDraft": True,
+    "labels": [{"name": "fleet"}, {"name": "edge"}],
+}  # fmt: skip
+THREAD = {
+    "comments": [{"parentCommentId": 0, "content": "Hm.", "commentType": "text"}],
+    "status": "closed",
+}
+CLOUD_NEW = {
+    "title": "Update web", "description": "Why.", "draft": True, "close_source_branch": False,
+    "source": {"branch": {"name": HEAD}},
+    "destination": {"branch": {"name": "main"}},
+}  # fmt: skip
 REQUESTS: dict[str, list[Request]] = {
     "github opens a draft": [post(f"{HUB}/pulls", draft=True, **NEW)],
     "gitlab opens a draft": [post(LAB, title="Draft: Update web", **LAB_NEW)],
@@ -195,7 +199,35 @@ REQUESTS: dict[str, list[Request]] = {
     "github looks one up": [get(HUB_5)],
     "gitlab looks one up": [get(LAB_5)],
     "gitea looks one up": [get(HUB_5)],
-}
+    "azure opens a draft": [post(FLEET, **FLEET_NEW)],
+    "azure edits": [patch(FLEET_5, title="New", description="New.")],
+    "azure moves the base": [patch(FLEET_5, title="New", description="New.",
+        targetRefName="refs/heads/prod")],
+    "azure marks ready": [patch(FLEET_5, isDraft=False)],
+    "azure marks a draft": [patch(FLEET_5, isDraft=True)],
+    "azure closes": [patch(FLEET_5, status="abandoned")],
+    "azure reopens": [patch(FLEET_5, status="active")],
+    "azure sets labels": [post(f"{FLEET_5}/labels", name=name) for name in "ab"],
+    "azure merges": [get("/acme/fleet/_apis/git/repositories/east"),
+        get("/acme/fleet/_apis/git/policy/configurations"),
+        patch(FLEET_5, status="completed", lastMergeSourceCommit={"commitId": "c0ffee"},
+        completionOptions={"mergeStrategy": "noFastForward", "deleteSourceBranch": False}), get(FLEET_5)],
+    "azure comments": [post(f"{FLEET_5}/threads", **THREAD)],
+    "azure edits a comment": [patch(f"{FLEET_5}/threads/7", content="Ah.")],
+    "azure looks one up": [get(FLEET_5)],
+    "bitbucket opens a draft": [post(CLOUD, **CLOUD_NEW)],
+    "bitbucket edits": [put(CLOUD_5, title="New", reviewers=[], description="New.")],
+    "bitbucket moves the base": [put(CLOUD_5, title="New", reviewers=[], description="New.",
+        destination={"branch": {"name": "prod"}})],
+    "bitbucket marks ready": [put(CLOUD_5, title="Update web", reviewers=[], draft=False)],
+    "bitbucket marks a draft": [put(CLOUD_5, title="Update web", reviewers=[], draft=True)],
+    "bitbucket closes": [Request("POST", f"{CLOUD_5}/decline")],
+    "bitbucket merges": [get(CLOUD_5), post(f"{CLOUD_5}/merge", type="pullrequest_merge_parameters",
+        merge_strategy="merge_commit", close_source_branch=False)],
+    "bitbucket comments": [post(f"{CLOUD_5}/comments", content={"raw": "Hm."})],
+    "bitbucket edits a comment": [put(f"{CLOUD_5}/comments/7", content={"raw": "Ah."})],
+    "bitbucket looks one up": [get(CLOUD_5)],
+}  # fmt: skip
 ROWS = {
     name: Row(kind, CALLS[call], requests, call not in ONCE)
     for name, requests in REQUESTS.items()
@@ -203,23 +235,39 @@ ROWS = {
 }
 
 
+OTHERS: dict[str, tuple[Callable[..., Any], str, dict[str, Any]]] = {
+    "azure": (Azure, "acme/fleet/_git/east",
+        {"pullRequestId": 5, "status": "active", "title": "Update web", "isDraft": True, "value": [],
+        "sourceRefName": f"refs/heads/{HEAD}", "targetRefName": "refs/heads/main", "id": 1,
+        "creationDate": "1970-01-01T00:00:01Z", "comments": [{"id": 1}]}),
+    "bitbucket": (Bitbucket, "acme/edge", {"id": 5, "title": "Update web", "description": "", "state": "OPEN",
+        "draft": True, "source": {"branch": {"name": HEAD}, "commit": {"hash": ""}},
+        "destination": {"branch": {"name": "main"}, "commit": {"hash": ""}},
+        "links": {"html": {"href": "https://bitbucket.org/acme/edge/pull-requests/5"}},
+        **dict.fromkeys(("created_on", "updated_on"), "1970-01-01T00:00:01+00:00")}),
+}  # fmt: skip
+"""Dialect, name of the repository and reply of the forges whose items have other names."""
+ENDED = {"status": "completed", "state": "MERGED"}
+
+
 def reply_to(row: Row, request: Request) -> Any:
     """Return a reply of the right shape."""
     if request.path == "/graphql":
         return {"data": {}}
+    if row.kind in OTHERS:
+        return OTHERS[row.kind][2] | (ENDED if row.call is CALLS["merges"] else {})
     if request.path.endswith("/labels"):
         return [{"name": name} for name in request.body["labels"]]
     if request.path.endswith(("/comments", "/notes")):
         return {"id": 7, "node_id": "node7", "body": request.body["body"]}
     if "/issues" in request.path:
         return {"number": 9, "iid": 9}
-    if request.path.endswith("/merge"):
-        return ITEMS[row.kind] | {"sha": "beef"}
-    return ITEMS[row.kind]
+    return ITEMS[row.kind] | ({"sha": "beef"} if request.path.endswith("/merge") else {})
 
 
 def dialect_of(api: RecordingApi, kind: str, rule: ForgeRule | None = None) -> Any:
-    return DIALECTS[kind](api.transport(), NAME, *([rule] if rule else []))
+    made, name = OTHERS[kind][:2] if kind in OTHERS else (DIALECTS[kind], NAME)
+    return made(api.transport(), name, *([rule] if rule else []))
 
 
 def prepare(api: RecordingApi, row: Row) -> Any:
@@ -442,36 +490,24 @@ def test_gitea_merges_in_a_style_that_the_repository_permits(
 @pytest.mark.parametrize(
     ("kind", "answer", "error", "text"),
     [
-        (
-            "github",
-            (422, "A pull request already exists for acme:x."),
-            PullRequestExistsError,
-            "already exists",
-        ),
-        (
-            "github",
-            (422, "No commits between main and x"),
-            ConflictError,
-            f"main has all commits of {HEAD} already",
-        ),
+        ("github", (422, "A pull request already exists for acme:x."), PullRequestExistsError,
+            "already exists"),
+        ("github", (422, "No commits between main and x"), ConflictError,
+            f"main has all commits of {HEAD} already"),
         ("github", (422, "head invalid"), RefusedError, f"{HEAD} is not a branch any more"),
         ("github", (422, "base invalid"), RefusedError, "main is not a branch any more"),
         ("github", (422, "head is odd"), InvalidError, "head is odd"),
         ("github", (422, "base is odd"), InvalidError, "base is odd"),
         ("github", (422, "headless invalid"), InvalidError, "headless invalid"),
         ("gitlab", (409, "Another open merge request exists"), PullRequestExistsError, "Another open"),
-        (
-            "gitlab",
-            (422, 'Source branch "x" does not exist'),
-            RefusedError,
-            f"{HEAD} or main is no branch of {NAME}",
-        ),
+        ("gitlab", (422, 'Source branch "x" does not exist'), RefusedError,
+            f"{HEAD} or main is no branch of {NAME}"),
         ("gitlab", (422, "Title is too long"), InvalidError, "Title is too long"),
         ("gitea", (409, "pull request already exists"), PullRequestExistsError, "already exists"),
         ("gitea", (422, "Title is too long"), InvalidError, "Title is too long"),
         ("gitea", (404, "not found"), PendingError, "the server does not take pull requests yet"),
     ],
-)
+)  # fmt: skip
 def test_pull_request_that_is_not_opened_has_the_cause(
     api: RecordingApi, kind: str, answer: tuple[int, str], error: type[Exception], text: str
 ) -> None:

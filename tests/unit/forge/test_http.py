@@ -181,16 +181,14 @@ def test_request_without_a_token_has_no_authorization(token: http.StaticToken, v
         ("https:///api", "'https:///api' is no address of a forge's API"),
         ("git.example", "'git.example' is no address of a forge's API"),
         ("http://git.example/api", "A token for http://git.example/api would be sent in the clear"),
-        (
-            "http://localhost.example/api",
-            "A token for http://localhost.example/api would be sent in the clear",
-        ),
+        ("http://localhost.example/api",
+            "A token for http://localhost.example/api would be sent in the clear"),
         ("https://git.example/api/", ""),
         ("http://localhost:1/api", ""),
         ("http://127.0.0.1:1/api", ""),
         ("http://[::1]:1/api", ""),
     ],
-)
+)  # fmt: skip
 def test_token_is_sent_in_the_clear_on_this_machine_alone(base: str, message: str) -> None:
     budget = Budget(WriteLimits())
     if not message:
@@ -285,26 +283,18 @@ def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> Non
 @pytest.mark.parametrize(
     ("status", "writes", "kind", "hint"),
     [
-        (
-            401,
-            True,
-            UnauthorizedError,
-            "Give a token that is valid, where the rule of spec.credentials reads it from.",
-        ),
+        (401, True, UnauthorizedError,
+            "Give a token that is valid, where the rule of spec.credentials reads it from."),
         (404, True, MissingError, "Check the URL, and whether the token may see the repository."),
         (404, False, MissingError, "Check the URL, and whether the token may see the repository."),
         (403, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
-        (
-            403,
-            False,
-            ForbiddenError,
-            "Check the token's permissions, and that the repository is not archived.",
-        ),
+        (403, False, ForbiddenError,
+            "Check the token's permissions, and that the repository is not archived."),
         (423, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
         (400, False, UnavailableError, UnavailableError.hint),
         (400, True, InvalidError, InvalidError.hint),
     ],
-)
+)  # fmt: skip
 def test_error_of_a_reply_has_its_kind_and_what_to_do(
     api: ScriptedApi, status: int, writes: bool, kind: type[ReconcilerError], hint: str
 ) -> None:

@@ -67,19 +67,16 @@ def item(kind: str, number: int = 5, head: str = HEAD, **fields: Any) -> dict[st
 LISTS = {
     ("github", "list_all"): {"state": "all", "sort": "created", "direction": "asc", "per_page": "100"},
     ("github", "list_open"): {"state": "open", "sort": "created", "direction": "asc", "per_page": "100"},
-    ("github", "list_changed"): {
-        "state": "closed",
-        "sort": "updated",
-        "direction": "desc",
-        "per_page": "100",
-    },
+    ("github", "list_changed"): {"state": "closed", "sort": "updated", "direction": "desc",
+        "per_page": "100"},
     ("gitlab", "list_all"): {"state": "all", "order_by": "created_at", "sort": "asc", "per_page": "100"},
     ("gitlab", "list_open"): {"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": "100"},
-    ("gitlab", "list_changed"): {"state": "all", "order_by": "updated_at", "sort": "desc", "per_page": "100"},
+    ("gitlab", "list_changed"): {"state": "all", "order_by": "updated_at", "sort": "desc",
+        "per_page": "100"},
     ("gitea", "list_all"): {"state": "all", "sort": "oldest", "limit": "50"},
     ("gitea", "list_open"): {"state": "open", "sort": "oldest", "limit": "50"},
     ("gitea", "list_changed"): {"state": "closed", "sort": "recentupdate", "limit": "50"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "method"), LISTS)

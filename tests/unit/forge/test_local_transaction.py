@@ -93,12 +93,6 @@ def test_pull_request_is_written_with_every_field_and_as_old_as_its_head(edge: E
     assert not commit.parent_ids
 
 
-def test_pull_request_moves_to_another_base(edge: Edge) -> None:
-    edge.repo.point("refs/heads/prod", edge.repo.oid("main"))
-
-    assert forge(edge).ensure(replace(DESIRED, base="prod")).base == "prod"
-
-
 @pytest.mark.parametrize("draft", [True, False])
 def test_new_pull_request_is_a_draft_or_not(edge: Edge, draft: bool) -> None:
     edge.repo.commit({"x": "1"}, branch="feature", start="main")

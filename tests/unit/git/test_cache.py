@@ -103,15 +103,10 @@ def test_whole_mirror_has_no_damage(mirror: Path) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "objects/pack/*.pack",
-        "objects/pack/*.idx",
-        "objects/pack/*.rev",
-        "objects/pack/*.bitmap",
-        "objects/pack/multi-pack-index",
-        "objects/info/commit-graph",
-        "objects/info/commit-graphs/*.graph",
+        "objects/pack/*.pack", "objects/pack/*.idx", "objects/pack/*.rev", "objects/pack/*.bitmap",
+        "objects/pack/multi-pack-index", "objects/info/commit-graph", "objects/info/commit-graphs/*.graph",
     ],
-)
+)  # fmt: skip
 def test_file_with_a_checksum_is_compared_with_it(
     mirror: Path, pattern: str, harm: Callable[[Path], None]
 ) -> None:

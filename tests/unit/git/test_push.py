@@ -17,11 +17,8 @@ A, B = Oid("a" * 40), Oid("b" * 40)
 REF, TAG = "refs/heads/a", "refs/tags/v1"
 BOTH_REFS = tuple(RefUpdate(f"refs/heads/{name}", None, A) for name in "ab")
 STALE, REJECTED, SKIPPED, DONE = (
-    PushStatus.STALE,
-    PushStatus.REJECTED,
-    PushStatus.SKIPPED,
-    PushStatus.DONE,
-)
+    PushStatus.STALE, PushStatus.REJECTED, PushStatus.SKIPPED, PushStatus.DONE,
+)  # fmt: skip
 LINES = {
     DONE: "*\t:{}\t[new branch]",
     STALE: "!\t:{}\t[rejected] (stale info)",
@@ -219,24 +216,15 @@ FULL_REF = MISSING + b"!\tx:refs/heads/b\t[remote rejected] (No space left on de
 @pytest.mark.parametrize(
     ("result", "message", "hint"),
     [
-        (
-            GitResult(128, MISSING, "fatal: hung up"),
-            "Cannot push to {remote}: fatal: hung up",
-            "Check the URL, ",
-        ),
+        (GitResult(128, MISSING, "fatal: hung up"), "Cannot push to {remote}: fatal: hung up",
+            "Check the URL, "),
         (GitResult(1, BOTH, "fatal: hung up"), "Push to {remote} failed: fatal: hung up", "Check the URL, "),
-        (
-            GitResult(1, FULL, "error: No space left on device"),
-            "Cannot push to {remote}: error: No",
-            "Free the",
-        ),
-        (
-            GitResult(1, FULL_REF, "error: other"),
-            "Cannot push to {remote}: No space left on device",
-            "Free the",
-        ),
+        (GitResult(1, FULL, "error: No space left on device"), "Cannot push to {remote}: error: No",
+            "Free the"),
+        (GitResult(1, FULL_REF, "error: other"), "Cannot push to {remote}: No space left on device",
+            "Free the"),
     ],
-)
+)  # fmt: skip
 def test_push_that_cannot_be_completed_is_unavailable(
     pushed: Answered, mirror: Mirror, result: GitResult, message: str, hint: str
 ) -> None:

@@ -14,7 +14,7 @@ from reconciler.git.urls import Credential
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Mode
 from reconciler.policy import Limits
-from tests.support.git import Repo, make_repository, run
+from tests.support.git import Repo, make_repository
 
 
 @pytest.fixture
@@ -53,14 +53,6 @@ def test_reading_a_local_repository_starts_no_process_and_writes_nothing(
 
     assert process_count() == before
     assert not (tmp_path / "cache").exists()
-
-
-def test_working_copy_is_read_through_its_git_directory(tmp_path: Path, repo: Repo) -> None:
-    run("clone", "-q", str(repo.path), str(tmp_path / "work"), cwd=tmp_path)
-
-    mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "work"))
-
-    assert mirror.refs()["refs/heads/main"] == repo.oid("main")
 
 
 def test_spellings_of_one_address_share_a_mirror(tmp_path: Path, repo: Repo) -> None:

@@ -144,16 +144,14 @@ def sign_text(signed: Signed, text: bytes, folder: Path, namespace: str = "git")
     [
         (b"object %b\ntype commit\ntag web/v1\ntagger K <k@x> 1 +0000\n\nx\n", ""),
         (b"object %b\ntype commit\ntag web/v1\ntag web/v2\ntagger K <k@x> 1 +0000\n\nx\n", "has two names"),
-        (
-            b"object %b\ntype commit\ntagger K <k@x> 1 +0000\ntag web/v1\n\nx\n",
-            "was signed under another name",
-        ),
+        (b"object %b\ntype commit\ntagger K <k@x> 1 +0000\ntag web/v1\n\nx\n",
+            "was signed under another name"),
         (b"object %b\ntype commit\n\ntag web/v1\n", "was signed under another name"),
         (b"tree %b\nauthor K <k@x> 1 +0000\ntag web/v1\n\ntype commit\n", "names no commit"),
         (b"certificate version 0.1\npusher K\ntag web/v1\ntype commit\n\n", "names no commit"),
         (b"", "names no commit"),
     ],
-)
+)  # fmt: skip
 def test_signed_text_that_is_no_tag_of_one_name_is_refused(
     signed: Signed, tmp_path: Path, text: bytes, fault: str
 ) -> None:

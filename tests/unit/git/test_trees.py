@@ -269,20 +269,13 @@ def test_files_that_are_equal_in_a_known_package_are_not_read_again() -> None:
         (package(UnsafeEntry("x", "it is a submodule")), "d/x", "it is a submodule"),
         (package(entry("A"), entry("a")), "d/a", "on some file systems it is the same as A"),
         (package(entry("a"), a=b"12345"), "d/a", "too large"),
-        (
-            package(entry("l", Mode.SYMLINK), l=b"\xff"),
-            "d/l",
-            "the target of the link is not UTF-8",
-        ),
-        (
-            package(*map(entry, "abc"), a=b"123", b=b"123", c=b"123"),
-            "",
-            "it has more than 8 bytes (limits.packageBytes)",
-        ),
+        (package(entry("l", Mode.SYMLINK), l=b"\xff"), "d/l", "the target of the link is not UTF-8"),
+        (package(*map(entry, "abc"), a=b"123", b=b"123", c=b"123"), "",
+            "it has more than 8 bytes (limits.packageBytes)"),
         (package(*map(entry, "abcde")), "", "it has more than 4 files"),
         (package(entry("e", Mode.TREE)), "d/e/", "it is deeper than 2 directories"),
     ],
-)
+)  # fmt: skip
 def test_package_is_refused_with_the_path_and_the_reason(objects: Objects, path: str, reason: str) -> None:
     objects.trees["e"] = []
     limits = Limits(package_files=4, package_file_bytes=4, package_bytes=8, path_depth=2)

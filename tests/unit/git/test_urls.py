@@ -52,18 +52,11 @@ def test_normalising_is_idempotent(case: Case) -> None:
 @pytest.mark.parametrize(
     "remote",
     [
-        "ext::sh -c 'touch /tmp/x'",
-        "-oProxyCommand=id",
-        "--upload-pack=id",
-        "ssh://-oProxyCommand=id/x",
-        "ftp://example.com/x",
-        "https:///x",
-        "https://example.com/x\n",
-        "https://exa\x00mple.com/x",
-        "git://example.com/x",
-        "",
+        "ext::sh -c 'touch /tmp/x'", "-oProxyCommand=id", "--upload-pack=id", "ssh://-oProxyCommand=id/x",
+        "ftp://example.com/x", "https:///x", "https://example.com/x\n", "https://exa\x00mple.com/x",
+        "git://example.com/x", "",
     ],
-)
+)  # fmt: skip
 def test_unsafe_address_is_refused(remote: str) -> None:
     if remote.endswith("\n"):
         assert parse_remote(remote).address == remote.strip()

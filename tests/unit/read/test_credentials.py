@@ -44,12 +44,6 @@ def test_token_is_read_from_a_file(tmp_path: Path) -> None:
     assert find("https://host/a", rule) == Credential("", "t0k")
 
 
-def test_ssh_key_is_passed_as_path(tmp_path: Path) -> None:
-    rule = CredentialRule("ssh://git@host", ssh_key_file=str(tmp_path / "key"))
-
-    assert find("ssh://git@host/a", rule) == Credential("", ssh_key=tmp_path / "key")
-
-
 def test_signing_key_is_read_on_first_use(tmp_path: Path) -> None:
     file = tmp_path / "key"
     by_file = commit_signing(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})
@@ -118,19 +112,13 @@ def test_key_has_the_user_and_the_known_hosts_of_its_rule(tmp_path: Path) -> Non
     ("rule", "content", "why"),
     [
         (CredentialRule("https://host", token_env="TOKEN"), None, "environment variable TOKEN is not set"),
-        (
-            CredentialRule("https://host", token_file="{file}"),
-            None,
-            "file {file} cannot be read: No such file or directory",
-        ),
-        (
-            CredentialRule("https://host", token_file="{file}"),
-            b"\xff",
-            "file {file} cannot be read: it is no text",
-        ),
+        (CredentialRule("https://host", token_file="{file}"), None,
+            "file {file} cannot be read: No such file or directory"),
+        (CredentialRule("https://host", token_file="{file}"), b"\xff",
+            "file {file} cannot be read: it is no text"),
         (CredentialRule("https://host", token_file="{file}"), b" \n", "file {file} is empty"),
     ],
-)
+)  # fmt: skip
 def test_missing_credential_names_its_rule_and_the_reason(
     tmp_path: Path, rule: CredentialRule, content: bytes | None, why: str
 ) -> None:
@@ -165,14 +153,12 @@ HINT = "Set it, or correct spec.commits of reconciler.yaml."
     ("policy", "environment", "why"),
     [
         (CommitPolicy(sign="ssh", signing_key_env="KEY"), {}, "environment variable KEY is not set"),
-        (CommitPolicy(sign="ssh", signing_key_env="KEY"), {"KEY": ""}, "environment variable KEY is not set"),
-        (
-            CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"),
-            {},
-            "file /nowhere/key cannot be read: No such file or directory",
-        ),
+        (CommitPolicy(sign="ssh", signing_key_env="KEY"), {"KEY": ""},
+            "environment variable KEY is not set"),
+        (CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"), {},
+            "file /nowhere/key cannot be read: No such file or directory"),
     ],
-)
+)  # fmt: skip
 def test_missing_key_of_signatures_is_named(
     policy: CommitPolicy, environment: dict[str, str], why: str
 ) -> None:

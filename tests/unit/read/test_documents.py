@@ -72,6 +72,10 @@ def test_items_of_a_list_are_objects_with_positions_of_their_own(before: str, ab
         ("items: [1]\n", [{"items": [1]}]),
         ("- 1\n", [[1]]),
         ("kind: ThingList\nitems: []\n", []),
+        (
+            "apiVersion: v1\nkind: ThingList\nitems: [{a: 1}, {apiVersion: w, kind: X}]\n",
+            [{"apiVersion": "v1", "kind": "Thing", "a": 1}, {"apiVersion": "w", "kind": "X"}],
+        ),
     ],
 )
 def test_list_is_what_is_named_so_and_has_a_list_of_items(text: str, values: list[Any]) -> None:
@@ -111,17 +115,15 @@ def test_limits_of_manifests_are_those_of_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("text", "identity"),
     [
-        (
-            "apiVersion: v1\nkind: 'A'\nmetadata:\n  name: \"x\" # c\n  namespace: n\nspec: [",
-            ClaimedIdentity("v1", "A", "n", "x"),
-        ),
+        ("apiVersion: v1\nkind: 'A'\nmetadata:\n  name: \"x\" # c\n  namespace: n\nspec: [",
+            ClaimedIdentity("v1", "A", "n", "x")),
         ("metadata:\n  labels:\n    name: no\n  name: x\n", ClaimedIdentity("", "", "", "x")),
         ("spec:\n  name: no\nkind: A\nkind: B\n", ClaimedIdentity("", "A")),
         ("metadata:\n  name: x\nspec:\n  name: y\nmetadata:\n    name: z\n", ClaimedIdentity(name="x")),
         ("no: yaml [", ClaimedIdentity()),
         ("metadata:\n    name: x\n  namespace: n\n", ClaimedIdentity(name="x")),
     ],
-)
+)  # fmt: skip
 def test_identity_of_a_broken_document_is_guessed_from_its_lines(
     text: str, identity: ClaimedIdentity
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.base.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import parse_remote
@@ -87,12 +87,6 @@ def test_addresses_not_allowed_are_refused(case: Case, tmp_path: Path) -> None:
     message = f"{view.remote} is not an address that the configuration allows; it was not read"
     hint = "Add its prefix to spec.addresses of c.yaml, if that is meant."
     assert problem == view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
-
-
-@pytest.mark.parametrize("path", ["acme/../evil", "acme/%2e%2e/evil", "acme/./evil", ".."])
-def test_address_with_a_similar_prefix_is_refused(path: str) -> None:
-    with pytest.raises(UnavailableError, match="is not usable"):
-        parse_remote(f"https://git.example/{path}")
 
 
 NAMED = Policy(

@@ -150,14 +150,12 @@ def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
         ({"m/v.yaml": VARIANT.format(upstream="{}")}, False),
         ({"m/other.yaml": ""}, False),
         ({"m/v.yaml": "a: b: c"}, True),
-        (
-            {"m/other.yaml": "", "reconciler.yaml": CONFIG.replace("[m]", "[m/other.yaml]"), "m/v.yaml": ""},
-            True,
-        ),
+        ({"m/other.yaml": "", "reconciler.yaml": CONFIG.replace("[m]", "[m/other.yaml]"), "m/v.yaml": ""},
+            True),
         ({"reconciler.yaml": CONFIG.replace("[m]", "[gone]"), "m/a.yaml": "", "m/v.yaml": ""}, True),
     ],
     ids=["read", "removed", "not parsed", "not among the manifests any more", "paths that do not exist"],
-)
+)  # fmt: skip
 def test_file_that_declared_objects_is_read_or_removed_or_unknown(
     tmp_path: Path, files: dict[str, str], broken: bool
 ) -> None:

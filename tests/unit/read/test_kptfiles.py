@@ -66,16 +66,11 @@ def test_minimal_kptfile_has_no_owner_and_no_error() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"# nothing\n",
-        b"a: [",
-        b"- list",
-        b"kind: Deployment",
-        b"kind: Kptfile\nkind: Kptfile",
+        b"", b"# nothing\n", b"a: [", b"- list", b"kind: Deployment", b"kind: Kptfile\nkind: Kptfile",
         b"\xff\xfe\x00",
         b"kind: Kptfile\na: " + b"[" * 2000,
     ],
-)
+)  # fmt: skip
 def test_invalid_header_is_a_problem(data: bytes) -> None:
     header = read_header(data)
 
@@ -86,13 +81,10 @@ def test_invalid_header_is_a_problem(data: bytes) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        "upstream: x",
-        "upstream: {git: []}",
-        "upstreamLock: null",
-        "upstream: {git: {repo: []}}",
+        "upstream: x", "upstream: {git: []}", "upstreamLock: null", "upstream: {git: {repo: []}}",
         "metadata: 3",
     ],
-)
+)  # fmt: skip
 def test_header_fields_of_another_type_are_absent(more: str) -> None:
     header = read_header(f"kind: Kptfile\n{more}\n".encode())
 

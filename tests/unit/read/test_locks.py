@@ -94,13 +94,10 @@ def test_lock_that_cannot_be_read_as_a_whole_is_an_error(tmp_path: Path, repo: R
     [
         (PATH, b"{", "Invalid JSON"),
         (PATH, b"{}", "missing required field `namespace`"),
-        (
-            PATH.replace("web.json", "other.json"),
-            BYTES,
-            "It is the pin of default/web, which has a file of its own",
-        ),
+        (PATH.replace("web.json", "other.json"), BYTES,
+            "It is the pin of default/web, which has a file of its own"),
     ],
-)
+)  # fmt: skip
 def test_unreadable_pin_is_a_problem_and_its_variant_does_not_move(
     tmp_path: Path, path: str, data: bytes, message: str
 ) -> None:

@@ -84,16 +84,6 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
     }
 
 
-def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
-    text = """\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: PackageVariantList
-items:
-- metadata: {name: a}
-"""
-    assert names(read(world({"list.yaml": text}))) == ["platform/a"]
-
-
 def test_time_of_a_manifest_is_its_last_change(world: Make) -> None:
     manifests = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
 
@@ -277,12 +267,9 @@ def test_what_is_none_of_ours_is_noted_and_dependency_dialects_are_documents_in_
 HOSTILE = [
     b"\xff\xfe\x00",
     b"a: " + b"[" * 5000,
-    b"\x00",
-    b"a: *b\n",
-    b"&a [*a]\n",
-    b"? [a]\n: b\n",
+    b"\x00", b"a: *b\n", b"&a [*a]\n", b"? [a]\n: b\n",
     b"{" * 300,
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
@@ -306,43 +293,20 @@ def read_shared(world: World, policy: Policy = POLICY, registered: tuple[Reposit
 
 ELSEWHERE = REGISTRATION.format(name="own", repo="there", directory="blueprints")
 SHARED: dict[str, tuple[dict[str, str], list[str]]] = {
-    "a registered directory has no manifests": (
-        {
-            "r.yaml": control("blueprints"),
-            "blueprints/fleet/Kptfile": "a: b",
-            "blueprints/fleet/pv.yaml": GOOD,
-            "blueprints/broken.yaml": "[",
-            "a.yaml": variant("outside"),
-        },
-        ["platform/outside"],
-    ),
-    **{
-        f"{directory} is a registered directory": (
-            {"r.yaml": control(directory), "X/pv.yaml": GOOD, "a.yaml": variant("outside")},
-            ["platform/outside"],
-        )
-        for directory in ("X", "/X", "X/", "/X/")
-    },
+    "a registered directory has no manifests": ({"r.yaml": control("blueprints"),
+        "blueprints/fleet/Kptfile": "a: b", "blueprints/fleet/pv.yaml": GOOD, "blueprints/broken.yaml": "[",
+        "a.yaml": variant("outside")}, ["platform/outside"]),
+    **{f"{directory} is a registered directory": ({"r.yaml": control(directory), "X/pv.yaml": GOOD,
+        "a.yaml": variant("outside")}, ["platform/outside"]) for directory in ("X", "/X", "X/", "/X/")},
     "another repository hides nothing": ({"r.yaml": ELSEWHERE, "blueprints/a.yaml": GOOD}, ["default/good"]),
     "a common prefix of names": ({"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}, ["default/good"]),
-    "below a registered root only packages are skipped": (
-        {
-            "r.yaml": control(""),
-            "fleet/Kptfile": "a: b",
-            "fleet/deep/pv.yaml": GOOD,
-            "other/pv.yaml": variant("outside"),
-        },
-        ["platform/outside"],
-    ),
-    "an unregistered package may contain manifests": (
-        {"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD, "r.yaml": control("blueprints")},
-        ["default/good"],
-    ),
-    "a registration inside a registered directory is content": (
-        {"r.yaml": control("blueprints"), "blueprints/r.yaml": control("sets"), "sets/a.yaml": GOOD},
-        ["default/good"],
-    ),
-}
+    "below a registered root only packages are skipped": ({"r.yaml": control(""), "fleet/Kptfile": "a: b",
+        "fleet/deep/pv.yaml": GOOD, "other/pv.yaml": variant("outside")}, ["platform/outside"]),
+    "an unregistered package may contain manifests": ({"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD,
+        "r.yaml": control("blueprints")}, ["default/good"]),
+    "a registration inside a registered directory is content": ({"r.yaml": control("blueprints"),
+        "blueprints/r.yaml": control("sets"), "sets/a.yaml": GOOD}, ["default/good"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("files", "declared"), SHARED.values(), ids=SHARED)

@@ -79,17 +79,10 @@ FORMS = {
     "the same with the other name": ("x.jsonl", f"{json.dumps(A)}\n{json.dumps(B)}"),
     "the same called JSON": ("x.json", f"{json.dumps(A)}\n{json.dumps(B)}\n"),
     "one line of JSON": ("x.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [A, B]})),
-    "the answer of the API server": (
-        "x.json",
-        json.dumps(
-            {
-                "apiVersion": CLUSTER[0],
-                "kind": "ClusterList",
-                "items": [{k: v for k, v in o.items() if k not in ("apiVersion", "kind")} for o in (A, B)],
-            }
-        ),
-    ),
-}
+    "the answer of the API server": ("x.json",
+        json.dumps({"apiVersion": CLUSTER[0], "kind": "ClusterList",
+        "items": [{k: v for k, v in o.items() if k not in ("apiVersion", "kind")} for o in (A, B)]})),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
@@ -105,13 +98,6 @@ def test_every_form_gives_the_same_objects(world: Make, form: tuple[str, str]) -
     assert first.body == A
     assert first.body["spec"]["size"] == 3
     assert len(first.body) == 4
-
-
-def test_one_object_in_one_file(world: Make) -> None:
-    assert names(read(world({"snapshot/a.json": json.dumps(A), "snapshot/b.yaml": json.dumps(B)}))) == [
-        "default/a",
-        "default/b",
-    ]
 
 
 def test_objects_have_file_and_line(world: Make) -> None:
@@ -139,21 +125,13 @@ def test_list_in_an_unusual_layout_has_no_line_numbers() -> None:
 
 CANARY = "c2VjcmV0LWNhbmFyeQ=="
 SECRET = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {
-        "name": "s",
-        "namespace": "default",
-        "managedFields": [{"fieldsV1": CANARY}],
-        "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": CANARY,
-            "kept": "yes",
-        },
-    },
+    "apiVersion": "v1", "kind": "Secret",
+    "metadata": {"name": "s", "namespace": "default", "managedFields": [{"fieldsV1": CANARY}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY, "kept": "yes"}},
     "data": {"password": CANARY},
     "stringData": {"password": CANARY},
     "type": "Opaque",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["x.json", "x.yaml", "x.ndjson"])
@@ -267,36 +245,21 @@ class Broken(NamedTuple):
 
 BROKEN = [
     Broken("JSON that ends early", "x.json", kubectl(A)[:100], 0, "truncated"),
-    Broken(
-        "a line that is no JSON", "x.ndjson", f"{json.dumps(A)}\n{{oops\n{json.dumps(B)}\n", 2, "malformed"
-    ),
+    Broken("a line that is no JSON", "x.ndjson", f"{json.dumps(A)}\n{{oops\n{json.dumps(B)}\n", 2,
+        "malformed"),
     Broken("YAML that is none", "x.yaml", "a: b: c\n", 1, "not allowed"),
     Broken("an object without a name", "x.json", json.dumps({**A, "metadata": {}}), 1, "no metadata.name"),
-    Broken("an object without a kind", "x.ndjson", json.dumps({**A, "kind": ""}), 1, "no apiVersion or kind"),
-    Broken(
-        "labels that are none",
-        "x.json",
-        kubectl(A, {**B, "metadata": {"name": "b", "labels": {"a": 1}}}),
-        18,
-        "Expected `str`",
-    ),
-    Broken(
-        "the same in YAML",
-        "x.yaml",
-        as_yaml(A, {**B, "metadata": {"name": "b", "labels": [1]}}),
-        4,
-        "Expected `object",
-    ),
+    Broken("an object without a kind", "x.ndjson", json.dumps({**A, "kind": ""}), 1,
+        "no apiVersion or kind"),
+    Broken("labels that are none", "x.json", kubectl(A, {**B, "metadata": {"name": "b", "labels": {"a": 1}}}),
+        18, "Expected `str`"),
+    Broken("the same in YAML", "x.yaml", as_yaml(A, {**B, "metadata": {"name": "b", "labels": [1]}}), 4,
+        "Expected `object"),
     Broken("a bare text", "x.yaml", "hello\n", 1, "not a Kubernetes object"),
     Broken("bytes that are no text", "x.json", "\x00", 1, ""),
-    Broken(
-        "two truths of one object",
-        "x.json",
-        kubectl(A, {**A, "spec": {}}),
-        18,
-        "is also at snapshot/x.json:4",
-    ),
-]
+    Broken("two truths of one object", "x.json", kubectl(A, {**A, "spec": {}}), 18,
+        "is also at snapshot/x.json:4"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.reason)

@@ -27,22 +27,18 @@ def body(api_version: str = "v1", kind: str = "Thing", **fields: Any) -> dict[st
     ("given", "kept"),
     [
         (body(spec={"a": 1}, status={"x": 1}), body(spec={"a": 1})),
-        (
-            body(kind="Secret", data={"a": "b"}, stringData={"c": "d"}, type="x"),
-            body(kind="Secret", type="x"),
-        ),
+        (body(kind="Secret", data={"a": "b"}, stringData={"c": "d"}, type="x"),
+            body(kind="Secret", type="x")),
         (body("other/v1", "Secret", data={"a": "b"}), body("other/v1", "Secret", data={"a": "b"})),
         (body(data={"a": "b"}), body(data={"a": "b"})),
         (body("pkg.crossplane.io/v1", status={"x": 1}), body("pkg.crossplane.io/v1", status={"x": 1})),
-        (
-            body(metadata={"name": "a", "managedFields": [1], "annotations": {LAST: "x", "b": "c"}}),
-            body(metadata={"name": "a", "annotations": {"b": "c"}}),
-        ),
+        (body(metadata={"name": "a", "managedFields": [1], "annotations": {LAST: "x", "b": "c"}}),
+            body(metadata={"name": "a", "annotations": {"b": "c"}})),
         (body(metadata={"annotations": {"b": "c"}}), body(metadata={"annotations": {"b": "c"}})),
         (body(metadata="odd"), body(metadata="odd")),
         (body(metadata={"annotations": "odd"}), body(metadata={"annotations": "odd"})),
     ],
-)
+)  # fmt: skip
 def test_what_is_private_or_changes_all_the_time_is_dropped(
     given: dict[str, Any], kept: dict[str, Any]
 ) -> None:
@@ -53,16 +49,10 @@ def test_what_is_private_or_changes_all_the_time_is_dropped(
 
 
 DEPLOYMENT = {
-    "observedGeneration": 3,
-    "readyReplicas": 1,
-    "updatedReplicas": 2,
-    "replicas": 4,
-    "conditions": [
-        {"type": "Available", "status": "True", "reason": "r", "message": "m", "lastUpdateTime": "now"},
-        "odd",
-        {"type": "Progressing"},
-    ],
-}
+    "observedGeneration": 3, "readyReplicas": 1, "updatedReplicas": 2, "replicas": 4,
+    "conditions": [{"type": "Available", "status": "True", "reason": "r", "message": "m",
+        "lastUpdateTime": "now"}, "odd", {"type": "Progressing"}],
+}  # fmt: skip
 APPLICATION = {
     "health": {"status": "Healthy", "message": "fine", "lastTransitionTime": "now"},
     "sync": {"status": "Synced", "revision": "c0ffee"},
@@ -74,38 +64,20 @@ APPLICATION = {
 @pytest.mark.parametrize(
     ("api_version", "kind", "status", "kept"),
     [
-        (
-            "apps/v1",
-            "Deployment",
-            DEPLOYMENT,
-            {
-                "observedGeneration": 3,
-                "readyReplicas": 1,
-                "updatedReplicas": 2,
-                "conditions": [
-                    {"type": "Available", "status": "True", "reason": "r", "message": "m"},
-                    {"type": "Progressing"},
-                ],
-            },
-        ),
-        (
-            "argoproj.io/v1alpha1",
-            "Application",
-            APPLICATION,
-            {"health": {"status": "Healthy", "message": "fine"}, "sync": {"status": "Synced"}},
-        ),
-        (
-            "apps/v1",
-            "DaemonSet",
-            {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3, "sync": {}},
-            {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3},
-        ),
+        ("apps/v1", "Deployment", DEPLOYMENT,
+            {"observedGeneration": 3, "readyReplicas": 1, "updatedReplicas": 2,
+            "conditions": [{"type": "Available", "status": "True", "reason": "r", "message": "m"},
+            {"type": "Progressing"}]}),
+        ("argoproj.io/v1alpha1", "Application", APPLICATION,
+            {"health": {"status": "Healthy", "message": "fine"}, "sync": {"status": "Synced"}}),
+        ("apps/v1", "DaemonSet", {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3,
+            "sync": {}}, {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3}),
         ("apps/v1", "StatefulSet", {}, {}),
         ("apps/v1", "StatefulSet", "odd", None),
         ("apps/v1beta1", "Deployment", DEPLOYMENT, None),
         ("apps/v1", "ReplicaSet", DEPLOYMENT, None),
     ],
-)
+)  # fmt: skip
 def test_health_is_kept_of_the_kinds_that_gates_read(
     api_version: str, kind: str, status: Any, kept: dict[str, Any] | None
 ) -> None:

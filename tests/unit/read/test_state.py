@@ -278,15 +278,11 @@ PACKAGE = {"phase": "Draft", "head": "drafts/web/v1", "message": "waits", "repos
 @pytest.mark.parametrize(
     ("value", "status"),
     [
-        (
-            {"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "2026-01-01T00:00:00Z"}},
-            RecordedStatus("Draft", 1767225600, "drafts/web/v1", "waits", "edge"),
-        ),
+        ({"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "2026-01-01T00:00:00Z"}},
+            RecordedStatus("Draft", 1767225600, "drafts/web/v1", "waits", "edge")),
         ({"namespace": "default", "name": "web", "package": {}}, RecordedStatus("")),
-        (
-            {"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "yesterday"}},
-            RecordedStatus("Draft", 0, "drafts/web/v1", "waits", "edge"),
-        ),
+        ({"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "yesterday"}},
+            RecordedStatus("Draft", 0, "drafts/web/v1", "waits", "edge")),
         ({"namespace": "default", "name": "web", "package": {"since": 5}}, RecordedStatus("")),
         ({"namespace": "default", "package": PACKAGE}, None),
         ({"name": "web", "package": PACKAGE}, None),
@@ -294,7 +290,7 @@ PACKAGE = {"phase": "Draft", "head": "drafts/web/v1", "message": "waits", "repos
         ({"namespace": "default", "name": "web"}, None),
         ([], None),
     ],
-)
+)  # fmt: skip
 def test_status_of_the_last_run_is_read_as_far_as_it_is_readable(
     world: Callable[..., World], value: Any, status: RecordedStatus | None
 ) -> None:
