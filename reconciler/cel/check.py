@@ -241,8 +241,8 @@ def _parts(node: Node) -> Iterator[Node]:
 
 def _function(node: Node) -> str:
     """Return the function or method that a node calls, or its operator where there are several."""
-    names = [child for child in node.children if isinstance(child, str)]
-    return str(names[0] if names else node.children[0].data if node.children else "")
+    operator = node.children[0].data if node.children and not isinstance(node.children[0], str) else ""
+    return str(next((child for child in node.children if isinstance(child, str)), operator))
 
 
 def _fits(general: str, type_: str) -> bool:
@@ -273,6 +273,6 @@ def _combine(node: Node, name: str, scope: _Scope, bounds: Sequence[_Bound]) -> 
     if name == "replace":
         grown = characters * max(1, bounds[-1].characters)
         return _Bound(grown, grown, steps + grown // 64, iterations)
-    sizes = [bound.elements for bound in bounds] or [1]
+    sizes = [bound.elements for bound in bounds]
     elements = sum(sizes) if name in {"addition_add", "join", "split"} else max(sizes)
     return _Bound(elements, characters, steps + characters // 64, iterations)

@@ -35,7 +35,6 @@ class CelError(Exception):
     def __init__(
         self, message: str, offset: int, undeclared: str = "", *, is_no_string: bool = False
     ) -> None:
-        super().__init__(message)
         self.failure = Failure(message, offset, undeclared, is_no_string=is_no_string)
 
 

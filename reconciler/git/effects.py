@@ -51,7 +51,7 @@ class Flag:
         return self._is_set
 
 
-_requested = Flag()
+requested = Flag()
 _recording = Flag()
 _interruptible = Flag()
 _applying = Flag()
@@ -94,8 +94,8 @@ class StoppedError(ReconcilerError):
 
 def request_shutdown() -> bool:
     """Ask this process to end between two effects; tell whether this is the first request."""
-    is_first = not _requested.is_set()
-    _requested.set()
+    is_first = not requested.is_set()
+    requested.set()
     return is_first
 
 
@@ -142,7 +142,7 @@ def is_interruptible(number: int) -> bool:
 
 def is_shutting_down() -> bool:
     """Tell whether no effect may begin any more."""
-    return _requested.is_set() and not _recording.is_set()
+    return requested.is_set() and not _recording.is_set()
 
 
 def check_shutdown() -> None:
@@ -186,7 +186,7 @@ class Failpoints(Struct):
 
         Raises: ValueError if the variable is set and is not `<n>:kill` or `<n>:raise`.
         """
-        spec, log = environment.get(VARIABLE, ""), environment.get(LOG_VARIABLE, "")
+        spec, log = environment.get(VARIABLE, ""), environment.get(LOG_VARIABLE)
         if not spec and not log:
             return None
         number, _, action = spec.partition(":")
@@ -209,7 +209,7 @@ class Failpoints(Struct):
         raise UnavailableError(f"failpoint {number} ({name})", hint="A test armed this failure.")
 
 
-_failpoints = Failpoints.of(os.environ)
+failpoints = Failpoints.of(os.environ)
 
 
 @contextmanager
@@ -221,8 +221,8 @@ def effect(name: str, *, finishes: bool = True) -> Iterator[None]:
     Raises: StoppedError if a shutdown was requested; the effect has not begun.
     """
     check_shutdown()
-    if _failpoints is not None:
-        _failpoints.reach(f"before {name}")
+    if failpoints is not None:
+        failpoints.reach(f"before {name}")
     if finishes:
         _under_way.add(1)
     try:
@@ -230,5 +230,5 @@ def effect(name: str, *, finishes: bool = True) -> Iterator[None]:
     finally:
         if finishes:
             _under_way.add(-1)
-    if _failpoints is not None:
-        _failpoints.reach(f"after {name}")
+    if failpoints is not None:
+        failpoints.reach(f"after {name}")

@@ -216,7 +216,7 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     # Git looks for indexes: the pack must be complete before its index appears.
     path = directory / "pack" / f"pack-{name}.pack"
     _write_atomically(path, pack + checksum)
-    _write_atomically(path.with_suffix(".idx"), _index_bytes(records, checksum))
+    _write_atomically(path.with_suffix(".idx"), index_bytes(records, checksum))
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
@@ -233,7 +233,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _index_bytes(records: Mapping[Oid, bytes], checksum: bytes) -> bytes:
+def index_bytes(records: Mapping[Oid, bytes], checksum: bytes) -> bytes:
     """Return the index: fan-out table, sorted ids, checksums of the records and their offsets."""
     starts = accumulate(map(len, records.values()), initial=12)
     rows = sorted(

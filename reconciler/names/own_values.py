@@ -79,8 +79,7 @@ class OwnValues(Struct, frozen=True):
 
     def fill_text(self, masked: str) -> str:
         """Return a masked text with these values."""
-        data = masked.encode("utf-8", "surrogatepass")
-        return self.fill(data).decode("utf-8", "surrogatepass") if "\0" in masked else masked
+        return self.fill(masked.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
-from functools import partial
 
 from msgspec import Struct
 
@@ -211,16 +210,14 @@ def unused_rules(policy: Policy, control: Control, views: Iterable[RepositoryVie
         prefixes = _places(rule, control)
         if any(prefix.covers(place) for prefix in prefixes for place in places):
             continue
-        closest = max(remotes, key=partial(_similarity, rule.prefix), default="")
+        closest = max(
+            remotes, key=lambda remote: SequenceMatcher(None, rule.prefix, remote).ratio(), default=""
+        )
         nearest = f"the nearest registered address is {closest}" if closest else "none is registered"
         yield (
             f"{policy.config_path}:{rule.line}: the rule of spec.verify for {rule.prefix} is about no "
             f"registered repository, so it verifies nothing; {nearest}"
         )
-
-
-def _similarity(prefix: str, remote: str) -> float:
-    return SequenceMatcher(None, prefix, remote, autojunk=False).ratio()
 
 
 def _places(rule: VerifyRule, control: Control) -> tuple[Place, ...]:

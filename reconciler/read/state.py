@@ -361,7 +361,9 @@ class _Statuses(Mapping[ObjectName, RecordedStatus]):
 
     def __init__(self, objects: Mirror, files: Iterable[FileEntry], limits: Limits) -> None:
         self._objects = objects
-        self._blobs = {_named_by(file.path): file.oid for file in files}
+        self._blobs = {
+            ObjectName(*file.path.removesuffix(".json").split("/")[-2:]): file.oid for file in files
+        }
         self._limits = limits
 
     def __getitem__(self, key: ObjectName) -> RecordedStatus:
@@ -381,11 +383,6 @@ class _Statuses(Mapping[ObjectName, RecordedStatus]):
             return orjson.loads(self._objects.blob(blob, self._limits.manifest_bytes))
         except (PackageRefusedError, orjson.JSONDecodeError):
             return None
-
-
-def _named_by(path: str) -> ObjectName:
-    namespace, _, name = path.removeprefix(f"{STATUS_DIRECTORY}/").removesuffix(".json").partition("/")
-    return ObjectName(namespace, name)
 
 
 def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, PullHistory]:

@@ -11,7 +11,7 @@ from reconciler.base.errors import UnavailableError, UsageError
 from reconciler.base.redact import mask_credentials
 from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
+from reconciler.dependencies.versions.version import Version, VersionError, parse_strict, precedence
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
 from reconciler.krm.yaml import YamlError, load_documents
@@ -170,7 +170,7 @@ def _chosen(versions: Iterable[str], version: str, address: str) -> str:
     versions = list(versions)
     chosen = choose_version(versions, version)
     if not chosen:
-        near = ", ".join(close_names(version, versions)) or ", ".join(sorted(versions)[-3:])
+        near = ", ".join(close_names(version, versions) or list(_ascending(versions))[-3:])
         message = f"{mask_credentials(address)} has no version {version or 'at all'}"
         raise UnavailableError(message, hint=f"Ask for one that it has: {near}." if near else "")
     return chosen
@@ -188,9 +188,14 @@ def choose_version(versions: Iterable[str], constraint_text: str) -> str:
         raise UsageError(
             f"--version {constraint_text}: {error}", hint="Write it like 1.2.3, or ^1.2 as Helm does."
         ) from error
-    parsed = []
+    fitting = [text for text, version in _ascending(versions).items() if constraint.allows(version)]
+    return fitting[-1] if fitting else ""
+
+
+def _ascending(versions: Iterable[str]) -> dict[str, Version]:
+    """Return the texts that are versions, parsed, the newest last."""
+    parsed = {}
     for text in versions:
         with suppress(VersionError):
-            parsed.append((parse_strict(text.removeprefix("v")), text))
-    fitting = [(precedence(version), text) for version, text in parsed if constraint.allows(version)]
-    return max(fitting)[1] if fitting else ""
+            parsed[text] = parse_strict(text.removeprefix("v"))
+    return dict(sorted(parsed.items(), key=lambda item: (precedence(item[1]), item[0])))

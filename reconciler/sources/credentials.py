@@ -1,7 +1,6 @@
 """Credentials of registries: rules of spec.credentials, then what docker and podman have stored."""
 
 import base64
-import binascii
 import os
 import re
 import subprocess
@@ -107,7 +106,7 @@ def _stored(
     if auth := str(entry.get("auth") or ""):
         try:
             user, _, password = base64.b64decode(auth, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise UnavailableError(f"{where} has no readable credential for {key}") from error
     return Credential(user, password) if password else None
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import reconciler.run.apply  # noqa: F401 - imported once, before forking
 from reconciler.cli import apply, approve, main, pr, pull_requests  # noqa: F401 - and so are these
 from tests.support.git import Repo
-from tests.support.small_world import _blueprint, app, manifest, variant, write_world
+from tests.support.small_world import app, blueprint, manifest, variant, write_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ class Team:
         package = self.draw.choice(sorted(self.revisions))
         self.revisions[package] += 1
         repo = self.repo("blueprints")
-        repo.commit(_blueprint(package, self.revisions[package]), message="Release\n")
+        repo.commit(blueprint(package, self.revisions[package]), message="Release\n")
         repo.tag(f"{package}/v{self.revisions[package]}")
         return f"release {package} v{self.revisions[package]}"
 

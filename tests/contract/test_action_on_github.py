@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.forges.github import GitHubSimulator
 from tests.support.forges.server import Pull, VirtualClock
 from tests.support.forges.world import VARIABLE, ForgeWorld, forge_world
+from tests.support.signing import app_pem
 from tests.support.small_world import manifest
 from tests.support.workflow import Job, Result, installed_job, run_action
 
@@ -53,13 +52,6 @@ class Runner(NamedTuple):
             "GITHUB_BASE_REF": "main",
         }
         return pull
-
-
-@pytest.fixture(scope="module")
-def key() -> str:
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    none = serialization.NoEncryption()
-    return private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
 
 
 @pytest.fixture
@@ -115,12 +107,12 @@ def test_check_without_checkout_compares_the_commit_of_the_workflow(runner: Runn
     ],
 )
 def test_token_of_the_app_has_exactly_the_permissions_of_the_run(
-    runner: Runner, key: str, settings: str, more: dict[str, str]
+    runner: Runner, settings: str, more: dict[str, str]
 ) -> None:
     app = 'appId: "1"\n    installationId: "2"\n    appKeyEnv: RECONCILER_APP_KEY\n'
     runner.configure(f"username: x-access-token\n    tokenEnv: {VARIABLE}\n", app + settings)
 
-    ran = runner.run(mode="apply", app_key=key)
+    ran = runner.run(mode="apply", app_key=app_pem())
 
     assert ran.code == 0, ran.log
     assert runner.world.open_heads() == [("acme/edge-1", "drafts/web/packagevariant-1")]

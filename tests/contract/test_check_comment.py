@@ -138,17 +138,3 @@ def test_change_cannot_redirect_its_comment(tmp_path: Path, monkeypatch: pytest.
 
             assert len(proposed.comments) == 1
             assert thief.simulator.journal == []
-
-
-def test_workflow_runner_names_its_forge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with forge_world("github", tmp_path / "w", monkeypatch, edges=["edge-1"]) as world:
-        proposed = make(world, monkeypatch)
-        plain = proposed.repo.read("main", "reconciler.yaml").decode().partition("  forges:")[0]
-        proposed.repo.commit({"reconciler.yaml": plain})
-        proposed.repo.merge("main", into="feature")
-        monkeypatch.setenv("GITHUB_SERVER_URL", world.simulator.address)
-        monkeypatch.setenv("GITHUB_API_URL", world.simulator.api)
-
-        assert proposed.check("--comment-on", "1") == 0
-
-        assert len(proposed.comments) == 1

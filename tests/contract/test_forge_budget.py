@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import ConfigurationError, Exit
-from reconciler.forge.api.budget import Budget, Clock, next_turn, split
+from reconciler.base.errors import Exit
+from reconciler.forge.api.budget import Budget, Clock, split
 from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import GitHub
@@ -21,7 +21,7 @@ from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import normalise_url
 from reconciler.policy import ForgeKind, ForgeRule, Policy, WriteLimits
 from tests.support.forges.bench import make_simulator
-from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, most_in_a_window, serving
+from tests.support.forges.server import MINUTE, Simulator, VirtualClock, most_in_a_window, serving
 from tests.support.forges.world import forge_world
 from tests.support.git import make_repository
 
@@ -130,11 +130,6 @@ def test_shard_lists_its_own_pull_requests_only(tmp_path: Path, monkeypatch: pyt
         assert control.refs() == before, "the shards observed what one run observes"
 
 
-def test_more_shards_than_writes_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="shards"):
-        split(CEILING, 81)
-
-
 def test_exhausted_budget_reports_remaining_writes_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,20 +147,6 @@ def test_exhausted_budget_reports_remaining_writes_and_time(
         assert world.run().plan.is_empty
 
 
-def test_a_repository_that_cannot_be_read_costs_its_share() -> None:
-    clock = VirtualClock()
-    budget = Budget(WriteLimits(per_minute=10, per_hour=10, max_wait_s=60), Clock(clock.now, clock.sleep))
-    for name in ("a", "b"):
-        budget.mark_read(name)
-    budget.mark_unread("b")
-
-    for _ in range(5):
-        with budget.write():
-            pass
-    with pytest.raises(LimitedError), budget.write():
-        pytest.fail("the other half belongs to what could not be read")
-
-
 def test_unread_repository_exhausts_the_budget() -> None:
     clock = VirtualClock()
     budget = Budget(WriteLimits(), Clock(clock.now, clock.sleep))
@@ -173,13 +154,3 @@ def test_unread_repository_exhausts_the_budget() -> None:
 
     with pytest.raises(LimitedError), budget.write():
         pytest.fail("nothing may be written")
-
-
-def test_zero_limit_has_no_turn() -> None:
-    assert next_turn([], WriteLimits(per_minute=0)) == float("inf")
-
-
-def test_estimate_equals_elapsed_time() -> None:
-    budget = Budget(CEILING, Clock(lambda: 1000.0, lambda _: None))
-
-    assert budget.eta_s(2000) / HOUR == pytest.approx(3.1, rel=0.1)

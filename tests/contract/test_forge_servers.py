@@ -13,7 +13,6 @@ from reconciler.forge.api.gitea import CHECK_DELAYS_S
 from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
-from tests.support.values import replace
 
 WEB = HEADS["web"]
 DB = HEADS["db"]
@@ -117,43 +116,6 @@ def test_a_configured_style_is_used(tmp_path: Path, kind: str, style: str, paren
         assert len(bench.hosted.repo.git[bench.hosted.repo.oid("main")].parents) == parents
 
 
-def test_labels_of_the_organization_stay_and_are_not_created_again(gitea: SimulatorBench) -> None:
-    simulator = gitea.simulator
-    assert isinstance(simulator, GiteaSimulator)
-    simulator.organization_labels = {"team": 900, "reconciler": 901}
-    number = gitea.forge.ensure(desired(WEB, "reconciler")).number
-    gitea.hosted.pulls[number].labels.append("team")
-
-    gitea.again().ensure(replace(desired(WEB, "reconciler", "new"), number=number))
-
-    assert sorted(gitea.hosted.pulls[number].labels) == ["new", "reconciler", "team"]
-    assert list(gitea.hosted.label_ids) == ["new"]
-
-
-def test_a_label_is_created_where_organizations_cannot_be_read(gitea: SimulatorBench) -> None:
-    gitea.simulator.plan("403", path="^/api/v1/orgs/", times=99)
-
-    pull = gitea.forge.ensure(desired(WEB, "reconciler"))
-
-    assert pull.labels == ("reconciler",)
-
-
-def test_drafts_have_the_configured_prefix(gitea: SimulatorBench) -> None:
-    simulator = gitea.simulator
-    assert isinstance(simulator, GiteaSimulator)
-    simulator.draft_prefixes = ("Draft:",)
-
-    forge = gitea.again(draft_prefix="Draft: ")
-    pull = forge.ensure(desired())
-    forge.mark_ready(pull.number)
-    ready = forge.list_pulls()[0]
-    forge.mark_draft(pull.number)
-
-    assert (pull.draft, pull.title) == (True, f"Create {WEB}")
-    assert (ready.draft, ready.title) == (False, f"Create {WEB}")
-    assert gitea.hosted.pulls[pull.number].title == f"Draft: Create {WEB}"
-
-
 @pytest.mark.parametrize("tells_drafts", [True, False])
 def test_a_draft_that_the_server_takes_for_ready_is_closed_at_once(
     gitea: SimulatorBench, tells_drafts: bool
@@ -178,14 +140,6 @@ def test_a_server_that_tells_no_drafts_is_asked_once_a_run(gitea: SimulatorBench
 
     assert [pull.draft for pull in gitea.again().list_pulls()] == [True, True]
     assert first - second == len(CHECK_DELAYS_S)
-
-
-def test_an_old_pull_request_of_the_same_branches_hides_no_open_one(gitea: SimulatorBench) -> None:
-    old = gitea.forge.ensure(desired())
-    gitea.forge.close(old.number, comment="No.")
-    current = gitea.again().ensure(desired())
-
-    assert gitea.again().ensure(desired()).number == current.number == 2
 
 
 def _calls(bench: SimulatorBench, act: Any) -> int:
@@ -223,11 +177,6 @@ def test_a_pull_request_is_opened_when_the_server_has_seen_the_first_push(gitea:
     gitea.hosted.empty_until = gitea.simulator.clock.now() + 5.0
 
     assert gitea.forge.ensure(desired()).number == 1
-
-
-def test_a_missing_branch_is_named(gitea: SimulatorBench) -> None:
-    with pytest.raises(RefusedError, match="drafts/gone/packagevariant-1 is no branch of acme/edge"):
-        gitea.forge.ensure(desired("drafts/gone/packagevariant-1"))
 
 
 def test_a_permitted_style_is_taken_where_the_preferred_one_is_forbidden(gitea: SimulatorBench) -> None:

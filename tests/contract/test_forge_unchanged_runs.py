@@ -94,9 +94,8 @@ def test_rule_that_makes_the_forge_local_is_noticed(world: ForgeWorld) -> None:
 
 
 def test_report_of_a_run_with_a_failed_read_is_not_kept(world: ForgeWorld) -> None:
+    world.simulator.plan("404", times=20)
     planned = world.plan()
-    (transport,) = planned.inputs.forges._transports.values()
-    transport.is_read_whole = False
 
     assert cache(world).inputs_of(planned) is None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import UnavailableError
-from reconciler.git.cache import MANY_PACKS, count_packs
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
@@ -74,21 +73,6 @@ def test_mirror_is_partial_and_fetches_package_in_one_batch(
     assert not mirror.has(repo.blob(b"4 a"))
 
 
-def test_fetch_follows_moved_and_deleted_refs(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
-    repo.commit({"x": "1"}, branch="drafts/p0/w", start="main")
-    repo.tag("p0/v1")
-    mirror = opened(tmp_path, server)
-    assert set(mirror.refs()) == {"refs/heads/main", "refs/heads/drafts/p0/w", "refs/tags/p0/v1"}
-
-    moved = repo.commit({"x": "2"})
-    repo.tag("p0/v1")
-    repo.delete("refs/heads/drafts/p0/w")
-    mirror.fetch()
-
-    assert mirror.refs() == {"refs/heads/main": moved, "refs/tags/p0/v1": moved}
-    assert mirror.head_branch == "main"
-
-
 def test_fetch_follows_branch_that_becomes_a_directory(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
     repo.point("refs/heads/drafts", repo.oid("main"))
     mirror = opened(tmp_path, server)
@@ -126,21 +110,6 @@ def test_stale_locks_of_a_killed_fetch_are_removed(tmp_path: Path, repo: Repo, s
     mirror.fetch()
 
     assert mirror.refs()["refs/heads/main"] == moved
-
-
-def test_a_mirror_with_many_packs_is_repacked(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
-    mirror = opened(tmp_path, server)
-    mirror.fetch()
-    for number in range(MANY_PACKS + 1):
-        pack = Pack(mirror)
-        pack.blob(b"%d" % number)
-        pack.save()
-    repo.commit({"x": "2"})
-
-    mirror.fetch()
-
-    assert count_packs(mirror.location.directory) < 5
-    assert mirror.subtree(mirror.refs()["refs/heads/main"], "p0") == repo.tree("main", "p0")
 
 
 def test_two_processes_share_a_cache(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
@@ -205,12 +174,6 @@ def test_redirect_on_the_same_server_is_followed_with_the_token(tmp_path: Path, 
         assert mirror.refs()["refs/heads/main"] == repo.oid("main")
         (result,) = push(mirror, [RefUpdate("refs/heads/new", None, repo.oid("main"))])
         assert result.ok
-
-
-def test_secret_is_never_sent_in_the_clear(tmp_path: Path) -> None:
-    for remote in ("http://me:secret@git.example/a.git", "HTTP://me:secret@git.example/a.git"):
-        with pytest.raises(UnavailableError, match="in the clear"):
-            Mirrors(tmp_path / "cache").open(remote)
 
 
 def test_unsafe_tree_refuses_its_package_only(tmp_path: Path, repo: Repo, server: HttpGit) -> None:

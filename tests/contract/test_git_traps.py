@@ -181,16 +181,6 @@ def test_stale_lock_on_the_server_is_named(repo: Repo, mirror: Mirror) -> None:
     assert f"{DRAFT}.lock" in result.message
 
 
-def test_tags_are_created_and_never_moved(repo: Repo, mirror: Mirror) -> None:
-    head, new = repo.oid("main"), made(mirror)
-    assert statuses(mirror, RefUpdate("refs/tags/p/v1", None, head)) == [PushStatus.DONE]
-
-    assert statuses(mirror, RefUpdate("refs/tags/p/v1", None, new)) == [PushStatus.STALE]
-    with pytest.raises(RefusedError):
-        push(mirror, [RefUpdate("refs/tags/p/v1", head, new)])
-    assert repo.find("refs/tags/p/v1") == head
-
-
 def test_annotated_tag_is_deleted_by_its_own_id(repo: Repo, mirror: Mirror) -> None:
     repo.tag("p/v1", message="release")
     mirror.fetch()
@@ -222,18 +212,6 @@ def test_moved_repository_is_unavailable(repo: Repo, mirror: Mirror) -> None:
 
     with pytest.raises(UnavailableError):
         push(mirror, [RefUpdate(DRAFT, None, new)])
-
-
-def test_server_without_atomic_pushes_gets_one_ref_at_a_time(repo: Repo, mirror: Mirror) -> None:
-    run("config", "receive.advertiseAtomic", "false", cwd=repo.path)
-    new = made(mirror)
-    theirs = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
-    refs = ("refs/heads/drafts/a/w", DRAFT, "refs/heads/drafts/z/w")
-
-    got = statuses(mirror, *(RefUpdate(ref, None, new) for ref in refs))
-
-    assert got == [PushStatus.DONE, PushStatus.STALE, PushStatus.SKIPPED]
-    assert (repo.find(refs[0]), repo.find(DRAFT), repo.find(refs[2])) == (new, theirs, None)
 
 
 COUNTER = """

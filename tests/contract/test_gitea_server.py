@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
+import httpx
 import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Transport
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.bench import HEADS
 from tests.support.forges.gitea_api import GiteaBench, GiteaServer, other_address
@@ -46,14 +47,14 @@ def add_heads(bench: GiteaBench, count: int) -> list[str]:
 
 def count_requests(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
     """Return how many requests something takes."""
-    send, sent = Transport._send, []
+    stream, sent = httpx.Client.stream, []
 
-    def counted(transport: Transport, request: object) -> object:
+    def counted(*request: Any, **more: Any) -> Any:
         sent.append(request)
-        return send(transport, request)  # type: ignore[arg-type]
+        return stream(*request, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Transport, "_send", counted)
+        patch.setattr(httpx.Client, "stream", counted)
         act()
     return len(sent)
 

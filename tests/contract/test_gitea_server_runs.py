@@ -9,7 +9,7 @@ from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
 from tests.support.forges.gitea_api import GiteaServer, HostedRepository
 from tests.support.git import Repo, make_repository
-from tests.support.small_world import _blueprint, manifest, repository, variant
+from tests.support.small_world import blueprint, manifest, repository, variant
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +40,10 @@ class Fleet:
         self.prefix = f"{server.url}/{server.organization}"
         number = len(server.repositories)
         self.edges = [self._host(f"edge-{number + place}", {"README.md": "edge\n"}) for place in (0, 1)]
-        blueprints = make_repository(root / "blueprints.git", _blueprint("web", 1) | _blueprint("db", 1))
+        blueprints = make_repository(root / "blueprints.git", blueprint("web", 1) | blueprint("db", 1))
         for package in PACKAGES:
             blueprints.tag(f"{package}/v1")
-        blueprints.commit(_blueprint("web", 2), message="Release 2\n")
+        blueprints.commit(blueprint("web", 2), message="Release 2\n")
         blueprints.tag("web/v2")
         files = {"manifests/repositories/blueprints.yaml": self._registration("blueprints", blueprints.path)}
         for edge in self.edges:

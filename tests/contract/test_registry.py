@@ -3,16 +3,15 @@
 import base64
 import hashlib
 import json
-import os
-import stat
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.api.errors import LimitedError, MissingError, UnauthorizedError
 from reconciler.forge.api.reply_cache import ReplyCache
@@ -196,19 +195,6 @@ def test_a_token_service_that_is_not_encrypted_gets_no_credential(gate: Gate) ->
         client(gate)[0].tags(NAME)
 
 
-def test_a_credential_helper_is_asked_for_its_host(gate: Gate, tmp_path: Path) -> None:
-    helper = tmp_path / "docker-credential-vault"
-    helper.write_text('#!/bin/sh\nread host\nprintf \'{"Username": "kim", "Secret": "of-%s"}\' "$host"\n')
-    helper.chmod(helper.stat().st_mode | stat.S_IXUSR)
-    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {gate.address: "vault"}}))
-    environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-
-    found = registry_credentials(environment, lambda _: None)(f"http://{gate.address}/acme/aws")
-
-    assert found is not None
-    assert (found.username, found.password) == ("kim", f"of-{gate.address}")
-
-
 def test_the_credential_does_not_follow_to_another_host(gate: Gate) -> None:
     data = b"layer"
     with serve_gate() as elsewhere:
@@ -244,16 +230,42 @@ def test_a_registry_that_fails_is_left_after_four_times(gate: Gate) -> None:
     assert len(gate.asked) == 4
 
 
-def test_retry_after_is_waited_out_and_a_long_one_is_told(gate: Gate) -> None:
-    gate.plan = lambda _: Answer(429, b"", {"Retry-After": "7"}) if len(gate.asked) < 3 else Answer(200, TAGS)
+@pytest.mark.parametrize(
+    ("status", "after", "waits"),
+    [
+        (429, "7", [7.0]),
+        (503, "7", [7.0]),
+        (429, "DATE", [30.0]),
+        (429, "soon", [2.0]),
+        (429, "", [2.0]),
+        (503, "", [1.0]),
+        (408, "", [1.0]),
+    ],
+)
+def test_a_busy_registry_is_asked_again_after_the_time_that_it_names(
+    gate: Gate, status: int, after: str, waits: list[float]
+) -> None:
     reader, clock = client(gate)
+    text = after.replace("DATE", formatdate(clock.now() + 30, usegmt=True))
+    headers = {"Retry-After": text} if text else {}
+    gate.plan = lambda _: Answer(200, TAGS) if len(gate.asked) > 1 else Answer(status, b"", headers)
 
     assert reader.tags(NAME) == ("v1.0.0",)
-    assert sum(clock.slept) == pytest.approx(14, abs=0.5)
+    assert clock.slept == pytest.approx(waits, abs=1)
 
+
+def test_a_registry_that_stays_busy_is_left(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(429, b"", {"Retry-After": "0"})
+
+    with pytest.raises(LimitedError, match=r"^The registry limits requests: http://.*/tags/list$") as caught:
+        client(gate)[0].tags(NAME)
+    assert (len(gate.asked), caught.value.wait_s) == (5, 1.0)
+
+
+def test_a_wait_beyond_the_limit_is_told_and_not_waited_out(gate: Gate) -> None:
     gate.plan = lambda _: Answer(429, b"", {"Retry-After": "9000"})
     with pytest.raises(LimitedError, match="limits requests") as caught:
-        reader.tags(NAME)
+        client(gate)[0].tags(NAME)
     assert "what is done stays done" in caught.value.hint
 
 
@@ -328,9 +340,3 @@ def test_a_layer_above_the_limit_is_not_asked_for_and_one_that_lies_is_left(gate
     assert gate.asked == []
     with pytest.raises(RefusedError, match="sends more than"):
         reader.blob(NAME, Blob(digest_of(b""), 10))
-
-
-@pytest.mark.parametrize("name", ["x.example.com/../etc", "x.example.com/A", "evil@host.com/x", "x.io/a?b"])
-def test_what_is_no_name_is_not_asked_for(gate: Gate, name: str) -> None:
-    with pytest.raises(ReconcilerError, match="is no name in a registry"):
-        client(gate)[0].tags(name)

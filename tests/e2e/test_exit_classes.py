@@ -174,7 +174,7 @@ ROWS = [
 def test_exit_class_has_a_line_that_explains_it(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
+    monkeypatch.setattr(effects, "requested", effects.Flag())
     write_world(tmp_path / "w", ("edge-1",))
     world = World(tmp_path / "w")
     row.situation(world)

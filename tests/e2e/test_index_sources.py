@@ -37,71 +37,17 @@ def shop(root: Path, served: tuple[Registry, Gate], fetch: str) -> Fleet:
     return fleet_of(root, served, {"shop.yaml": INSTALL.replace("FETCH", fetch)})
 
 
-@pytest.mark.parametrize(
-    "image",
-    [
-        f"{{url: {HOST}/carvel/plain:1.0.0}}",
-        f"{{url: {HOST}/carvel/plain, tagSelection: {{semver: {{constraints: 1.x}}}}}}",
-        f"{{url: '{HOST}/carvel/plain@DIGEST'}}",
-    ],
-    ids=["tag", "tagSelection", "digest"],
-)
-def test_a_package_repository_may_be_a_plain_image(
-    tmp_path: Path, served: tuple[Registry, Gate], image: str
-) -> None:
-    registry, _ = served
-    digest = registry.push_bundle("carvel/plain", "1.0.0", FILES)
-    registry.push_bundle("carvel/plain", "2.0.0", {"packages/a.yml": package("2.0.0")})
+def test_a_package_repository_may_be_in_git(tmp_path: Path, served: tuple[Registry, Gate]) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
+    shops = Repo(tmp_path / "shops.git")
+    shops.commit({f"repo/{path}": text.encode() for path, text in FILES.items()})
 
-    fleet = shop(tmp_path, served, f"{{image: {image.replace('DIGEST', digest)}}}")
+    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, ref: origin/main, subPath: repo}}}}")
     said = fleet.run("index", "sync")
 
     assert (said.code, said.err) == (0, ""), said
     assert fleet.versions() == ["shop.example.com/1.1.0"]
-
-
-@pytest.mark.parametrize(
-    ("ref", "versions"),
-    [
-        ("ref: origin/main, subPath: repo", ["1.1.0", "1.2.0"]),
-        ("ref: v1.0.0, subPath: repo", ["1.1.0"]),
-        ("refSelection: {semver: {constraints: '<2.0.0'}}, subPath: repo", ["1.1.0"]),
-    ],
-    ids=["branch", "tag", "refSelection"],
-)
-def test_a_package_repository_may_be_in_git(
-    tmp_path: Path, served: tuple[Registry, Gate], ref: str, versions: list[str]
-) -> None:
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
-    shops = Repo(tmp_path / "shops.git")
-    shops.commit({f"repo/{path}": text.encode() for path, text in FILES.items()})
-    shops.tag("v1.0.0")
-    shops.commit({"repo/packages/shop.example.com/1.2.0.yml": package("1.2.0").encode()})
-    shops.tag("v2.0.0")
-
-    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, {ref}}}}}")
-    said = fleet.run("index", "sync")
-
-    assert (said.code, said.err) == (0, ""), said
-    assert fleet.versions() == [f"shop.example.com/{version}" for version in versions]
     assert fleet.asked() == []
-
-
-def test_a_ref_of_git_that_is_not_there_and_a_fetch_of_another_kind_are_named(
-    tmp_path: Path, served: tuple[Registry, Gate]
-) -> None:
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
-    Repo(tmp_path / "shops.git").commit({"README.md": b"Shops\n"})
-    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, ref: gone}}}}")
-    other = INSTALL.partition("---\n")[2].replace("FETCH", "{http: {url: 'https://example.com/a.tgz'}}")
-    (fleet.copy / "manifests/clusters/dev/http.yaml").write_text(other.replace("shops", "archive"))
-
-    said = fleet.run("index", "sync")
-
-    assert (said.code, fleet.versions()) == (3, [])
-    assert "has no branch or tag gone" in said.err
-    assert "is neither imgpkgBundle nor image, git or inline" in said.err
-    assert "manifests/clusters/dev/http.yaml:" in said.err
 
 
 def test_all_takes_every_version_of_what_is_needed_but_no_moving_tag(

@@ -26,26 +26,6 @@ kind: Configuration
 metadata: {{name: platform}}
 spec: {{package: {image}}}
 """
-INSTALL = """\
-apiVersion: packaging.carvel.dev/v1alpha1
-kind: PackageInstall
-metadata: {name: shop, namespace: prod}
-spec:
-  packageRef: {refName: shop.example.com, versionSelection: {constraints: '>=1.1.0'}}
----
-apiVersion: packaging.carvel.dev/v1alpha1
-kind: PackageRepository
-metadata: {name: shops, namespace: prod}
-spec:
-  fetch: {imgpkgBundle: {image: xpkg.example.com/carvel/shops, tagSelection: {semver: {constraints: 1.x}}}}
-"""
-APP = """\
-schemaType: Installation
-schemaVersion: 1.0.2
-name: app
-namespace: prod
-bundle: {repository: xpkg.example.com/porter/app, version: 1.0.0}
-"""
 
 
 def meta(kind: str, needs: Mapping[str, str] = {}, group: str = "example.com") -> str:
@@ -190,42 +170,6 @@ def test_one_manifest_becomes_a_solved_cluster_and_a_second_sync_asks_for_tags_a
     assert fleet.asked() == []  # no other run reads a registry
 
 
-def test_carvel_and_porter_come_from_their_registries_too(
-    tmp_path: Path, served: tuple[Registry, Gate]
-) -> None:
-    registry, _ = served
-    files = {f"packages/shop.example.com/{v}.yml": package(v) for v in ("1.0.0", "1.1.0", "1.2.0")}
-    registry.push_bundle("carvel/shops", "1.3.0", files)
-    registry.push_bundle("carvel/shops", "2.0.0", {"packages/a.yml": package("2.0.0")})
-    needs = {"requires": {"db": {"bundle": f"{HOST}/porter/db:v0.1.0"}}}
-    app = {"name": "app", "version": "1.0.0", "custom": {"io.cnab.dependencies": needs}}
-    registry.push_cnab("porter/app", "v1.0.0", app)
-    registry.push_cnab("porter/db", "v0.1.0", {"name": "db", "version": "0.1.0"})
-    fleet = fleet_of(tmp_path, served, {"shop.yaml": INSTALL, "app.yaml": APP})
-
-    said = fleet.run("index", "sync")
-    asked = fleet.asked()
-
-    assert (said.code, said.err) == (0, ""), said
-    assert fleet.versions() == [
-        "shop.example.com/1.1.0",
-        "shop.example.com/1.2.0",
-        f"{HOST}/porter/app/1.0.0",
-        f"{HOST}/porter/db/0.1.0",
-    ]
-    fleet.run("index", "sync")
-    # The layer of the bundle is in the cache, and the tags of the others are all known.
-    assert (len(asked), len(fleet.asked())) == (3 + 2 * 4, 4)
-
-    files["packages/shop.example.com/1.2.0.yml"] = package("1.2.0", ", releaseNotes: other")
-    del files["packages/shop.example.com/1.1.0.yml"]
-    registry.push_bundle("carvel/shops", "1.4.0", files)
-    said = fleet.run("index", "sync")
-    assert said.code == 3
-    assert "shop.example.com 1.2.0 is not what it was: it was published anew with another content" in said.err
-    assert "shop.example.com 1.1.0 may be withdrawn: no PackageRepository has it any more" in said.err
-
-
 def test_new_moved_and_withdrawn_tags_are_told(tmp_path: Path, served: tuple[Registry, Gate]) -> None:
     registry, _ = served
     push_platform(registry)
@@ -251,32 +195,6 @@ def test_new_moved_and_withdrawn_tags_are_told(tmp_path: Path, served: tuple[Reg
     fleet.gate.plan = gone
     said = fleet.run("index", "sync")
     assert (said.code, "provider-aws v1.2.0 may be withdrawn: its tag is gone" in said.err) == (0, True)
-
-
-def test_what_one_package_lacks_stops_no_other_and_an_unreadable_version_is_named(
-    tmp_path: Path, served: tuple[Registry, Gate]
-) -> None:
-    registry, gate = served
-    needs = {f"{HOST}/acme/away": ">=v1.0.0", f"{HOST}/acme/odd": ">=v1.0.0", f"{HOST}/none/x": ">=v1.0.0"}
-    registry.push_xpkg("acme/platform", "v1.0.0", meta("Configuration", needs))
-    registry.push_xpkg("acme/odd", "v1.0.0", "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provder\n")
-    registry.push_xpkg("acme/odd", "v1.1.0", meta("Provider"))
-    gate.plan = lambda asked: Answer(403, b"{}") if "acme/away" in asked.path else None
-    image = f"{HOST}/acme/platform:v1.0.0"
-    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
-
-    said = fleet.run("index", "sync")
-
-    assert said.code == 3
-    assert fleet.versions() == [f"{HOST}/acme/odd/v1.1.0", f"{HOST}/acme/platform/v1.0.0"]
-    assert "acme/odd v1.0.0 is left out: Provder is no kind of package" in said.err
-    assert "acme/away/tags/list: 403" in said.err
-    assert "none/x/tags/list: 404" in said.err
-    lacking = fleet.run("index", "missing")
-    assert [line for line in lacking.out.splitlines() if line.startswith("xpkg:")] == [
-        f"xpkg:{HOST}/acme/away >=v1.0.0",
-        f"xpkg:{HOST}/none/x >=v1.0.0",
-    ]
 
 
 def test_new_versions_are_one_pull_request_with_what_clusters_would_choose(

@@ -12,7 +12,6 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.policy import FunctionPolicy
 from reconciler.read.files import read_directory
-from reconciler.sources.charts import choose_version
 from tests.support.charts import DEPLOYMENT, chart, needs_helm
 from tests.support.git import make_repository
 from tests.support.registry import Answer, Asked, serve_gate, serve_registry
@@ -111,17 +110,11 @@ class Refused(NamedTuple):
     reason: str
     index: bytes
     want: str
-    name: str = "web"
 
 
 REFUSED = [
     Refused("another content", index("1.0.0", digest="ab" * 32), "should be sha256:abab"),
     Refused("another version", index("1.7.0"), "is web 1.0.0, not web 1.7.0"),
-    Refused("no such chart", index("1.0.0"), "has no chart wep", "wep"),
-    Refused("no such version", index("0.9.0"), "has no version ~1"),
-    Refused("no address", b'{"entries": {"web": [{"version": "1.0.0"}]}}', "has no address for web 1.0.0"),
-    Refused("no index", b"<html>", "index.yaml is no index of charts"),
-    Refused("no YAML", b"a: [", "index.yaml:2: "),
     Refused("to another host without TLS", index("1.0.0", url="http://10.0.0.1/w.tgz"), "not encrypted"),
 ]
 
@@ -134,7 +127,7 @@ def test_index_that_is_not_followed(
     with serve_gate() as gate:
         gate.plan = lambda asked: Answer(200, case.index if asked.path.endswith("index.yaml") else data)
 
-        done = from_chart(f"http://{gate.address}/{case.name}", tmp_path / "new", "--version", "~1")
+        done = from_chart(f"http://{gate.address}/web", tmp_path / "new", "--version", "~1")
 
     assert done != 0
     assert case.want in capsys.readouterr().err
@@ -193,26 +186,3 @@ def test_directory_of_git_is_read_at_a_version_of_its_chart(tmp_path: Path, vers
     assert f"version: {want}\n" in text
     assert f"chart-source: {address}/charts/web@{pinned}" in text
     assert from_chart(f"{address}/charts/wep", tmp_path / "none", *cache, "--version", "main") == 5
-
-
-class Choice(NamedTuple):
-    """A range with the version that it means of some tags."""
-
-    reason: str
-    wanted: str
-    want: str
-
-
-VERSIONS = ["1.2.0", "1.10.0", "v1.9.0", "2.0.0-rc.1", "latest"]
-CHOICES = [
-    Choice("the newest that is no prerelease", "", "1.10.0"),
-    Choice("a range", "~1.9", "v1.9.0"),
-    Choice("an exact version", "1.2.0", "1.2.0"),
-    Choice("a prerelease by its name", "2.0.0-rc.1", "2.0.0-rc.1"),
-    Choice("none", "^3", ""),
-]
-
-
-@pytest.mark.parametrize("case", CHOICES, ids=lambda case: case.reason)
-def test_version_of_a_range(case: Choice) -> None:
-    assert choose_version(VERSIONS, case.wanted) == case.want

@@ -57,7 +57,7 @@ class Racer:
         try:
             os.dup2(self.out.fileno(), 1)
             os.dup2(self.out.fileno(), 2)
-            effects._failpoints = gate  # type: ignore[assignment]  # it has the one method that is called
+            effects.failpoints = gate  # type: ignore[assignment]  # it has the one method that is called
             code = main.invoke(line)
             sys.stdout.flush()
             os.write(self.count.fileno(), str(gate.pushes).encode())

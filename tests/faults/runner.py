@@ -39,10 +39,10 @@ def terminate(_: Path) -> None:
 
     A signal that comes just before that thread waits for this one does not wake it: then it is sent again.
     """
-    while not effects._requested.is_set():
+    while not effects.requested.is_set():
         os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(_PATIENCE):
-            if effects._requested.is_set():
+            if effects.requested.is_set():
                 break
             time.sleep(0.001)
 
@@ -127,7 +127,7 @@ def run_in_fork(
         os.environ.clear()
         os.environ.update({**environment, **ONE_AT_A_TIME})
         signal.signal(signal.SIGTERM, main._stop)
-        effects._failpoints = points
+        effects.failpoints = points
         time.time = clock
         with runs_at(clock):
             code = main.invoke(line)

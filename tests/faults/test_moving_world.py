@@ -8,7 +8,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
-from tests.support.small_world import _blueprint, manifest, variant
+from tests.support.small_world import blueprint, manifest, variant
 
 pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ def add_a_manifest(world: ForgeWorld) -> None:
 
 def release_upstream(world: ForgeWorld) -> None:
     blueprints = world.repo("blueprints")
-    blueprints.commit(_blueprint("web", 3))
+    blueprints.commit(blueprint("web", 3))
     blueprints.tag("web/v3")
 
 

@@ -134,7 +134,7 @@ def test_a_run_that_still_reads_ends_at_once_and_has_written_nothing(root: Path)
 def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
+    monkeypatch.setattr(effects, "requested", effects.Flag())
     with forge_world("github", tmp_path / "forge", monkeypatch, edges=["edge-1"]) as world:
         answer = world.simulator.answer
 
@@ -151,7 +151,7 @@ def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
         assert len(world.pulls("edge-1")) == 1
         assert any("1 pull request is left: The run was stopped by a signal" in error for error in said)
 
-        monkeypatch.setattr(effects, "_requested", effects.Flag())
+        monkeypatch.setattr(effects, "requested", effects.Flag())
         world.simulator.answer = answer  # type: ignore[method-assign]
         assert world.run().code is Exit.DONE
         assert len(world.open_heads()) == 2

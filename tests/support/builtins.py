@@ -29,6 +29,28 @@ def body(*lines: str, kind: str = "ConfigMap") -> str:
     )
 
 
+def table(text: str) -> list[Row]:
+    """Return rows of lines: why, configuration, data before and after, and messages, parted by bars.
+
+    Lines of data are parted by semicolons, and those outside of `data` start with a dot. After an equals sign
+    stands for what was there before, `none` for no messages.
+    """
+    return [_row(*map(str.strip, line.split(" | "))) for line in text.strip().splitlines()]
+
+
+def _row(why: str, config: str, before: str, after: str, messages: str | None = None) -> Row:
+    told = None if messages is None else () if messages == "none" else tuple(messages.split(" ; "))
+    is_data = after != "=" and not after.startswith("error: ")
+    made = _data(after) if is_data else _data(before) if after == "=" else after
+    return Row(why, yaml.safe_load(f"{{{config}}}"), _data(before), made, told)
+
+
+def _data(cell: str) -> str:
+    """Return a resource of the cell of a table; `-` is one without data."""
+    lines = [] if cell == "-" else cell.split(" ; ")
+    return body(*(line[1:] if line[0] == "." else f"  {line}" for line in lines))
+
+
 def of_kind(api_version: str, kind: str, *lines: str) -> str:
     return "\n".join([f"apiVersion: {api_version}", f"kind: {kind}", "metadata:", "  name: a", *lines, ""])
 

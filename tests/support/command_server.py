@@ -207,7 +207,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
         os.umask(request.get("umask", 0o022))
         os.environ.clear()
         os.environ.update(request["env"])
-        effects._failpoints = effects.Failpoints.of(os.environ)  # read when the module is imported
+        effects.failpoints = effects.Failpoints.of(os.environ)  # read when the module is imported
         sys.argv = ["reconciler", *request["arguments"]]
         main.entrypoint()
     except SystemExit as leaving:

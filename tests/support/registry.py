@@ -128,6 +128,35 @@ class Registry:
         return self.push_manifest(name, value, tag)
 
 
+class MemoryRegistry(Registry):
+    """A registry without a process: a gate with it as its plan answers what was pushed."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def push_blob(self, name: str, data: bytes) -> Descriptor:
+        return self._keep(f"/v2/{name}/blobs/", data)
+
+    def push_manifest(self, name: str, value: dict[str, object], tag: str = "") -> Descriptor:
+        kept = self._keep(f"/v2/{name}/manifests/", data := json.dumps(value).encode())
+        if tag:
+            self.content[f"/v2/{name}/manifests/{tag}"] = data
+        return kept
+
+    def _keep(self, place: str, data: bytes) -> Descriptor:
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.content[f"{place}{digest}"] = data
+        return Descriptor(digest, len(data))
+
+    def __call__(self, asked: "Asked") -> "Answer | None":
+        path = asked.path.partition("?")[0]
+        manifests = f"{path.removesuffix('tags/list')}manifests/"
+        tags = [p.removeprefix(manifests) for p in self.content if p.startswith(manifests) and ":" not in p]
+        if path.endswith("/tags/list") and tags:
+            return Answer(200, json.dumps({"tags": tags}).encode())
+        return Answer(200, self.content[path]) if path in self.content else None
+
+
 def publish(registry: Registry, name: str) -> None:
     """Push the images of `tests/docs/given/NAME.yaml`, as the tools of each ecosystem build them."""
     for image in yaml.safe_load((_GIVEN / f"{name}.yaml").read_text(encoding="utf-8")):
@@ -229,6 +258,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer waits 40 ms for the acknowledgement of its headers
 
         def do_GET(self) -> None:
             headers = self.headers

@@ -1,8 +1,12 @@
 """Keys for tests, and git's own opinion of a signature."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.ci import need
 
@@ -64,3 +68,16 @@ def signing_options(key: Key | GpgKey) -> list[str]:
     if isinstance(key, GpgKey):
         return ["-c", f"user.signingKey={key.id}"]
     return ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key.private}"]
+
+
+@cache
+def app_key() -> rsa.RSAPrivateKey:
+    """Return the private key of a GitHub App, one in all tests."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def app_pem() -> str:
+    """Return that key as its file has it."""
+    none = serialization.NoEncryption()
+    text = app_key().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)
+    return text.decode()

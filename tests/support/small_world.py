@@ -12,10 +12,10 @@ EDGES = ("edge-1", "edge-2", "edge-3")
 def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str, str] | None = None) -> None:
     """Make the repositories below `root`; `more` are further files of the control repository."""
     root.mkdir()
-    blueprints = make_repository(root / "blueprints.git", _blueprint("web", 1) | _blueprint("db", 1))
+    blueprints = make_repository(root / "blueprints.git", blueprint("web", 1) | blueprint("db", 1))
     blueprints.tag("web/v1")
     blueprints.tag("db/v1")
-    blueprints.commit(_blueprint("web", 2), message="web v2\n")
+    blueprints.commit(blueprint("web", 2), message="web v2\n")
     blueprints.tag("web/v2")
     for edge in edges:
         make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
@@ -63,7 +63,7 @@ def manifest(edge: str, package: str) -> str:
     return f"manifests/{edge}-{package}.yaml"
 
 
-def _blueprint(package: str, revision: int) -> dict[str, str]:
+def blueprint(package: str, revision: int) -> dict[str, str]:
     return {f"{package}/Kptfile": kptfile(package), f"{package}/app.yaml": app(package, revision)}
 
 

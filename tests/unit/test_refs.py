@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.names import refs
@@ -33,6 +33,7 @@ def test_drafts_and_proposals_read_back(path: str, workspace: str) -> None:
 
 
 @given(paths, st.integers(min_value=1, max_value=10**9))
+@example("web", 1)
 def test_tags_read_back(path: str, revision: int) -> None:
     tag = refs.parse_ref(refs.tag_ref(path, revision))
     marked = refs.parse_ref(refs.deletion_proposed_ref(path, revision))
@@ -117,6 +118,7 @@ def test_existing_ref_blocks_a_new_one(ref: str, existing: set[str], want: str) 
 def test_package_name_is_relative_to_the_directory() -> None:
     assert relative_package("clusters/edge/nginx", "clusters/edge/") == "nginx"
     assert relative_package("nginx", "") == "nginx"
+    assert relative_package("clusters/X", "/clusters") == "X"
 
 
 @given(paths)
@@ -166,6 +168,9 @@ def test_object_name_of_later_revisions_fits() -> None:
 
     assert package_name_error("r" * 63, package) == ""
     assert "package" in object_name_errors("edge", "", "n" * 64)
+    parts = ("r" * 63, f"{'p' * 31}/{'q' * 31}", "n" * 63, "w" * 63)
+    assert object_name_errors(*parts) == {"name": "must be no more than 253 characters"}
+    assert object_name_errors(*parts[:3]) == {}
 
 
 @given(st.sets(paths, max_size=8), paths)

@@ -427,5 +427,4 @@ def _split(name: str, host: str) -> tuple[str, str, str]:
 
 def _identity(name: str) -> str:
     """Return the name of a person, or that of a team of the project behind a slash."""
-    owner, separator, team = name.rpartition("/")
-    return f"/{team}" if separator and owner else name
+    return "".join(name.rpartition("/")[1:])

@@ -288,7 +288,7 @@ def _check_other_files(existing: Mapping[str, bytes], lists: _Lists, limits: Yam
     """
     ours = {str(kind) for kind in lists.objects}
     for path, data in sorted(existing.items()):
-        if path == FILE or path.partition("/")[0] in ours:
+        if path == FILE or path.rpartition("/")[0] in ours:
             continue
         for item in parse_snapshot_file(path, data, limits).objects:
             kind = _group_kind(item)

@@ -497,7 +497,7 @@ class Simulator(ABC):
         if answer.status == 0:
             return handler.reset(b"")
         is_text = isinstance(answer.body, str)
-        data = answer.body.encode() if is_text else json.dumps(answer.body).encode()
+        data = answer.body.encode(errors="surrogateescape") if is_text else json.dumps(answer.body).encode()
         if answer.status in (204, 304):
             data = b""
         headers = {"Content-Type": "text/html" if is_text else "application/json", **answer.headers}

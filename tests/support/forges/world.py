@@ -22,7 +22,7 @@ from reconciler.run.plan import PlannedRun, plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository
-from tests.support.small_world import _blueprint, manifest, repository, variant
+from tests.support.small_world import blueprint, manifest, repository, variant
 
 ORGANISATION = "acme"
 VARIABLE = "RECONCILER_TEST_TOKEN"
@@ -146,7 +146,7 @@ def _first(repo: Repo) -> str:
 
 
 def _both(packages: Sequence[str], revision: int) -> dict[str, str]:
-    return {path: text for package in packages for path, text in _blueprint(package, revision).items()}
+    return {path: text for package in packages for path, text in blueprint(package, revision).items()}
 
 
 def _control(

@@ -1,14 +1,15 @@
 """The forge that a check's comment is sent to: the configured one, else that of the runner's own host."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.check_comment import KEY, _Find, _with_runner, write_check_comment
-from reconciler.forge.registry import Forges
+from reconciler.apply import check_comment
+from reconciler.apply.check_comment import KEY, write_check_comment
 from reconciler.git.urls import Credential
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.credentials import CONTROL_TOKEN
@@ -17,6 +18,31 @@ from tests.unit.apply.world import Edge
 REMOTE = "https://forge.example/acme/control.git"
 RUNNER = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_API_URL": "https://forge.example/api/v1"}
 OTHER = ForgeRule("https://other.example", ForgeKind.GITLAB, "https://other.example/api")
+
+
+class Recording:
+    """Forges that take a comment and remember how they were configured."""
+
+    app_credential = None
+    policy: Policy
+    find: Callable[[str], Credential | None]
+
+    def configure(self, policy: Policy, find: Any, _: object) -> None:
+        type(self).policy, type(self).find = policy, staticmethod(find)
+
+    def of(self, _: object) -> Any:
+        return SimpleNamespace(comment=lambda *_, **__: None)
+
+
+@pytest.fixture
+def forges(monkeypatch: pytest.MonkeyPatch) -> type[Recording]:
+    monkeypatch.setattr(check_comment, "Forges", Recording)
+    return Recording
+
+
+def commented(policy: Policy, environment: dict[str, str], *, is_local: bool = False) -> None:
+    control = cast("Any", SimpleNamespace(remote=REMOTE, is_local=is_local))
+    assert write_check_comment(control, policy, environment, 1, "One") == ""
 
 
 @pytest.mark.parametrize(
@@ -33,44 +59,45 @@ OTHER = ForgeRule("https://other.example", ForgeKind.GITLAB, "https://other.exam
         ({}, None),
     ],
 )
-def test_runner_adds_the_forge_of_its_own_host(environment: dict[str, str], kind: ForgeKind | None) -> None:
-    control = cast("Any", SimpleNamespace(remote=REMOTE, is_local=False))
-    policy = Policy(forges=(OTHER,))
+def test_runner_adds_the_forge_of_its_own_host(
+    forges: type[Recording], environment: dict[str, str], kind: ForgeKind | None
+) -> None:
+    commented(Policy(forges=(OTHER,)), environment)
 
-    added = _with_runner(control, policy, environment).forges[1:]
-
-    expected = ForgeRule("https://forge.example", kind, RUNNER["GITHUB_API_URL"]) if kind else None
-    assert added == ((expected,) if expected else ())
+    expected = (ForgeRule("https://forge.example", kind, RUNNER["GITHUB_API_URL"]),) if kind else ()
+    assert forges.policy.forges == (OTHER, *expected)
 
 
 @pytest.mark.parametrize(("is_local", "is_configured"), [(True, False), (False, True), (True, True)])
 def test_local_repositories_and_configured_forges_are_left_as_they_are(
-    is_local: bool, is_configured: bool
+    forges: type[Recording], is_local: bool, is_configured: bool
 ) -> None:
-    control = cast("Any", SimpleNamespace(remote=REMOTE, is_local=is_local))
     rule = ForgeRule("https://forge.example/acme", ForgeKind.GITEA, "https://api.example")
     policy = Policy(forges=(OTHER, rule) if is_configured else (OTHER,))
 
-    assert _with_runner(control, policy, RUNNER) == policy
+    commented(policy, RUNNER, is_local=is_local)
+
+    assert forges.policy == policy
 
 
 @pytest.mark.parametrize(
-    ("environment", "token"),
+    ("environment", "tokens"),
     [
-        ({"NAMED": "named", CONTROL_TOKEN: "own"}, "named"),
-        ({"NAMED": "named"}, "named"),
+        ({"NAMED": "named", CONTROL_TOKEN: "own"}, ("named", "own")),
+        ({"NAMED": "named"}, ("named", None)),
+        ({CONTROL_TOKEN: "own"}, ("own", "own")),  # a check of pull requests has no secret
     ],
 )
 def test_configured_credential_comes_before_that_of_the_control_repository(
-    environment: dict[str, str], token: str
+    forges: type[Recording], environment: dict[str, str], tokens: tuple[str | None, ...]
 ) -> None:
     rule = CredentialRule("https://forge.example", token_env="NAMED")
+    found = []
+    for policy in (Policy(credentials=(rule,)), Policy()):
+        commented(policy, environment)
+        found.append(forges.find(REMOTE))
 
-    named = _Find(Policy(credentials=(rule,)), environment, Forges())(REMOTE)
-    own = _Find(Policy(), environment, Forges())(REMOTE)
-
-    assert named == Credential("", token)
-    assert own == (Credential("", "own") if CONTROL_TOKEN in environment else None)
+    assert found == [token and Credential("", token) for token in tokens]
 
 
 def test_comment_is_written_to_the_pull_request_or_the_reason_is_returned(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from reconciler.apply.links import NO_LINKS, Links, find_web
+from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base.errors import Location
+from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
+from tests.support.git import make_repository
 from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
@@ -175,3 +178,21 @@ def test_whole_difference_is_linked_where_both_branches_and_the_pages_are_known(
 
     expected = f"{EDGE}/compare/{MAIN}...{HEAD}"
     assert address == (expected if has_base and has_head and is_known else "")
+
+
+def test_commits_of_an_upstream_have_their_first_line_and_those_elsewhere_are_left_out(
+    tmp_path: Path,
+) -> None:
+    repo = make_repository(tmp_path / "up.git", {"web/Kptfile": "1", "README.md": "1"})
+    old = repo.oid("main")
+    changed = repo.commit({"web/Kptfile": "2"}, message="Grow web\n\nBecause it is small.\n")
+    new = repo.commit({"README.md": "2"}, message="Tell of it\n")
+    log = UpstreamLog(Mirrors(tmp_path / "cache"))
+
+    def titles(before: str, after: str) -> list[tuple[str, str]]:
+        upstream = UpstreamCommits(str(repo.path), "web", before, after)
+        return [(change.commit, change.subject) for change in log.changes(upstream)]
+
+    assert titles(old, new) == titles(new, old) == [(changed, "Grow web")]
+    assert titles(changed, new) == titles("", new) == []
+    assert titles("1" * 40, new)[0] == (changed, "Grow web")

@@ -1,33 +1,32 @@
 """All effects of a plan: repositories, then state and status; what a run that was asked to end left."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from reconciler.apply import plan
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import EffectKind, Result, failed_result
-from reconciler.apply.plan import (
-    _apply_or_leave,
-    _by_url,
-    _not_started,
-    _redacted,
-    _status_branch,
-    apply_changes,
-)
+from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
+from reconciler.forge.api.errors import LimitedError
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
+from reconciler.plan.changes import Change, Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
+    PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
@@ -44,59 +43,6 @@ from tests.support.values import replace
 from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
 
-STOPPED = {PackageKey("file:///edge", "web"): Unfinished("stopped", left=True)}
-PUSHED = (Effect("edge", "pushed"),)
-
-
-@pytest.mark.parametrize(
-    ("result", "left"),
-    [
-        (Result(), False),
-        (Result(PUSHED), False),
-        (Result(PUSHED, STOPPED), False),
-        (Result((), STOPPED), True),
-    ],
-    ids=["nothing to do", "done", "ended between its effects", "not begun"],
-)
-def test_repository_that_was_not_begun_is_counted_with_its_changes(
-    tmp_path: Path, result: Result, left: bool
-) -> None:
-    edge = Edge(tmp_path)
-    pending = {"a": [edge.created("web"), edge.created("db"), edge.change("same")]}
-
-    messages = [(effect.repository, effect.error) for effect in _not_started({"a": result}, pending)]
-
-    rest = "2 changes left: The run was stopped by a signal"
-    assert messages == ([("1 repository", rest)] if left else [])
-
-
-def test_repositories_that_were_not_begun_are_one_effect(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
-    stopped = Result((), STOPPED)
-
-    (effect,) = _not_started(
-        {"a": stopped, "b": stopped}, {"a": [edge.created()], "b": [edge.change("same")]}
-    )
-
-    assert (effect.repository, effect.left) == ("2 repositories", True)
-    assert effect.error.startswith("1 change left: ")
-
-
-def test_run_that_was_asked_to_end_leaves_the_changes_of_a_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edge = Edge(tmp_path)
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
-    effects.request_shutdown()
-
-    result = _apply_or_leave(edge.target(), [edge.created("web"), edge.change("same")])
-
-    (unfinished,) = result.unfinished.values()
-    assert {package.path for package in result.failed} == {"web"}
-    assert (unfinished.left, unfinished.hint) == (True, effects.StoppedError.hint)
-    assert (result.effects, result.exits) == ((), {Exit.PARTIAL})
-    assert list(edge.repo.refs()) == ["refs/heads/main"]
-
 
 def test_failed_effect_and_each_of_its_packages_have_error_and_hint() -> None:
     error = RefusedError("no", hint="Ask.")
@@ -109,18 +55,6 @@ def test_failed_effect_and_each_of_its_packages_have_error_and_hint() -> None:
     ]
     assert result.unfinished == dict.fromkeys([web, db], Unfinished("no", "Ask.", pushed=True))
     assert result.exits == {Exit.REFUSED}
-
-
-def test_only_repositories_with_something_to_write_are_written(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
-    new, same = edge.created("web"), edge.change("same")
-
-    assert _by_url([same]) == {}
-    assert _by_url([same, new]) == {"file:///edge": [same, new]}
-    assert list(_by_url([replace(new, package=PackageKey("file:///z", "z")), new])) == [
-        "file:///edge",
-        "file:///z",
-    ]
 
 
 class World:
@@ -262,24 +196,70 @@ def test_change_of_the_lock_is_applied_beside_those_of_packages(world: World) ->
     }
 
 
-def test_repositories_are_reported_in_the_order_of_their_urls(world: World, tmp_path: Path) -> None:
-    second = Edge(tmp_path / "second")
-    moved = replace(second.created("db"), package=PackageKey("file:///a", "db"))
-    targets = {"file:///edge": world.edge.target(), "file:///a": second.target()}
-
-    plan = Plan((world.edge.created(), moved))
-    outcome = apply_changes(plan, world.inventory(), targets, world.mirror())
-
-    assert [effect.ref for effect in outcome.effects if effect.what == EffectKind.PUSHED] == [
-        "drafts/db/packagevariant-1",
-        "drafts/web/packagevariant-1",
+def test_repositories_are_written_in_order_until_the_run_is_asked_to_end(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not begun is counted, without what stays as it is, and left to the next run."""
+    monkeypatch.setattr(effects, "requested", effects.Flag())
+    edges = {f"file:///{name}": Edge(tmp_path / name) for name in "bac"}
+    changes = [
+        replace(change, package=PackageKey(url, change.package.path))
+        for url, edge in edges.items()
+        for change in (edge.created("web"), edge.created("db"), edge.change("same"))
     ]
+    targets = {url: edge.target() for url, edge in edges.items()}
+    world.policy = replace(world.policy, limits=Limits(repositories_at_once=1))
+    seen: list[list[tuple[str, str]]] = []
+
+    def end(done: Sequence[Effect]) -> None:
+        seen.append([(effect.ref, effect.error) for effect in done])
+        effects.request_shutdown()
+
+    outcome = apply_changes(Plan(tuple(changes)), world.inventory(), targets, world.mirror(), end)
+
+    message, hint = str(effects.StoppedError()), effects.StoppedError.hint
+    assert {f"drafts/{name}/packagevariant-1" for name in ("web", "db")} < {ref for ref, _ in seen[0]}
+    assert seen[1:] == [[], [], [("", f"4 changes left: {message}")], []]
+    assert [len(edge.repo.refs()) > 1 for edge in edges.values()] == [False, True, False]
+    assert outcome.exits == {Exit.PARTIAL}
+    left = {PackageKey(f"file:///{name}", path) for name in "bc" for path in ("web", "db")}
+    assert outcome.unfinished == dict.fromkeys(left, Unfinished(message, hint, left=True))
+    last = outcome.effects[-1]
+    assert (last.repository, last.hint, last.left) == ("2 repositories", hint, True)
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1, 1), (3, 3), (100, 8)])
+def test_repositories_are_written_side_by_side_and_reported_in_order(
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: int, most: int
+) -> None:
+    lock, busy, seen = threading.Lock(), 0, []
+
+    def write(target: Any, _: Sequence[Change]) -> Result:
+        nonlocal busy
+        with lock:
+            busy += 1
+            seen.append(busy)
+        time.sleep(0.05)
+        with lock:
+            busy -= 1
+        return Result((Effect(target.names, "pushed"),))
+
+    monkeypatch.setattr(plan, "apply_repository", write)
+    targets = {f"r{n}": replace(world.edge.target(), names=cast("Any", f"r{n}")) for n in range(8)}
+    world.policy = replace(world.policy, limits=Limits(repositories_at_once=limit))
+    created = world.edge.created()
+    changes = [replace(created, package=PackageKey(url, "web")) for url in reversed(targets)]
+
+    outcome = apply_changes(Plan(tuple(changes)), world.inventory(), targets, world.mirror())
+
+    assert [effect.repository for effect in outcome.effects] == [*targets]
+    assert max(seen) == most
 
 
 def test_run_that_was_asked_to_end_before_its_first_effect_writes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
+    monkeypatch.setattr(effects, "requested", effects.Flag())
     effects.request_shutdown()
 
     with pytest.raises(effects.StoppedError):
@@ -288,11 +268,17 @@ def test_run_that_was_asked_to_end_before_its_first_effect_writes_nothing(
     assert (list(world.edge.repo.refs()), list(world.control.refs())) == (["refs/heads/main"],) * 2
 
 
-def test_recorded_error_of_a_remote_quotes_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_error_of_a_remote_quotes_no_secret(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "a-secret-of-the-environment")
-    why = Unfinished("no: a-secret-of-the-environment \x1b[31m", "Ask.", pushed=True)
+    hook = world.edge.repo.path / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho a-secret-of-the-environment; exit 1\n")
+    hook.chmod(0o755)
 
-    assert _redacted({WEB: why}) == {WEB: Unfinished("no: *** \\x1b[31m", "Ask.", pushed=True)}
+    outcome = world.apply(Plan((world.edge.created(),)))
+
+    (unfinished,) = outcome.unfinished.values()
+    assert unfinished.message.endswith("hook declined: ***")
 
 
 MINE, THEIRS, LOCK = "packagevariants/d/mine.json", "packagevariants/d/theirs.json", "locks/c.json"
@@ -397,21 +383,25 @@ def test_dashboard_that_cannot_be_written_stops_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("has_dashboard", [True, False])
 def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashboard: bool) -> None:
-    over = transport(per_hour=9)
+    over = transport(per_hour=2, per_minute=60, max_wait_s=1)
     target = replace(world.edge.target(), forge=forge_of(Issues(), over))
     dashboards = DashboardWriter(world.edge.target().forge, Names("demo")) if has_dashboard else None
 
     apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
 
-    assert over.budget._held == int(has_dashboard)
+    with over.budget.write():
+        over.clock.sleep(60)
+    with pytest.raises(LimitedError) if has_dashboard else nullcontext(), over.budget.write():
+        pass
 
 
-@pytest.mark.parametrize(("is_due", "optional"), [(True, ""), (False, "observed/pulls")])
+@pytest.mark.parametrize(("is_due", "is_written"), [(True, True), (False, False)])
 def test_records_of_pull_requests_wait_for_something_else_unless_a_period_began(
-    world: World, is_due: bool, optional: str
+    world: World, is_due: bool, is_written: bool
 ) -> None:
-    plan = Plan(status={"x": b"1"})
+    first, later = {"x": b"1", f"{PULLS_DIRECTORY}/a.json": b"1"}, {f"{PULLS_DIRECTORY}/a.json": b"2"}
+    world.apply(Plan(status=first))
 
-    branch = _status_branch(plan, world.inventory(is_history_due=is_due))
+    world.apply(Plan(status=first | later), world.inventory(is_history_due=is_due))
 
-    assert branch == Branch(STATUS, None, {"x": b"1"}, "Record conditions\n", optional)
+    assert world.files(STATUS) == (first | later if is_written else first)

@@ -11,8 +11,6 @@ from reconciler.apply.links import Links
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
 from reconciler.apply.pulls import (
     PullRequestTexts,
-    _files,
-    _sides,
     approve_pulls,
     call_forge,
     lock_texts,
@@ -24,7 +22,7 @@ from reconciler.forge.api.forge import ApiForge
 from reconciler.git.effects import StoppedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey
-from reconciler.names.objects import File
+from reconciler.names.objects import File, Files
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -274,6 +272,29 @@ def test_approved_pull_request_is_merged_by_us_or_by_the_forge(
     assert result == Result((Effect("edge", kind, "#1 all"),))
 
 
+def test_local_forge_merges_what_we_merge_in_one_push_and_has_no_auto_merge(edge: Edge) -> None:
+    names = ("a", "b", "c")
+    edge.apply(*map(edge.created, names))
+    changes = [
+        replace(
+            edge.created(name),
+            approve=Approval(number, head(name), edge.repo.oid(head(name)), by_forge=name == "c"),
+        )
+        for number, name in enumerate(names, 1)
+    ]
+
+    result = merge_results(approve_pulls(edge.target(), changes))
+
+    assert [(effect.what, effect.error) for effect in result.effects] == [
+        *[(EffectKind.MERGED, "")] * 2,
+        (EffectKind.AUTO_MERGE, "Pull request 3: the local forge has no auto-merge"),
+    ]
+    assert {ref for ref in edge.repo.refs() if ref.startswith("refs/tags/")} == {
+        "refs/tags/a/v1",
+        "refs/tags/b/v1",
+    }
+
+
 @pytest.mark.parametrize(("by_forge", "kind"), [(False, EffectKind.MERGED), (True, EffectKind.AUTO_MERGE)])
 def test_failed_approval_is_reported_as_what_was_tried(edge: Edge, by_forge: bool, kind: EffectKind) -> None:
     change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
@@ -288,9 +309,7 @@ def test_failed_approval_is_reported_as_what_was_tried(edge: Edge, by_forge: boo
     )
 
 
-def test_text_is_made_once_for_all_packages_and_all_calls(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_is_made_once_for_all_packages_and_all_calls(edge: Edge) -> None:
     changes = [
         replace(change, pull=replace(change.pull, body=""))
         for change in grouped(edge, "web", "db")
@@ -301,7 +320,6 @@ def test_text_is_made_once_for_all_packages_and_all_calls(
     assert pull
 
     first = requests.wanted(own, changes[0], pull)
-    monkeypatch.setattr(PullRequestTexts, "_body", None)
 
     assert requests.wanted(own, changes[1], pull) is first
     assert "edge/web" in first.body
@@ -331,6 +349,19 @@ def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     assert "`000.yaml`" in made.body
 
 
+def sides_of(own: Target, change: Change, pull: PullRequest) -> tuple[Files, Files]:
+    """Return the package before and after a pull request, as its text compares them."""
+    seen: list[tuple[Files, Files]] = []
+
+    def changes(before: Files, after: Files, names: Any) -> Any:
+        seen.append((before, after))
+        return own.differences.changes(before, after, names)
+
+    recording = replace(own, differences=cast("Any", SimpleNamespace(changes=changes)))
+    PullRequestTexts([change]).wanted(recording, change, replace(pull, title="T", body=""))
+    return seen[0]
+
+
 def removed(edge: Edge) -> Change:
     return edge.change("db", edge.removal())
 
@@ -345,21 +376,26 @@ def test_both_sides_of_a_pull_request_are_that_of_the_base_and_the_written_or_pu
     web = PullRequest(head("web"), "main", "", "")
 
     moved = MoveRef("refs/heads/x", None, tip)
-    assert _sides(mirror, edge.change("web", edge.draft(text="v2")), web) == ({}, edge.draft(text="v2").files)
-    assert _sides(mirror, edge.change("web", moved), web) == ({}, package)
-    assert _sides(mirror, edge.change("web"), replace(web, head="gone")) == ({}, {})
-    assert _sides(mirror, removed(edge), replace(web, head="other")) == (db, {})
-    before, after = _sides(mirror, edge.change("db"), replace(web, head="other"))
+
+    def sides(change: Change, pull: PullRequest) -> tuple[Files, Files]:
+        return sides_of(edge.target(mirror), change, pull)
+
+    assert sides(edge.change("web", edge.draft(text="v2")), web) == ({}, edge.draft(text="v2").files)
+    assert sides(edge.change("web", moved), web) == ({}, package)
+    assert sides(edge.change("web"), replace(web, head="gone")) == ({}, {})
+    assert sides(removed(edge), replace(web, head="other")) == (db, {})
+    before, after = sides(edge.change("db"), replace(web, head="other"))
     assert (before, after["cm.yaml"].data) == (db, b"b: 2\n")
-    assert _sides(mirror, edge.change("db"), replace(web, base="other", head="main")) == (after, db)
+    assert sides(edge.change("db"), replace(web, base="other", head="main")) == (after, db)
 
 
 def test_package_that_cannot_be_read_is_left_out_of_the_text(edge: Edge) -> None:
     link = edge.repo.commit({"db/link": (b"/etc/passwd", 0o120000)}, branch="link", start="main")
 
-    assert _files(edge.mirror(), link, "db", {}) == _files(edge.mirror(), None, "db", {}) == {}
-    assert _files(edge.mirror(), link, "web", {}) == {}
-    assert set(_files(edge.mirror(), edge.repo.oid("main"), "db", {})) == {"Kptfile", "cm.yaml"}
+    for base, package in (("link", "db"), ("gone", "db"), ("link", "web"), ("main", "db")):
+        before, _ = sides_of(edge.target(), edge.change(package), PullRequest("x", base, "T", ""))
+        assert {*before} == ({"Kptfile", "cm.yaml"} if base == "main" else set())
+    assert link
 
 
 def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:

@@ -13,7 +13,6 @@ from reconciler.apply import state
 from reconciler.apply.outcome import EffectKind, Result
 from reconciler.apply.state import (
     Branch,
-    _error,
     is_overtaken,
     read_branch,
     read_dashboards,
@@ -55,6 +54,11 @@ def test_a_failed_package_keeps_its_record_and_no_other_does(
         assert written.get(path) == source.get(path)
 
 
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(tmp_path / "control.git", {"a": "b"})
+
+
 def mirror(repo: Repo) -> Mirror:
     found = Mirrors(repo.path.parent / "cache").open(str(repo.path))
     found.fetch()
@@ -65,8 +69,7 @@ def branch(files: dict[str, bytes], expect: Oid | None = None) -> Branch:
     return Branch(REF, expect, files, "Record\n")
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_what_is_written_is_read_back(repo: Repo) -> None:
 
     write_branch(mirror(repo), branch({"packagevariants/d/x.json": b"{}"}), POLICY, EPOCH)
 
@@ -76,8 +79,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert repo.git[repo.oid(REF)].committer.time == EPOCH
 
 
-def test_the_same_files_are_not_written_again(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_the_same_files_are_not_written_again(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
     first = repo.oid(REF)
 
@@ -87,8 +89,7 @@ def test_the_same_files_are_not_written_again(tmp_path: Path) -> None:
     assert repo.oid(REF) == first
 
 
-def test_history_is_kept(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_history_is_kept(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
     first = repo.oid(REF)
 
@@ -97,8 +98,7 @@ def test_history_is_kept(tmp_path: Path) -> None:
     assert [str(p) for p in repo.git[repo.oid(REF)].parent_ids] == [first]
 
 
-def test_another_run_that_decided_otherwise_is_never_overwritten(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_another_run_that_decided_otherwise_is_never_overwritten(repo: Repo) -> None:
     ours = mirror(repo)
     write_branch(mirror(repo), branch({"x": b"theirs"}), POLICY, EPOCH)
     theirs = repo.oid(REF)
@@ -110,8 +110,7 @@ def test_another_run_that_decided_otherwise_is_never_overwritten(tmp_path: Path)
     assert result.effects[0].error
 
 
-def test_another_run_that_wrote_the_same_did_our_work(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_another_run_that_wrote_the_same_did_our_work(repo: Repo) -> None:
     ours = mirror(repo)
     write_branch(mirror(repo), branch({"x": b"same"}), POLICY, EPOCH + 7)
 
@@ -120,16 +119,14 @@ def test_another_run_that_wrote_the_same_did_our_work(tmp_path: Path) -> None:
     assert result == Result()
 
 
-def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_no_files_and_no_branch_is_nothing_to_do(repo: Repo) -> None:
 
     write_branch(mirror(repo), branch({}), POLICY, EPOCH)
 
     assert REF not in repo.refs()
 
 
-def test_no_files_empty_a_branch_that_has_some(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_no_files_empty_a_branch_that_has_some(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
     first = repo.oid(REF)
 
@@ -141,23 +138,7 @@ def test_no_files_empty_a_branch_that_has_some(tmp_path: Path) -> None:
     assert [effect.oid for effect in result.effects] == [repo.oid(REF)]
 
 
-def test_parts_of_dashboards_are_fetched_together_before_they_are_read() -> None:
-    calls: list[Any] = []
-    fake = SimpleNamespace(
-        fetch=lambda: calls.append("fetch"),
-        refs=lambda: {REF: "tip"},
-        blob_at=lambda tip, path: f"{tip}:{path}",
-        ensure=lambda wanted: calls.append(sorted(wanted)),
-        blob=lambda oid, _: calls.append(oid) or oid.encode(),
-    )
-
-    read = read_dashboards(cast("Mirror", fake), REF, 2)
-
-    assert calls == ["fetch", sorted(read.values()), read[0], read[1]]
-
-
-def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_a_fleet_has_more_records_than_a_package_has_files(repo: Repo) -> None:
     files = {f"packagevariants/d/{n}.json": b"{}" for n in range(60)}
     write_branch(mirror(repo), branch(files), POLICY, EPOCH)
 
@@ -178,8 +159,7 @@ def files_at(repo: Repo) -> list[str]:
     return git(repo.path, "ls-tree", "-r", "--name-only", REF).split()
 
 
-def test_variants_of_a_repository_are_one_file(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_variants_of_a_repository_are_one_file(repo: Repo) -> None:
 
     write_branch(mirror(repo), branch(records_of(variant("web"), variant("db"))), POLICY, EPOCH)
 
@@ -187,8 +167,7 @@ def test_variants_of_a_repository_are_one_file(tmp_path: Path) -> None:
     assert held(repo) == records_of(variant("web"), variant("db"))
 
 
-def test_layout_of_an_older_version_is_written_anew_with_the_next_change(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_layout_of_an_older_version_is_written_anew_with_the_next_change(repo: Repo) -> None:
     old = {
         path: data.replace(b"{", b'{"kind": "PackageVariantRecord",\n', 1)
         for path, data in records_of(variant("web"), variant("db")).items()
@@ -206,8 +185,7 @@ def test_layout_of_an_older_version_is_written_anew_with_the_next_change(tmp_pat
     assert held(repo) == records_of(variant("web"), variant("db", "new"))
 
 
-def test_runs_that_change_records_of_one_repository_keep_each_others_lines(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_runs_that_change_records_of_one_repository_keep_each_others_lines(repo: Repo) -> None:
     both = records_of(variant("theirs"), variant("mine"), variant("leaves"))
     write_branch(mirror(repo), branch(both), POLICY, EPOCH)
     read = repo.oid(REF)
@@ -222,8 +200,7 @@ def test_runs_that_change_records_of_one_repository_keep_each_others_lines(tmp_p
     assert not result.exits
 
 
-def test_locks_are_written_beside_lines_that_cannot_be_read(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_locks_are_written_beside_lines_that_cannot_be_read(repo: Repo) -> None:
     lines = record_bytes(variant("web")).decode() + "{\n"
     repo.commit({"packagevariants/d/edge.jsonl": lines}, branch="reconciler/demo/state")
     control = SimpleNamespace(state=repo.oid(REF), commit=SimpleNamespace(time=EPOCH))
@@ -255,8 +232,7 @@ def held(repo: Repo) -> dict[str, bytes]:
     return read_branch(found, found.refs()[REF], Limits())
 
 
-def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"locks/c.json": b"1", "mine/x": b"old"}), POLICY, EPOCH)
     read = repo.oid(REF)
     write_branch(mirror(repo), branch({"locks/c.json": b"2", "mine/x": b"old"}, read), POLICY, EPOCH)
@@ -271,8 +247,7 @@ def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(tmp_path: Pa
     }
 
 
-def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"old"}), POLICY, EPOCH)
     read = repo.oid(REF)
     write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"new"}, read), POLICY, EPOCH)
@@ -283,8 +258,7 @@ def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(tmp_path: Pat
     assert not result.exits
 
 
-def test_locks_that_another_shard_wrote_alike_are_no_conflict(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_locks_that_another_shard_wrote_alike_are_no_conflict(repo: Repo) -> None:
     share(repo, {"locks/c.json": b"2", "mine/x": b"1"}, None)
 
     result = share(repo, {"locks/c.json": b"2", "mine/x": b"2"}, None)
@@ -293,8 +267,7 @@ def test_locks_that_another_shard_wrote_alike_are_no_conflict(tmp_path: Path) ->
     assert not result.exits
 
 
-def test_a_shard_keeps_a_file_that_came_after_it_read_the_branch(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_a_shard_keeps_a_file_that_came_after_it_read_the_branch(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"mine/left": b"1", "mine/x": b"1"}), POLICY, EPOCH)
     read = repo.oid(REF)
     later = {"mine/left": b"1", "mine/new": b"1", "mine/x": b"1"}
@@ -328,11 +301,14 @@ def test_locks_are_overtaken_if_they_failed_and_the_branch_is_not_where_it_was_r
     ],
 )
 def test_refused_and_overtaken_branches_have_different_errors(
-    status: PushStatus, exit_code: Exit, message: str
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, status: PushStatus, exit_code: Exit, message: str
 ) -> None:
-    error = _error(PushResult(RefUpdate(REF, None, None), status, "locked"))
+    answer = PushResult(RefUpdate(REF, None, None), status, "locked")
+    monkeypatch.setattr(state, "push", lambda *_: [answer])
 
-    assert (error.exit_code, str(error)) == (exit_code, message)
+    result = write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
+
+    assert (result.exits, [effect.error for effect in result.effects]) == ({exit_code}, [message])
 
 
 def test_unreadable_machine_branch_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -344,8 +320,7 @@ def test_unreadable_machine_branch_is_named_with_the_reason(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("tip", [True, False])
-def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(tmp_path: Path, tip: bool) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(repo: Repo, tip: bool) -> None:
     early = mirror(repo)
     parts = {"dashboard-0-of-3.md": b"first", "dashboard-2-of-3.md": b"\xff", "dashboard-0-of-2.md": b"other"}
     if tip:
@@ -354,37 +329,15 @@ def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(tmp_path:
     assert read_dashboards(early, REF, 3) == ({0: "first", 2: "\ufffd"} if tip else {})
 
 
-def test_written_branch_is_reported_with_its_short_name_and_commit(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
-
-    result = write_branch(mirror(repo), branch({"x": b"1"}), CommitPolicy("Bot", "bot@example.com"), EPOCH)
-
-    (effect,) = result.effects
-    assert (effect.repository, effect.what, effect.ref, effect.oid) == (
-        "control",
-        EffectKind.RECORDED,
-        "reconciler/demo/state",
-        repo.oid(REF),
-    )
-    commit = repo.git[repo.oid(REF)]
-    assert (commit.author.name, commit.committer.email, commit.message) == (
-        "Bot",
-        "bot@example.com",
-        "Record\n",
-    )
-
-
-def test_secret_in_a_record_is_masked(tmp_path: Path) -> None:
+def test_secret_in_a_record_is_masked(repo: Repo) -> None:
     learn_credential("secret-in-a-record")
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
 
     write_branch(mirror(repo), branch({"x": b"said secret-in-a-record"}), POLICY, EPOCH)
 
     assert held(repo) == {"x": b"said ***"}
 
 
-def test_branch_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_branch_that_cannot_be_written_is_reported(tmp_path: Path, repo: Repo) -> None:
     ours = mirror(repo)
     (tmp_path / "cache").touch()
 
@@ -400,8 +353,7 @@ def test_branch_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     assert (result.exits, result.unfinished) == ({Exit.UNAVAILABLE}, {})
 
 
-def test_shared_branch_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_shared_branch_that_cannot_be_read_is_reported(tmp_path: Path, repo: Repo) -> None:
     ours = mirror(repo)
     repo.path.rename(tmp_path / "gone")
 
@@ -416,10 +368,7 @@ def test_shared_branch_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     )
 
 
-def test_shard_that_lost_a_race_reads_the_branch_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_shard_that_lost_a_race_reads_the_branch_again(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     other = mirror(repo)
     races = iter([{"others/y": b"1"}, {"others/y": b"1", "others/z": b"2"}])
     write = state.write_branch
@@ -449,8 +398,7 @@ PIN = UpstreamLock(
 )
 
 
-def test_locks_of_clusters_are_replaced_pins_are_set_and_every_other_file_stays(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+def test_locks_of_clusters_are_replaced_pins_are_set_and_every_other_file_stays(repo: Repo) -> None:
     pin = lock_path(PIN)
     before = {"locks/old.json": b"1", "locks/kept.json": b"1", "other": b"1", pin: b"old", f"{pin}.x": b"1"}
     write_branch(mirror(repo), branch(before), POLICY, EPOCH)

@@ -14,6 +14,11 @@ from reconciler.policy import Limits
 TARGET = {"target": {"name": "t", "labels": {"Region": "EU", "n": "3"}}}
 
 
+PLUS = "found no matching overload for '_+_' applied to '({}, string)'"
+TURNS, GROWS = "Comprehensions may turn more than 5000 times", "A value may grow beyond 100000 characters"
+LONG = "k + target.a + target.b + target.c + target.d + target.e + target.f + target.g"
+
+
 def run(text: str, *extensions: str) -> str | Failure:
     return Environment(Limits(), frozenset(extensions)).run(text, TARGET)
 
@@ -43,6 +48,7 @@ def run(text: str, *extensions: str) -> str | Failure:
         ("1 == 1.0 ? 'a' : 'b'", 2, "found no matching overload for '_==_' applied to '(int, double)'"),
         ("string(type('a'))", 6, "found no matching overload for 'string' applied to '(type(string))'"),
         ("(((target.name))", 16, "Syntax error: missing ')' at '<EOF>'"),
+        ("string(timestamp('2024-01-01T00:00:00Z') + 'a')", 41, PLUS.format("timestamp")),
         ("[1].map(k, .k)[0]", 12, "undeclared reference to '.k'"),
         ("timestamp(1).getHours('UTC') == 1 ? 'a' : 'b'", 13, "getHours() takes no time zone"),
         ("duration('1s').getMilliseconds() == 1", 15, "A duration has no getMilliseconds()"),
@@ -111,6 +117,8 @@ def test_strings_extension_is_optional(text: str, value: str) -> None:
         ("['b'].filter(k, target.labels.n == dyn('3'))[0]", "b"),
         ("['b'].filter(k, dyn(true))[0]", "b"),
         ("string(true) + string(2.0) + string(1.5e10) + string(-0.0)", "true21.5e+10-0"),
+        ("[type(1), type('a')].exists(t, t == int) ? 'a' : 'b'", "a"),
+        ("[] == [] && {} == {} ? 'a' : 'b'", "a"),
         ("false && target.nope ? 'a' : 'b'", "b"),
         ("target.nope || true ? 'a' : 'b'", "a"),
         ("[2, 0].exists(n, 4 / n == 2) ? 'a' : 'b'", "a"),
@@ -130,6 +138,7 @@ def test_values(text: str, value: str) -> None:
         "target.labels.map(k, k) == ['Region', 'n'] ? 'sorted' : 'not'",
         "dyn(target.labels.map(k, target.labels[k]))[1]",
         "{'b': 1, 'a': 2}.map(k, k + '!')[0]",
+        "['a'].map(x, target.labels.map(k, k))[0][0]",
     ],
 )
 def test_value_that_depends_on_map_order_is_refused(text: str) -> None:
@@ -152,6 +161,30 @@ def test_value_that_depends_on_map_order_is_refused(text: str) -> None:
 )
 def test_test_of_all_keys_of_a_map_is_accepted(text: str, value: str) -> None:
     assert run(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"target.labels.map(k, {LONG})[0]", GROWS),
+        (f"target.labels.filter(k, {LONG} != '').exists(k, k == 'n') ? 'a' : 'b'", ""),
+        (f"['a'].map(k, {LONG})[0]", ""),
+        ("target.a.all(k, target.b.all(l, k == l)) ? 'a' : 'b'", ""),
+        (
+            "[1, 2].all(k, target.a.all(l, target.b.all(m, m == l))) ? 'a' : 'b'",
+            TURNS,
+        ),
+        (
+            "target.a.replace(target.b, target.c).replace(target.d, target.e)",
+            GROWS,
+        ),
+        ("target.a.replace('b', 'c')", ""),
+    ],
+)
+def test_what_may_grow_beyond_all_bounds_is_refused_before_it_is_evaluated(text: str, problem: str) -> None:
+    found = Environment(Limits(), EXTENSIONS).compile(text)
+
+    assert (found.message if isinstance(found, Failure) else "") == problem
 
 
 def test_a_program_is_compiled_once() -> None:
@@ -178,7 +211,7 @@ def test_more_than_31_chained_terms_are_refused(terms: int) -> None:
     "level",
     [
         *("!{}", "-{}", "({})", "[{}]", "{{'k': {}}}", "string({})", "target[{}]", "{}.x"),
-        *("target ? target : {}", "{} + target"),
+        *("target ? target : {}", "{} + target", "{}.map(k, target)", "target.map(k, {})"),
     ],
 )
 def test_levels_of_nesting_are_limited(level: str) -> None:
@@ -232,4 +265,5 @@ def test_missing_evaluator_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPat
         Environment(Limits())
 
     assert caught.value.exit_code is Exit.USAGE
+    assert str(caught.value) == "CEL expressions cannot be evaluated: cel-expr-python is not installed"
     assert "wheels" in caught.value.hint

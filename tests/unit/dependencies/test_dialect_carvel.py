@@ -8,13 +8,12 @@ import yaml
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.carvel import (
-    _correct_override,
     package_id,
     read_carvel,
     read_kpt,
     version_of,
 )
-from reconciler.dependencies.dialects.reading import Diagnostics, ParsedManifest
+from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -202,14 +201,9 @@ def test_the_misspelt_constraint_counts_and_is_warned_about() -> None:
     cache, _ = read(INSTALL).installs[0].overrides
     assert cache.range is not None
     assert not cache.range.allows(parse_relaxed("2.2.0"))
-    assert [w.message for w in read(INSTALL).warnings] == ["contraints is read as constraints"]
-
-
-def test_values_of_the_package_may_be_one_mapping() -> None:
-    reading = read(INSTALL, values={"secretRef": {"name": "web-values"}})
-
-    assert (reading.problems, len(reading.installs)) == ((), 1)
-    assert "values is read as a list of one" in [w.message for w in reading.warnings]
+    assert [(w.message, w.hint) for w in read(INSTALL).warnings] == [
+        ("contraints is read as constraints", "Correct the spelling")
+    ]
 
 
 def test_each_alternative_has_its_own_alias_or_that_of_its_group() -> None:
@@ -244,17 +238,6 @@ def test_a_package_inside_a_kpt_package_has_the_identity_of_its_directory() -> N
     assert [version_of(tag) for tag in ("v3", "v1.2.3", "1.0.0")] == ["3.0.0", "1.2.3", "1.0.0"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong"), [("PackageMetadata", False), ("PackageRepository", False), ("App", True)]
-)
-def test_other_kinds_of_the_group(kind: str, wrong: bool) -> None:
-    reading = read_carvel({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "a"}}, HERE)
-
-    assert bool(reading.problems) is wrong
-    assert not reading.candidates
-    assert not reading.installs
-
-
 def test_what_the_cluster_stores_is_read_like_what_a_person_writes() -> None:
     stored = yaml.safe_load(AS_LIST) | {"kind": "InternalPackage"}
 
@@ -266,31 +249,6 @@ def test_a_status_decides_nothing() -> None:
     reported = document | {"status": {"dependencies": [{"packageInstallRef": "cache.example.org.9.9.9"}]}}
 
     assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs
-
-
-def test_package_repository_is_left_to_sync_and_other_kinds_are_refused() -> None:
-    repository = read_carvel({"kind": "PackageRepository", "metadata": {"name": "x"}}, HERE)
-    other = read_carvel({"kind": "App"}, HERE)
-
-    assert (repository.warnings, repository.problems) == ((), ())
-    (problem,) = other.problems
-    assert (problem.message, problem.reason) == (
-        "App is no kind of Carvel's packaging API",
-        Reason.UNKNOWN_KIND,
-    )
-
-
-def test_misspelt_constraints_are_read_and_other_fields_stay() -> None:
-    warned = Diagnostics(HERE, "x")
-    selection = {"contraints": ">=1", "prereleases": {}}
-
-    corrected = _correct_override({"versionSelection": selection, "package": "p"}, ("o", 0), warned)
-
-    expected = {"versionSelection": {"constraints": ">=1", "prereleases": {}}, "package": "p"}
-    assert corrected == expected
-    (warning,) = warned.reading().warnings
-    assert (warning.message, warning.hint) == ("contraints is read as constraints", "Correct the spelling")
-    assert _correct_override(expected, ("o", 0), Diagnostics(HERE, "x")) == expected
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ INSTALLS = [
         {"package": "x.io/a:main"},
         [("spec.package", "The tag main is no version, so nothing can be compared with it")],
     ),
+    Case({"package": "localhost:5000/a"}, [("spec.package", "spec.package has neither a tag nor a digest")]),
     Case({"package": "x.io/a:v1"}, (), [("spec.package", "v1 is a moving tag: it is read as a range")]),
     Case(
         {"package": "x.io/a:v1.0.0", "revisionHistoryLimit": -1},
@@ -118,7 +119,6 @@ def test_kind_that_is_not_read(
 ONE_OF = "A dependency names exactly one of package, crd and crossplane; this one names"
 META = [
     Case({"crossplane": {"version": "a b c"}}, [("spec.crossplane.version", NO_RANGE)]),
-    Case({"dependsOn": [{}]}, [("spec.dependsOn[0]", f"{ONE_OF} none of them")]),
     Case(
         {"dependsOn": [{"provider": "x.io/a"}, {"provider": "x.io/a", "crd": "a.b"}]},
         [("spec.dependsOn[1]", f"{ONE_OF} provider and crd")],

@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import (
@@ -98,26 +97,6 @@ def test_the_first_proposal_selects_by_namespace_and_labels(fields: dict[str, An
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"namespace": "prod"},
-        {"labels": {"owner": "{{ installation.owner }}"}},
-        {"scope": "planet"},
-        {"bundle": {"reference": "a/b:v1.0.0"}, "sharing": {"mode": True}},
-        {"bundle": {"reference": "a/b:v1.0.0"}, "sharing": {"group": {"name": "g"}}},
-        {"reference": "a/b", "version": "not a range"},
-        {"reference": "a/b:main"},
-    ],
-)
-def test_what_cannot_be_meant_is_refused(fields: dict[str, Any]) -> None:
-    reading = bundle({"requires": [{"name": "cache", **fields}]})
-
-    assert reading.problems
-    assert not reading.candidates
-    assert all(problem.location == HERE.location for problem in reading.problems)
-
-
-@pytest.mark.parametrize(
     ("lifecycle", "actions"),
     [
         (None, Actions(upgrade=False, invoke=False, uninstall=False)),
@@ -159,15 +138,6 @@ def test_an_interface_is_matched_by_name_version_and_shape() -> None:
     assert isinstance(asked, InterfaceNeed)
     assert asked.id == offered.id == "io.cnab.interface.mysql"
     assert offered.meets(asked)
-    assert not Candidate(only(reading).id, parse_loose("1"), interfaces=()).interfaces
-    for lacking in ({"outputs": ()}, {"parameters": ()}, {"version": parse_loose("8.0.0")}):
-        assert not type(offered)(**{**_fields(offered), **lacking}).meets(asked)
-
-
-def _fields(interface: Any) -> dict[str, Any]:
-    return {
-        name: getattr(interface, name) for name in ("id", "version", "outputs", "parameters", "credentials")
-    }
 
 
 def test_a_reference_beside_an_interface_is_its_default() -> None:
@@ -201,20 +171,6 @@ def test_the_oldest_list_and_the_extensions_of_bundle_json_mean_the_same() -> No
     assert extended.warnings == ()
 
 
-def test_data_from_a_dependency_wires_it() -> None:
-    item = {
-        "name": "app",
-        "reference": "acme/app",
-        "parameters": {"url": "${bundle.dependencies.db.outputs.url}"},
-    }
-
-    db = {"name": "db", "reference": "acme/db"}
-    app, _ = only(bundle({"requires": [item, db]})).requires
-
-    assert app.wired
-    assert not required({"name": "app", "reference": "acme/app"}).wired
-
-
 def test_an_underscore_in_a_tag_stands_for_a_plus() -> None:
     candidate = only(bundle({}, version="1.0.0_build.1"))
 
@@ -246,12 +202,6 @@ def test_an_uninstalled_installation_asks_for_nothing() -> None:
     document = {**yaml.safe_load(INSTALLATION), "uninstalled": True}
 
     assert read_installation(document, HERE).installs == ()
-
-
-def test_a_moving_tag_is_refused() -> None:
-    document = yaml.safe_load(INSTALLATION) | {"bundle": {"repository": "acme/shop", "tag": "latest"}}
-
-    assert [p.reason for p in read_installation(document, HERE).problems] == [Reason.INVALID_VERSION]
 
 
 def test_an_external_installation_only_provides() -> None:

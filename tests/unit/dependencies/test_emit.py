@@ -11,7 +11,6 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.emit import (
     GeneratedManifests,
-    _as_text,
     generate_manifests,
     installed_version,
     is_unmodified,
@@ -104,15 +103,6 @@ def test_an_upgrade_renames_nothing() -> None:
     assert before.files != after.files
 
 
-def test_a_pre_release_is_admitted_where_it_is_the_version_that_is_meant() -> None:
-    override = "{refName: db.io, versionSelection: {constraints: '>=2.0.0-0', prereleases: {}}}"
-    wish = install("shop", "web.io", "", ACCOUNT, f"dependencies: {{override: [{override}]}}")
-    found = emitted(wish + WEB + package("db.io", "2.0.0-rc.1"))
-
-    selection = documents(found)["packageinstalls/prod/db.io.yaml"]["spec"]["packageRef"]["versionSelection"]
-    assert selection == {"constraints": "2.0.0-rc.1", "prereleases": {}}
-
-
 def test_values_go_to_the_dependency_that_their_alias_names_before_its_name() -> None:
     values = (
         "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}, "
@@ -151,17 +141,6 @@ def test_values_go_to_the_alternative_that_has_their_alias() -> None:
     assert resolve_cluster(world).warnings == ()
 
 
-def test_values_go_by_name_where_nothing_has_the_alias() -> None:
-    values = "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}]}"
-    found = emitted(
-        install("shop", "web.io", "", ACCOUNT, values)
-        + package("web.io", "1.0.0", needs("db.io", more=", alias: store"))
-        + package("db.io", "1.0.0")
-    )
-
-    assert "name: by-name" in body(found, "packageinstalls/prod/db.io.yaml")
-
-
 def test_without_an_account_to_install_with_nothing_is_generated() -> None:
     found = emitted(SHOP.replace(ACCOUNT, "paused: false") + package("db.io", "1.4.0"))
 
@@ -169,14 +148,6 @@ def test_without_an_account_to_install_with_nothing_is_generated() -> None:
     assert [problem.message for problem in found.problems] == [
         "No package that requires it names a service account that could install it"
     ]
-
-
-def test_what_may_stand_once_stands_in_the_shared_namespace() -> None:
-    once = package("db.io", "1.4.0", "installationType: onePerCluster")
-
-    found = emitted(SHOP + once, shared_namespace="packages")
-
-    assert list(found.files) == ["packageinstalls/packages/db.io.yaml"]
 
 
 def test_a_dependency_of_a_dependency_belongs_to_its_direct_parent() -> None:
@@ -187,30 +158,6 @@ def test_a_dependency_of_a_dependency_belongs_to_its_direct_parent() -> None:
     notes = found["packageinstalls/prod/disk.io.yaml"]["metadata"]["annotations"]
     assert notes["kapp-controller.carvel.dev/owner"] == "PackageInstall/db.io"
     assert found["packageinstalls/prod/disk.io.yaml"]["spec"]["serviceAccountName"] == "installer"
-
-
-def test_what_was_made_for_one_parent_stays_theirs_when_a_lower_one_comes() -> None:
-    world = world_of(
-        install("b", "two.io", "", ACCOUNT)
-        + install("a", "one.io", "", ACCOUNT)
-        + package("one.io", "1.0.0", needs("db.io"))
-        + package("two.io", "1.0.0", needs("db.io"))
-        + package("db.io", "1.0.0")
-    )
-    locked = locked_of(world)
-    packages = tuple(
-        msgspec.structs.replace(one, owner="carvel:two.io@install/prod/b")
-        if one.instance.name == "db.io"
-        else one
-        for one in locked.resolution.packages
-    )
-
-    resolution = msgspec.structs.replace(locked.resolution, packages=packages)
-    found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
-
-    notes = documents(found)["packageinstalls/prod/db.io.yaml"]["metadata"]["annotations"]
-    assert notes["kapp-controller.carvel.dev/owner"] == "PackageInstall/b"
-    assert notes["reconciler.dev/needed-by"] == "PackageInstall prod/a, PackageInstall prod/b"
 
 
 def test_of_two_parents_who_disagree_the_lowest_counts_and_the_other_hears_of_it() -> None:
@@ -385,32 +332,6 @@ def test_a_bundle_gets_the_labels_that_its_parent_selects_it_by(
     assert emitted(app + MYSQL + mine.replace("1.0.0}", "1.2.3}")).files == {}
 
 
-def test_of_two_parameters_of_a_shared_bundle_the_lowest_parents_counts() -> None:
-    bundle_ = APP[APP.index("---\nschemaType: Bundle") :].replace(
-        "mysql}}]", "mysql}, sharing: {mode: true, group: {name: blue}}}]"
-    )
-    both = [
-        installation(n, "app", more=f"parameters: {{'mysql#size': {s}}}") for n, s in (("b", 2), ("a", 1))
-    ]
-
-    found = emitted("".join(both) + bundle_ + MYSQL)
-
-    assert documents(found)["installations/prod/blue-mysql.yaml"]["parameters"] == {"size": "1"}
-    (warning,) = found.warnings
-    assert (
-        "a different parameter size from each parent: that of Installation prod/a counts" in warning.message
-    )
-
-
-def test_a_shared_bundle_is_called_by_its_group_and_says_so() -> None:
-    shared = APP.replace("mysql}}]", "mysql}, sharing: {mode: true, group: {name: blue}}}]")
-
-    found = documents(emitted(shared + MYSQL))
-
-    assert list(found) == ["installations/prod/blue-mysql.yaml"]
-    assert found["installations/prod/blue-mysql.yaml"]["labels"]["sh.porter.SharingGroup"] == "blue"
-
-
 def test_labels_that_select_a_bundle_are_stamped_on_it() -> None:
     old = installation("app", "app") + bundle(
         "app", "1.0.0", "{requires: [{name: mysql, reference: r.io/acme/mysql, labels: {tier: gold}}]}"
@@ -453,12 +374,6 @@ def test_everything_is_as_the_controllers_take_it(with_digest: bool) -> None:
     assert [wrong for document in found.values() for wrong in faults(document)] == []
     versions = {installed_version(document) for document in found.values()}
     assert versions == {"1.4.0", "2.0.0", "1.2.3", "v1.5.0"}
-
-
-def test_the_parameters_of_a_bundle_are_written_as_text() -> None:
-    found = documents(emitted(EVERYTHING))["installations/prod/app-mysql.yaml"]
-
-    assert found["parameters"] == {"ha": "true", "size": "3", "zones": '["a","b"]'}
 
 
 @pytest.mark.parametrize(
@@ -605,11 +520,3 @@ def test_an_empty_lock_generates_nothing() -> None:
     )
 
     assert generate_manifests(world, nothing, owner=OWNER) == GeneratedManifests()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("a", "a"), ("", ""), (3, "3"), (True, "true"), (None, "null"), ({"b": 1, "a": [2]}, '{"a":[2],"b":1}')],
-)
-def test_parameter_is_written_as_text_always_alike(value: Any, text: str) -> None:
-    assert _as_text(value) == text

@@ -9,13 +9,17 @@ from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    ClusterState,
     InstallSlot,
     Instance,
     ObservedInstallation,
+    Pin,
     SlotKind,
+    build_catalogue,
 )
-from reconciler.dependencies.model.packages import Ecosystem, Interface, PackageId
-from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.solve.lookup import CandidateLookup, bundle_name
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
@@ -201,11 +205,6 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
     assert [one.code for one in resolve_cluster(world_of(text + shapeless)).explanations] == ["E-BIND"]
 
 
-INTERFACE = Interface("io.cnab.interface.mysql", parse_loose("8.0.0"))
-OTHER = Interface("io.cnab.interface.log", parse_loose("1.0.0"))
-THERE = ObservedInstallation("onsite", "beast", PackageId(Ecosystem.BUNDLE, "db"), interfaces=(INTERFACE,))
-
-
 @pytest.mark.parametrize(
     ("clusters", "names", "path"),
     [
@@ -227,6 +226,7 @@ def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(
 
 
 CLUSTER_SLOT, NAMESPACE_SLOT = InstallSlot(SlotKind.CLUSTER), InstallSlot(SlotKind.NAMESPACE, "prod")
+OTHER_ID = PackageId(Ecosystem.CARVEL, "other.io")
 OWN_SLOT = InstallSlot(SlotKind.FOR, "prod", ("shop", "db"))
 
 
@@ -248,9 +248,13 @@ def test_generated_object_is_recognised_by_namespace_and_name(
 ) -> None:
     instance = Instance(PackageId(ecosystem, "db.io"), slot)
 
-    assert _is_object_of(ObservedInstallation(namespace, name, instance.package), instance) is is_object
-    other = ObservedInstallation(namespace, name, PackageId(ecosystem, "other.io"))
-    assert not _is_object_of(other, instance)
+    pins = (Pin(instance, Candidate(instance.package, parse_loose("1.0.0"))),)
+    there = [ObservedInstallation(namespace, name, id_) for id_ in (instance.package, OTHER_ID)]
+    state = ClusterState(installations=tuple(there))
+
+    lookup = CandidateLookup(ClusterInputs((), build_catalogue([]), pins=pins, presence=state))
+
+    assert lookup.observed == tuple(there[is_object:])
 
 
 @pytest.mark.parametrize(

@@ -230,17 +230,6 @@ def test_what_a_part_without_a_solution_uses_stays_with_it() -> None:
     assert unused(left) == []
 
 
-def test_one_of_two_parents_leaves_and_ownership_goes_to_the_other() -> None:
-    first, second = install("a", "shop.io", ""), install("b", "shop.io", "")
-
-    both, _ = run(SHOPS + first + second)
-    left, _ = run(SHOPS + first + second, SHOPS + second)
-
-    assert owners(both)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/a"
-    assert owners(left)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/b"
-    assert pins(left) == {"shop.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0"}
-
-
 def test_the_first_creates_and_owns_and_who_comes_later_joins() -> None:
     locked, _ = run(
         SHOPS + install("b", "shop.io", ""), SHOPS + install("b", "shop.io", "") + install("a", "shop.io", "")
@@ -272,17 +261,6 @@ def test_a_users_manifest_adopts_what_a_generated_package_needs() -> None:
 
     assert decision.problems == ()
     assert [name for name in owners(adopted) if "disk.io" in name] == ["carvel:disk.io@install/prod/mine"]
-
-
-@pytest.mark.parametrize("namespace", ["prod", "other"])
-def test_a_retained_package_is_adopted_by_a_users_manifest_in_its_namespace(namespace: str) -> None:
-    shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
-    mine = install("mine", "db.io", "", namespace=namespace)
-
-    locked, _ = run(SHOPS + shop, SHOPS + mine)
-
-    assert ("carvel:db.io@namespace/prod" in owners(locked)) is (namespace != "prod")
-    assert unused(locked) == ([] if namespace == "prod" else ["db.io", "disk.io"])
 
 
 def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its_name() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
-from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
+from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.convert import (
-    _candidate,
     lock_solution,
     locked_choices,
     locked_pins,
@@ -20,8 +19,6 @@ from reconciler.dependencies.lock.convert import (
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
-    LockChange,
-    LockOp,
     LockUpdate,
     PackageLock,
     Resolution,
@@ -32,12 +29,11 @@ from reconciler.dependencies.lock.format import (
     resolution_path,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
-from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
 from tests.support.values import replace
@@ -103,18 +99,6 @@ def test_what_was_locked_is_decided_again() -> None:
 
     assert told(resolve_cluster(again)) == told(resolve_cluster(first))
     assert locked(again) == locked(first)
-
-
-def test_a_new_version_does_not_move_a_pin_until_asked_to() -> None:
-    newer = world_of(TEXT + package("db.io", "2.0.0"))
-    held = replace(newer, pins=relocked(world_of(TEXT)).pins)
-    asked = replace(held, choices=replace(held.choices, upgrade=frozenset({"db.io"})))
-
-    assert "db.io@namespace/prod 1.0.0" in told(resolve_cluster(held))
-    assert "db.io@namespace/prod 2.0.0" in told(resolve_cluster(asked))
-    assert lock_changes(locked(held), locked(asked)) == (
-        LockChange(LockOp.CHANGE, "carvel:db.io@namespace/prod", "1.0.0", "2.0.0"),
-    )
 
 
 def test_a_version_that_vanished_stays_locked_and_is_marked() -> None:
@@ -241,48 +225,6 @@ def test_equal_clusters_are_resolved_once_and_checked_against_the_lock() -> None
     assert outdated([replace(shared[0], catalogue=bumped), *shared[1:]], locks) == ["a"]
 
 
-def test_only_who_can_use_a_new_version_is_touched() -> None:
-    candidates = world_of(
-        package("web.io", "1.0.0", needs("db.io")) + package("db.io", "1.0.0") + package("lone.io", "1.0.0")
-    ).catalogue
-    uses = replace(world_of(install("shop", "web.io", "")), catalogue=candidates, cluster="uses")
-    alone = replace(world_of(install("lone", "lone.io", "")), catalogue=candidates, cluster="alone")
-    locks = {
-        world.cluster: next_lock(
-            world.cluster, input_digest=InputDigests().of(world), resolution=locked(world)
-        )
-        for world in (uses, alone)
-    }
-    several = [one for group in candidates.packages.values() for one in group]
-    newer = build_catalogue(
-        [*several, *world_of(package("db.io", "2.0.0")).catalogue.candidates(several[0].id)]
-    )
-
-    assert outdated([replace(uses, catalogue=newer), replace(alone, catalogue=newer)], locks) == ["uses"]
-
-
-def test_a_lock_that_cannot_be_read_says_which_field_is_wrong() -> None:
-    world = replace(world_of(install("shop", "web.io", "") + package("web.io", "1.0.0")), cluster="one")
-    files = dict(update_locks(FleetInputs((world,)), read_locks({})).files)
-    wrong = {path: data.replace(b'"generation": 1', b'"generation": "x"') for path, data in files.items()}
-
-    assert [problem.message for problem in read_locks(wrong).problems] == [
-        "The lock cannot be read: Expected `int`, got `str` - at `$.generation`"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("source", "label"),
-    [
-        ("x.example.org/acme/aws-s3", "acme-aws-s3"),
-        ("https://git.example.org/acme/aws", "acme-aws"),
-        ("https://git.example.org/mono//aws", "mono-aws"),
-    ],
-)
-def test_a_generated_package_is_called_by_the_path_of_its_source(source: str, label: str) -> None:
-    assert dns_label(source) == label
-
-
 def broken_lock(change: dict[str, bytes]) -> tuple[str, str, str]:
     """Return path, message and hint of the one problem of a fleet's files after a change of some."""
     resolution = locked(world_of(TEXT))
@@ -315,6 +257,10 @@ def names(files: dict[str, bytes]) -> dict[str, str]:
     [
         ({"{lock}": b"{"}, "Invalid JSON"),
         ({"{lock}": b'{"kind": "PackageLock"}'}, "Object missing required field `scope`"),
+        (
+            {"{lock}": b'{"kind": "PackageLock", "scope": {"cluster": "a"}, "generation": "x"}'},
+            "Expected `int`, got `str` - at `$.generation`",
+        ),
         ({"{resolution}": b"{"}, "Invalid JSON"),
         (
             {"{resolution}": b'{"packages": [{"version": "1"}]}'},
@@ -340,14 +286,6 @@ def test_object_of_a_locked_package_has_its_kind_if_it_has_one(kind: str, text: 
     package_ = msgspec.structs.replace(locked(world_of(TEXT)).packages[0], kind=kind, name="aws")
 
     assert package_.object == text
-
-
-def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
-    body = locked(world_of(TEXT))
-    shop = next(p for p in body.packages if p.kind)
-    aws = msgspec.structs.replace(shop, instance=msgspec.structs.replace(shop.instance, ecosystem="xpkg"))
-
-    assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]
 
 
 def test_fleet_changed_if_one_cluster_did() -> None:

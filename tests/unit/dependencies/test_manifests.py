@@ -1,6 +1,6 @@
 """Manifests of generated packages, one controller at a time, by whole documents."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -201,6 +201,23 @@ def test_installation_is_found_by_its_labels_and_has_one_of_version_and_digest()
         "custom": NOTES,
     }
     assert list(document["labels"]) == sorted(document["labels"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("3", "3"),
+        (3, "3"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (None, "null"),
+        ({"b": [1], "a": "x"}, '{"a":"x","b":[1]}'),
+    ],
+)
+def test_parameter_of_an_installation_is_written_as_text(value: Any, text: str) -> None:
+    made = generated("x.io/mysql", "Installation", settings={"parameters": {"x": value}})
+
+    assert cast("dict[str, Any]", emit_porter(made, {}))["parameters"] == {"x": text}
 
 
 def test_installation_by_digest_remembers_its_version() -> None:

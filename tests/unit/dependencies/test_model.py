@@ -95,6 +95,7 @@ def test_order_of_a_locked_instance_is_by_its_parts() -> None:
     [
         ("x.io/acme/provider-aws", "acme-provider-aws"),
         ("https://x.io/acme/Provider_AWS.git", "acme-provider-aws-git"),
+        ("https://git.example.org/mono//aws", "mono-aws"),
         ("plain", "plain"),
         ("x.io/-a-", "a"),
         (f"x.io/{'a' * 62}-b", "a" * 62),

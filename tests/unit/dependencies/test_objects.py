@@ -8,7 +8,6 @@ import pytest
 from reconciler.dependencies.lock.convert import (
     USER,
     ClusterObject,
-    _generated_object,
     cluster_objects,
     locked_instance,
 )
@@ -41,6 +40,23 @@ def locked(owner: str) -> LockedPackage:
     return cast("Any", SimpleNamespace(owner=owner, api_version="v", kind="K", name="before"))
 
 
+def generated(
+    package: Any, previous: LockedPackage | None = None, users: ClusterObject | None = None
+) -> ClusterObject:
+    """Return the object of a package that may have been locked, where a user's manifest may have another."""
+    installs = []
+    if users is not None:
+        need = PackageNeed(USERS, any_version(USERS))
+        kind = {"kind": users.kind, "api_version": users.api_version}
+        installs = [Install("", users.name, Dialect.CROSSPLANE, need, **kind)]
+    every = [package, *(resolved(USERS) for _ in installs)]
+    solution = cast("Any", SimpleNamespace(resolved={each.instance: each for each in every}))
+    kept = {locked_instance(package.instance): previous} if previous else {}
+    inputs = ClusterInputs(tuple(installs), build_catalogue([]))
+    return cluster_objects(inputs, solution, kept)[package.instance]
+
+
+USERS = PackageId(Ecosystem.XPKG, "x.io/users")
 OLD = ClusterObject("v", "K", "before")
 NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
 
@@ -48,16 +64,16 @@ NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
 @pytest.mark.parametrize(
     ("previous", "taken", "made"),
     [
-        (None, (), NEW),
-        (locked("x.io/parent"), (), OLD),
-        (locked("x.io/parent"), (OLD,), NEW),
-        (locked(USER), (), NEW),
+        (None, None, NEW),
+        (locked("x.io/parent"), None, OLD),
+        (locked("x.io/parent"), OLD, NEW),
+        (locked(USER), None, NEW),
     ],
 )
 def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
-    previous: LockedPackage | None, taken: tuple[ClusterObject, ...], made: ClusterObject
+    previous: LockedPackage | None, taken: ClusterObject | None, made: ClusterObject
 ) -> None:
-    assert _generated_object(resolved(AWS), previous, iter(taken)) == made
+    assert generated(resolved(AWS), previous, taken) == made
 
 
 @pytest.mark.parametrize(
@@ -72,19 +88,19 @@ def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
 def test_generated_object_has_kind_and_name_of_its_ecosystem(
     package: PackageId, slot: InstallSlot, made: ClusterObject
 ) -> None:
-    assert _generated_object(resolved(package, slot), None, ()) == made
+    assert generated(resolved(package, slot)) == made
 
 
 def test_name_that_is_taken_gets_a_mark_of_its_source() -> None:
     long = PackageId(Ecosystem.XPKG, f"x.io/{'a' * 80}")
-    label = _generated_object(resolved(long), None, ())
+    label = generated(resolved(long))
 
-    marked = _generated_object(resolved(AWS), None, [NEW])
-    cut = _generated_object(resolved(long), None, [label])
+    marked = generated(resolved(AWS), users=NEW)
+    cut = generated(resolved(long), users=label)
 
     assert marked == NEW._replace(name="acme-provider-aws-2f905270")
     assert (len(label.name), len(cut.name), cut.name[:54]) == (63, 63, label.name[:54])
-    assert _generated_object(resolved(AWS), None, [NEW._replace(kind="Function")]) == NEW
+    assert generated(resolved(AWS), users=NEW._replace(kind="Function")) == NEW
 
 
 def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names() -> None:

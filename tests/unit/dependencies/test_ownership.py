@@ -2,16 +2,12 @@
 
 from itertools import permutations
 
-import pytest
-
-from reconciler.dependencies.lock.format import DesiredState, LockedRevision, OwnershipEntry
+from reconciler.dependencies.lock.format import OwnershipEntry
 from reconciler.dependencies.revisions import (
     OwnedResource,
     OwnershipClaim,
     OwnershipTable,
     RefusedClaim,
-    RevisionInput,
-    _has_content,
     refuse_claims,
     transfer_ownership,
 )
@@ -165,26 +161,3 @@ def test_kind_without_an_owner_is_taken_by_whoever_claims_it() -> None:
     table: OwnershipTable = {X: OwnershipEntry(package=package("b"))}
 
     assert refuse_claims(table, [claimant("a", X)]) == {}
-
-
-@pytest.mark.parametrize(
-    ("revision", "package_", "same"),
-    [
-        (("i:1", "d1"), ("i:1", "d1"), True),
-        (("i:1", "d1"), ("i:2", "d1"), True),
-        (("i:1", "d1"), ("i:1", "d2"), False),
-        (("i:1", ""), ("i:1", "d2"), True),
-        (("i:1", "d1"), ("i:1", ""), True),
-        (("i:1", ""), ("i:2", ""), False),
-        (("i:1", "d1"), ("i:2", ""), False),
-    ],
-)
-def test_revision_is_recognised_by_its_digest_else_by_its_image(
-    revision: tuple[str, str], package_: tuple[str, str], same: bool
-) -> None:
-    image, digest = revision
-    locked = LockedRevision(
-        package="p", name="n", revision=1, desired_state=DesiredState.ACTIVE, image=image, digest=digest
-    )
-
-    assert _has_content(locked, RevisionInput("p", *package_)) is same

@@ -10,13 +10,10 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import provided_kinds, read_package_version
 from reconciler.dependencies.model.packages import (
     Candidate,
-    Dialect,
     Ecosystem,
     Gvk,
     Interface,
-    InterfaceNeed,
     PackageId,
-    version_range,
 )
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
@@ -47,6 +44,7 @@ CRD = {
         "versions": [{"name": "v1", "served": True}],
     },
 }
+COMPOSITION = {"apiVersion": "x.io/v1", "kind": "Composition", "metadata": {"name": "small"}}
 
 
 def folder(*documents: dict[str, Any]) -> list[tuple[dict[str, Any], Source]]:
@@ -54,7 +52,7 @@ def folder(*documents: dict[str, Any]) -> list[tuple[dict[str, Any], Source]]:
 
 
 def test_header_manifest_and_crds_are_one_candidate() -> None:
-    reading = read_package_version(folder(HEADER, META, CRD))
+    reading = read_package_version(folder(HEADER, META, CRD, COMPOSITION))
     (aws,) = reading.candidates
 
     assert (reading.problems, reading.warnings) == ((), ())
@@ -67,15 +65,8 @@ def test_header_manifest_and_crds_are_one_candidate() -> None:
     assert Gvk("s3.io", "v1", "Bucket") in aws.provides
     assert Gvk("sqs.io", "v1", "Queue") in aws.provides
     assert (aws.labels, aws.keywords) == ((("team", "cloud"),), ("aws",))
-    assert aws.names == ("mirror.io/aws",)
-    assert read_package_version(folder(CRD, META, HEADER)).candidates == (aws,)
-
-
-def test_a_header_alone_is_a_package_that_needs_nothing() -> None:
-    (aws,) = read_package_version(folder(HEADER)).candidates
-
-    assert aws.requires == ()
-    assert aws.provides == (Gvk("sqs.io", "v1", "Queue"),)
+    assert (aws.names, aws.compositions) == (("mirror.io/aws",), ("small",))
+    assert read_package_version(folder(COMPOSITION, CRD, META, HEADER)).candidates == (aws,)
 
 
 def test_the_header_names_bundles_and_carvel_packages_too() -> None:
@@ -95,8 +86,6 @@ def test_the_header_names_bundles_and_carvel_packages_too() -> None:
 
 
 def test_a_folder_without_one_good_header_stalls_itself() -> None:
-    for documents in ((META,), (HEADER, HEADER), ()):
-        assert read_package_version(folder(*documents)).problems
     for change, reason in (
         ({"version": "one"}, Reason.INVALID_VERSION),
         ({"provides": ["Queue"]}, Reason.INVALID_MANIFEST),
@@ -105,60 +94,6 @@ def test_a_folder_without_one_good_header_stalls_itself() -> None:
         reading = read_package_version(folder({**HEADER, **change}))
         assert {problem.reason for problem in reading.problems} == {reason}
         assert reading.candidates == ()
-
-
-def test_a_withdrawn_version_says_why() -> None:
-    (aws,) = read_package_version(folder({**HEADER, "withdrawn": "loses data"}, META)).candidates
-
-    assert aws.withdrawn == "loses data"
-
-
-def test_what_a_package_brings_is_read_from_its_content() -> None:
-    xrd = {
-        "apiVersion": "apiextensions.crossplane.io/v1",
-        "kind": "CompositeResourceDefinition",
-        "metadata": {"name": "xnetworks.x.io"},
-        "spec": {
-            "group": "x.io",
-            "names": {"kind": "XNetwork", "plural": "xnetworks"},
-            "claimNames": {"kind": "Network", "plural": "networks"},
-            "versions": [{"name": "v1", "served": True}],
-        },
-    }
-    composition = {
-        "apiVersion": "apiextensions.crossplane.io/v1",
-        "kind": "Composition",
-        "metadata": {"name": "small"},
-    }
-    header = {
-        "apiVersion": "reconciler.dev/v1alpha1",
-        "kind": "PackageVersion",
-        "source": "x.io/net",
-        "version": "v1.0.0",
-        "labels": {"reconciler.dev/retain": "true"},
-    }
-
-    (found,) = read_package_version(folder(header, xrd, composition)).candidates
-
-    assert {str(gvk.group_kind) for gvk in found.provides if gvk.version} == {"XNetwork.x.io", "Network.x.io"}
-    assert found.compositions == ("small",)
-    assert found.retain is True
-
-
-def test_an_interface_that_the_header_alone_names_is_taken_on_trust() -> None:
-    head = HEADER | {
-        "source": "r.io/mysql",
-        "version": "1.0.0",
-        "interfaces": {"io.cnab.interfaces.mysql": ""},
-    }
-    need = InterfaceNeed(
-        "io.cnab.interface.mysql", version_range(Dialect.PORTER, "5.7.x"), outputs=(("url", "string"),)
-    )
-    versioned = head | {"interfaces": {"mysql": "8.0.0"}}
-
-    (mysql,), (later,) = (read_package_version(folder(d)).candidates for d in (head, versioned))
-    assert mysql.id == PackageId(Ecosystem.BUNDLE, "r.io/mysql")
-    assert [interface.meets(need) for interface in (*mysql.interfaces, *later.interfaces)] == [True, False]
 
 
 def test_a_manifest_says_more_of_an_interface_than_the_header() -> None:
@@ -172,24 +107,6 @@ def test_a_manifest_says_more_of_an_interface_than_the_header() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"ecosystem": "kpt"}, "A kpt package is known by the tags of its repository"),
-        (
-            {"ecosystem": "helm"},
-            "ecosystem must be 'xpkg', 'carvel', 'bundle' or 'kpt', but is the text 'helm'",
-        ),
-        ({"interfaces": {"mysql": "no version"}}, "no version"),
-    ],
-)
-def test_a_header_that_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -> None:
-    reading = read_package_version(folder(HEADER | fields))
-
-    assert reading.candidates == ()
-    assert message in reading.problems[0].message
-
-
 @pytest.mark.parametrize("manifests", [(), (META,)])
 def test_a_git_source_is_one_package_however_the_header_writes_it(
     manifests: tuple[dict[str, Any], ...],
@@ -198,15 +115,6 @@ def test_a_git_source_is_one_package_however_the_header_writes_it(
 
     (aws,) = read_package_version(folder(head, *manifests)).candidates
     assert (aws.id.name, aws.source) == ("https://git.example.org/acme/aws",) * 2
-
-
-def test_a_header_and_its_manifest_are_of_one_ecosystem() -> None:
-    reading = read_package_version(folder(HEADER | {"ecosystem": "carvel"}, {"name": "a"}))
-
-    assert reading.candidates == ()
-    assert [p.message for p in reading.problems] == [
-        f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s"
-    ]
 
 
 def definition(kind: str) -> dict[str, Any]:
@@ -230,13 +138,6 @@ def test_definition_provides_the_kinds_of_its_names_and_a_composite_one_those_of
     assert {api.kind for api in provided if api.version} == kinds
 
 
-def test_document_without_a_group_is_a_bundle() -> None:
-    header = {**HEADER, "source": "r.io/shop", "version": "1.0.0"}
-    reading = read_package_version(folder(header, {"name": "shop", "version": "1.0.0"}))
-
-    assert [str(candidate.id) for candidate in reading.candidates] == ["bundle:r.io/shop"]
-
-
 class Fields:
     """Marks that return the field itself as its position."""
 
@@ -256,6 +157,11 @@ def told(*documents: dict[str, Any]) -> list[tuple[str, str]]:
     ("fields", "path", "message"),
     [
         ({"ecosystem": "kpt"}, "ecosystem", "A kpt package is known by the tags of its repository"),
+        (
+            {"ecosystem": "helm"},
+            "ecosystem",
+            "ecosystem must be 'xpkg', 'carvel', 'bundle' or 'kpt', but is the text 'helm'",
+        ),
         ({"provides": ["v1/Queue"]}, "provides", "'v1/Queue' is not group/version/Kind"),
         ({"interfaces": {"io.x": "a b"}}, 'interfaces["io.x"]', "'a b' is not a version"),
         ({"version": "main"}, "version", "'main' is not a version"),

@@ -78,6 +78,7 @@ DB = {"name": "db", "reference": "r.io/db:v1.0.0"}
             "",
         ),
         (provider(activationPolicy="Manual"), "spec.activationPolicy", "revisionActivationPolicy"),
+        (provider(revisionActivationPolicy="Later"), "spec.revisionActivationPolicy", ""),
         (provider(revisionHistoryLimt=0), "spec.revisionHistoryLimt", "revisionHistoryLimit"),
         (provider(revisionHistoryLimit="0"), "spec.revisionHistoryLimit", ""),
         (provider(packagePullPolicy="Allways"), "spec.packagePullPolicy", "Always"),
@@ -128,21 +129,6 @@ def test_it_is_refused_where_it_stands(manifest: dict[str, Any], field: str, hin
     assert (reading.candidates, reading.installs) == ((), ())
     assert [str(problem.location.line) for problem in reading.problems] == [field]
     assert hint in reading.problems[0].hint
-
-
-@pytest.mark.parametrize(
-    ("crd", "api"),
-    [
-        ("vpcs.net.io", "net.io/vpcs"),
-        ("net.io/v1/Vpc", "net.io/v1/Vpc"),
-        ({"apiVersion": "net.io/v1", "kind": "Vpc"}, "net.io/v1/Vpc"),
-        ({"group": "net.io", "version": "v1", "kind": "Vpc"}, "net.io/v1/Vpc"),
-    ],
-)
-def test_an_api_is_understood_in_every_spelling(crd: Any, api: str) -> None:
-    (candidate,) = read(meta({"crd": crd})).candidates
-
-    assert [str(requirement) for requirement in candidate.requires] == [f"the API {api}"]
 
 
 def test_a_project_is_the_configuration_that_is_built_of_it() -> None:

@@ -16,7 +16,7 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 )
 from reconciler.dependencies.catalog.index import IndexContents, read_index
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, is_lock_file
+from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
@@ -176,18 +176,6 @@ def test_the_nearest_layer_of_defaults_counts() -> None:
         "prod": ["bundle:production", "bundle:fleet"],
     }
     assert [p.location.path for p in found_.problems] == ["index/broken.yaml"]
-
-
-def test_what_is_locked_stays_and_nothing_is_written_again() -> None:
-    first = decided(SHOP, WEB, DB)
-    locks = read_locks(first.files)
-    again = decided(SHOP, WEB, DB, locks=locks)
-    newer = decided(SHOP, WEB, DB, DB2, locks=locks)
-
-    assert pins(first) == {"dev": ["db.io 1.0.0", "web.io 1.0.0"]}
-    assert (again.files, again.changed) == (first.files, False)
-    assert (pins(newer), [scope.changes for scope in newer.scopes]) == (pins(first), [()])
-    assert all(is_lock_file(path) for path in first.files)
 
 
 def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:

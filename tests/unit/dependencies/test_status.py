@@ -1,17 +1,16 @@
 """What a cluster's packages came to, in the words of Crossplane, Carvel and Porter."""
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
-import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.status import _Reader, status_entries, status_files
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.status import status_entries, status_files
 from reconciler.dependencies.update.fleet import update_locks
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
@@ -152,13 +151,12 @@ def test_the_documents_depend_on_nothing_but_the_decision() -> None:
 @pytest.mark.parametrize(("source", "digest"), [("", ""), ("mirror.io/net", ""), ("", "sha256:ab")])
 def test_package_is_identified_by_its_source_version_and_digest(source: str, digest: str) -> None:
     world = replace(world_of(PLATFORM + NET), cluster="dev")
-    (scope,) = decision_of(world).scopes
-    assert scope.after is not None
-    package_ = msgspec.structs.replace(scope.after.resolution.packages[0], source=source, digest=digest)
-    nothing = SimpleNamespace(revisions_of=lambda _: (), resolution=scope.after.resolution)
+    named = [replace(c, source=source, digest=digest) for c in chain(*world.catalogue.packages.values())]
+    world = replace(world, catalogue=build_catalogue(named))
 
-    shown = _Reader._crossplane(cast("Any", SimpleNamespace(locked=nothing)), package_, None)
+    (document,) = status_files([world], decision_of(world)).values()
 
-    image = f"{source or package_.instance.name}:{package_.version}"
-    assert (shown["currentRevision"], shown["currentIdentifier"]) == ("", image)
+    (shown,) = (each["status"] for each in status_entries(json.loads(document)) if each["name"] == "platform")
+    image = f"{source or 'x.io/platform'}:v1.0.0"
+    assert shown["currentIdentifier"] == image
     assert shown["resolvedPackage"] == (f"{image}@{digest}" if digest else image)

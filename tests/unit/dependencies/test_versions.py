@@ -22,7 +22,6 @@ from reconciler.dependencies.versions.version import (
     parse_strict,
     rank,
 )
-from tests.support.version_selection import select_crossplane, select_porter
 
 
 class Doubt(NamedTuple):
@@ -161,16 +160,6 @@ def test_versions_are_ordered_as_semver_orders_them() -> None:
     assert [version.text for version in ranked] == rising
 
 
-def test_crossplane_intersects_all_parents_on_install() -> None:
-    assert select_crossplane(["v1.0.0", "v1.5.0", "v2.0.0"], [">=v1.0.0", "<v2.0.0"]) == "v1.5.0"
-
-
-def test_porter_never_picks_a_prerelease() -> None:
-    tags = ["v1.2.4-rc.1", "v1.2.3"]
-
-    assert select_porter(tags, ">=1.0.0-0", "max-patch", default_tag="v1.2.3") == "v1.2.3"
-
-
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
@@ -212,27 +201,6 @@ def test_range_that_carvel_refuses_is_named_with_the_word_that_is_wrong(text: st
         parse_constraint(text, Grammar.CARVEL)
 
     assert str(caught.value) == why
-
-
-@pytest.mark.parametrize(
-    ("policy", "ranked"),
-    [
-        (VersionPolicy.HIGHEST, "2.0.0 1.2.0 1.1.9 1.1.0 1.0.0"),
-        (VersionPolicy.LOWEST, "1.0.0 1.1.0 1.1.9 1.2.0 2.0.0"),
-        (VersionPolicy.NEAREST, "1.1.9 1.2.0 2.0.0 1.1.0 1.0.0"),
-        (VersionPolicy.EXACT, "1.1.9"),
-        (VersionPolicy.MAX_PATCH, "1.1.9 1.1.0"),
-        (VersionPolicy.MAX_MINOR, "1.2.0 1.1.9 1.1.0 1.0.0"),
-    ],
-)
-def test_versions_are_ranked_around_the_installed_one(policy: VersionPolicy, ranked: str) -> None:
-    versions = [parse_strict(text) for text in ("1.1.0", "2.0.0", "1.0.0", "1.2.0", "1.1.9")]
-    origin = parse_strict("1.1.9")
-
-    result = rank(versions, policy, origin=origin)
-
-    assert " ".join(version.text for version in result) == ranked
-    assert rank([], policy, origin=origin) == ()
 
 
 VERSIONS = ("0.9.0", "1.0.0-rc.1", "1.0.0", "1.2.0", "1.2.5", "1.3.0", "2.0.0")

@@ -1,6 +1,7 @@
 """The steps that every forge with an API shares, on a dialect that notes what it is called with."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from math import inf
@@ -20,88 +21,159 @@ from reconciler.forge.api.dialect import (
 )
 from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
 from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
+from reconciler.git.effects import StoppedError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.values import replace
 
 
 @dataclass
-class Dialect:
-    """One pull request and the checks of its head; `done` lists the writes."""
+class Server:
+    """A dialect that keeps pull requests in memory, notes each call, and raises what a test plans."""
 
-    state: PullState = PullState.OPEN
-    reports: tuple[tuple[str, CheckState], ...] = ()
     name: str = "acme/edge"
     most_text: int = 1000
     most_comment: int = 1000
     has_statuses_of_pulls: bool = False
-    done: list[str] = field(default_factory=list)
+    pulls: dict[int, ApiPullRequest] = field(default_factory=dict)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    errors: dict[str, list[Exception]] = field(default_factory=dict)
+    recent: tuple[ApiPullRequest, ...] = ()
     written: list[Comment] = field(default_factory=list)
-    listed: tuple[ApiPullRequest, ...] = ()
-    opened: tuple[Issue, ...] = ()
-    created: list[PullRequest] = field(default_factory=list)
-    edited: list[tuple[int, str]] = field(default_factory=list)
+    lists: list[tuple[ApiPullRequest, ...]] = field(default_factory=list)
+    """What the next lists of a branch show, where they lag."""
+    reports: tuple[tuple[str, CheckState], ...] = ()
+    opened: list[Issue] = field(default_factory=list)
+    merges_at_once: bool = False
+    """Whether auto-merge has nothing to wait for."""
+    on_merge: Callable[[], None] = lambda: None
+    """What happens at a merge before its reply."""
+
+    def _call(self, name: str, *values: Any) -> None:
+        self.calls.append((name, *values))
+        if planned := self.errors.get(name):
+            raise planned.pop(0)
+
+    def set(self, number: int, **fields: Any) -> ApiPullRequest:
+        self.pulls[number] = replace(self.pulls[number], **fields)
+        return self.pulls[number]
+
+    def find(self, number: int) -> ApiPullRequest:
+        if number not in self.pulls:
+            raise MissingError("none")
+        return self.pulls[number]
+
+    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        self._call("find_open", head, base)
+        if self.lists:
+            return iter(self.lists.pop(0))
+        return (p for p in self.pulls.values() if p.head == head and p.state is PullState.OPEN)
+
+    def find_recent(self, head: str, _: str) -> tuple[ApiPullRequest, ...]:
+        self._call("find_recent", head)
+        return self.recent
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        self._call("create", desired.title)
+        number = 1 + max(self.pulls, default=0)
+        wanted = (desired.head, desired.base, desired.title, desired.body, desired.draft)
+        self.pulls[number] = ApiPullRequest(number, *wanted, PullState.OPEN, "1")
+        return self.pulls[number]
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        self._call("edit", pull.number, title, base)
+        return self.set(pull.number, title=title, body=body, base=base)
+
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        self._call("set_labels", pull.number, labels)
+        return self.set(pull.number, labels=labels)
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        self._call("mark_ready", pull.number)
+        self.set(pull.number, draft=False)
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        self._call("mark_draft", pull.number)
+        self.set(pull.number, draft=True)
+
+    def close(self, pull: ApiPullRequest) -> None:
+        self._call("close", pull.number)
+        self.set(pull.number, state=PullState.CLOSED)
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        self._call("reopen", pull.number)
+
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        self._call("merge", pull.number, expect)
+        self.on_merge()
+        return self.set(pull.number, state=PullState.MERGED, merge_oid="beef")
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        del number
+        return iter(self.written)
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        self._call("add_comment", number)
+        self.written.append(Comment(str(len(self.written)), body))
+        return self.written[-1]
+
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        self._call("edit_comment", number, comment.key)
+        self.written[int(comment.key)] = Comment(comment.key, body)
 
     def checks(self, _: str) -> Iterator[tuple[str, CheckState]]:
         return iter(self.reports)
 
-    def find(self, number: int) -> ApiPullRequest:
-        return ApiPullRequest(number, "drafts/web/w", "main", "Update web", "", False, self.state, "c0ffee")
-
-    def comments(self, _: int) -> Iterator[Comment]:
-        return iter(self.written)
-
-    def add_comment(self, _: int, body: str) -> Comment:
-        self.done.append("comment")
-        self.written.append(Comment(str(len(self.written)), body))
-        return self.written[-1]
-
-    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
-        self.done.append("edit")
-        self.written[int(comment.key)] = Comment(comment.key, body)
-
     def list_all(self) -> Iterator[tuple[ApiPullRequest, ...]]:
-        yield self.listed
+        yield tuple(self.pulls.values())
 
     def issues(self) -> Iterator[Issue]:
         return iter(self.opened)
 
     def create_issue(self, title: str, body: str) -> Issue:
-        self.done.append(f"issue {title}")
-        self.opened += (Issue(len(self.opened) + 1, body),)
+        self._call("create_issue", title)
+        self.opened.append(Issue(len(self.opened) + 1, body))
         return self.opened[-1]
 
     def edit_issue(self, number: int, body: str) -> None:
-        self.edited.append((number, body))
+        self._call("edit_issue", number)
+        self.opened[number - 1] = self.opened[number - 1]._replace(body=body)
 
-    def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
-        return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
+    def request_reviews(self, _: ApiPullRequest, names: tuple[str, ...]) -> None:
+        self._call("request_reviews", names)
 
-    def find_recent(self, _: str, __: str) -> tuple[ApiPullRequest, ...]:
-        return ()
+    def assign(self, _: ApiPullRequest, names: tuple[str, ...]) -> None:
+        self._call("assign", names)
 
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        self.created.append(desired)
-        return ApiPullRequest(
-            1, desired.head, "main", desired.title, desired.body, True, PullState.OPEN, "c0ffee"
-        )
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        self._call("enable_auto_merge", expect, pull.draft)
+        return replace(pull, state=PullState.MERGED if self.merges_at_once else pull.state)
 
-    def close(self, _: ApiPullRequest) -> None:
-        self.done.append("close")
-        self.state = PullState.CLOSED
+    def writes(self) -> list[tuple[Any, ...]]:
+        return [call for call in self.calls if not call[0].startswith("find")]
 
 
-def forge(api: ScriptedApi, dialect: Dialect) -> ApiForge:
-    return ApiForge(cast("Any", dialect), api.transport(), "fleet")
+HEAD = "drafts/web/w"
+DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", labels=("b", "a"), digest="d1")
+
+
+def served(**fields: Any) -> Server:
+    """Return a server with pull request 5 in a state."""
+    values = {"body": "", "draft": False, "state": PullState.OPEN, "head_oid": "c0ffee", **fields}
+    return Server(pulls={5: ApiPullRequest(5, HEAD, "main", "Update web", **values)})
+
+
+def writer(api: ScriptedApi, server: Server) -> ApiForge:
+    return ApiForge(cast("Any", server), api.transport(), "fleet")
 
 
 @pytest.mark.parametrize("reports", list(product(CheckState, repeat=2)))
 def test_state_of_a_check_is_that_of_its_newest_report(
     api: ScriptedApi, reports: tuple[CheckState, ...]
 ) -> None:
-    dialect = Dialect(reports=(("ci/lint", CheckState.FAILED), *(("ci/build", state) for state in reports)))
+    server = Server(reports=(("ci/lint", CheckState.FAILED), *(("ci/build", state) for state in reports)))
 
-    assert forge(api, dialect).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
+    assert writer(api, server).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
 
 
 @dataclass(frozen=True)
@@ -113,9 +185,9 @@ class Row:
 
 
 CLOSING = [
-    Row(PullState.OPEN, "Obsolete.", ("comment", "close"), "people read why it is closed"),
+    Row(PullState.OPEN, "Obsolete.", ("add_comment", "close"), "people read why it is closed"),
     Row(PullState.OPEN, "", ("close",), "there is nothing to tell"),
-    Row(PullState.CLOSED, "Obsolete.", ("comment",), "the forge closed it with its branch"),
+    Row(PullState.CLOSED, "Obsolete.", ("add_comment",), "the forge closed it with its branch"),
     Row(PullState.CLOSED, "", (), "it is closed already"),
     Row(PullState.MERGED, "Obsolete.", (), "a merged change is in use: nothing was withdrawn"),
     Row(PullState.MERGED, "", (), "it cannot be closed"),
@@ -124,12 +196,12 @@ CLOSING = [
 
 @pytest.mark.parametrize("row", CLOSING, ids=lambda row: row.reason)
 def test_closing_writes_once_and_never_to_a_merged_pull_request(api: ScriptedApi, row: Row) -> None:
-    dialect = Dialect(row.state)
+    server = served(state=row.state)
 
     for _ in range(2):
-        forge(api, dialect).close(1, comment=row.comment)
+        writer(api, server).close(5, comment=row.comment)
 
-    assert tuple(dialect.done) == row.done
+    assert tuple(call[0] for call in server.calls) == row.done
 
 
 def test_rows_of_closing_are_complete() -> None:
@@ -147,11 +219,12 @@ def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRe
 def test_text_says_that_something_is_missing_until_people_are_asked(
     api: ScriptedApi, reviewers: tuple[str, ...], content: str
 ) -> None:
-    dialect, wanted = Dialect(), PullRequest("drafts/web/w", "main", "Update web", "Why.", digest="abc")
+    server = Server(errors={"request_reviews": [StoppedError()]})
 
-    forge(api, dialect)._create(replace(wanted, reviewers=reviewers))
+    with suppress(StoppedError):
+        writer(api, server).ensure(replace(DESIRED, digest="abc", reviewers=reviewers))
 
-    assert body_marker.parse(dialect.created[0].body).content == content
+    assert body_marker.parse(server.pulls[1].body).content == content
 
 
 @pytest.mark.parametrize(
@@ -165,47 +238,26 @@ def test_pull_request_without_readable_times_is_the_oldest_and_the_last_that_cha
     assert (pull.created, pull.changed) == (created, changed)
 
 
-def test_comment_on_closing_has_its_own_marker(api: ScriptedApi) -> None:
-    dialect = Dialect(PullState.OPEN)
-    forge(api, dialect).close(1, comment="Obsolete.")
-
-    assert [comment.body for comment in dialect.written] == [
-        body_marker.comment_text("close", "Obsolete.", dialect.most_text)
-    ]
-
-
 def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:
     now = api.clock.now()
     pulls = (pull_at(2, now - 10, now - 5), pull_at(1, now - 20), pull_at(3, now - 1, head="feature/x"))
-    writer = forge(api, Dialect(listed=pulls))
-    limits = writer.transport.budget.limits
+    lists = writer(api, Server(pulls={pull.number: pull for pull in pulls}))
+    limits = lists.transport.budget.limits
 
-    first = writer.list_pulls()
-    again = writer.list_pulls()
+    first = lists.list_pulls()
+    again = lists.list_pulls()
 
     assert [pull.number for pull in first] == [pull.number for pull in again] == [1, 2]
     # The hour is spent after as many writes as the limit leaves beside the three that were listed.
     left = limits.per_hour - 3
-    assert writer.transport.budget.eta_s(left) < 3600 - 30 < writer.transport.budget.eta_s(left + 1)
-
-
-def test_created_pull_request_has_the_generated_text_alone(api: ScriptedApi) -> None:
-    dialect = Dialect()
-
-    forge(api, dialect).ensure(PullRequest("drafts/web/w", "main", "Update web", "Why."))
-
-    (created,) = dialect.created
-    lines = [line for line in created.body.splitlines() if line and not line.startswith("<!--")]
-    assert lines == ["Why."]
+    assert lists.transport.budget.eta_s(left) < 3600 - 30 < lists.transport.budget.eta_s(left + 1)
 
 
 def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: ScriptedApi) -> None:
-    dialect = Dialect()
-    forge(api, dialect).comment(1, key="dashboard", body="Text")
-    marked = dialect.written[0].body
-    dialect.opened = (Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other"))
+    marked = body_marker.issue_text("dashboard", "Text", "", 1000)
+    found = [Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other")]
 
-    issues = forge(api, dialect).find_issues("dashboard", "Dashboard")
+    issues = writer(api, Server(opened=found)).find_issues("dashboard", "Dashboard")
 
     assert [issue.number for issue in issues] == [2, 3, 1]
 
@@ -229,151 +281,18 @@ def test_each_time_at_which_an_item_was_written_counts_once(
 
 
 def test_issue_is_opened_once_edited_when_its_text_changes_and_never_opened_again(api: ScriptedApi) -> None:
-    dialect = Dialect()
-    writer = forge(api, dialect)
+    server = Server()
+    writes = writer(api, server)
 
-    opened = writer.write_issue("dashboard", "Dashboard", "One")
-    same = writer.write_issue("dashboard", "Dashboard", "One")
-    edited = writer.write_issue("dashboard", "Dashboard", "Two")
-    dialect.opened = (dialect.opened[0]._replace(is_open=False),)
-    closed = writer.write_issue("dashboard", "Dashboard", "Three")
+    opened = writes.write_issue("dashboard", "Dashboard", "One")
+    same = writes.write_issue("dashboard", "Dashboard", "One")
+    edited = writes.write_issue("dashboard", "Dashboard", "Two")
+    server.opened = [server.opened[0]._replace(is_open=False)]
+    closed = writes.write_issue("dashboard", "Dashboard", "Three")
 
-    assert dialect.done == ["issue Dashboard"]
-    assert [number for number, _ in dialect.edited] == [1]
-    assert "Two" in dialect.edited[0][1]
+    assert server.calls == [("create_issue", "Dashboard"), ("edit_issue", 1)]
+    assert "Two" in server.opened[0].body
     assert [issue and issue.number for issue in (opened, same, edited, closed)] == [1, None, 1, None]
-
-
-def test_of_open_pull_requests_of_a_branch_the_one_with_the_lowest_number_is_updated(
-    api: ScriptedApi,
-) -> None:
-    dialect = Dialect(listed=(pull_at(3), pull_at(2)))
-
-    pull = forge(api, dialect)._first_open("drafts/web/w")
-
-    assert pull is not None
-    assert pull.number == 2
-
-
-def test_head_that_moved_is_named_and_not_merged(api: ScriptedApi) -> None:
-    with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
-        forge(api, Dialect()).merge(1, expect="decaf")
-
-
-@dataclass
-class Server:
-    """A dialect that keeps pull requests in memory, notes each call, and raises what a test plans."""
-
-    name: str = "acme/edge"
-    most_text: int = 1000
-    most_comment: int = 1000
-    has_statuses_of_pulls: bool = False
-    pulls: dict[int, ApiPullRequest] = field(default_factory=dict)
-    calls: list[tuple[Any, ...]] = field(default_factory=list)
-    errors: dict[str, list[Exception]] = field(default_factory=dict)
-    recent: tuple[ApiPullRequest, ...] = ()
-    written: list[Comment] = field(default_factory=list)
-    lists: list[tuple[ApiPullRequest, ...]] = field(default_factory=list)
-    """What the next lists of a branch show, where they lag."""
-    on_merge: Callable[[], None] = lambda: None
-    """What happens at a merge before its reply."""
-
-    def _call(self, name: str, *values: Any) -> None:
-        self.calls.append((name, *values))
-        if planned := self.errors.get(name):
-            raise planned.pop(0)
-
-    def _set(self, number: int, **fields: Any) -> ApiPullRequest:
-        self.pulls[number] = replace(self.pulls[number], **fields)
-        return self.pulls[number]
-
-    def find(self, number: int) -> ApiPullRequest:
-        if number not in self.pulls:
-            raise MissingError("none")
-        return self.pulls[number]
-
-    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
-        self._call("find_open", head, base)
-        if self.lists:
-            return iter(self.lists.pop(0))
-        return (p for p in self.pulls.values() if p.head == head and p.state is PullState.OPEN)
-
-    def find_recent(self, head: str, _: str) -> tuple[ApiPullRequest, ...]:
-        self._call("find_recent", head)
-        return self.recent
-
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        self._call("create", desired.title)
-        number = 1 + max(self.pulls, default=0)
-        self.pulls[number] = ApiPullRequest(
-            number,
-            desired.head,
-            desired.base,
-            desired.title,
-            desired.body,
-            desired.draft,
-            PullState.OPEN,
-            "1",
-        )
-        return self.pulls[number]
-
-    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
-        self._call("edit", pull.number, title, base)
-        return self._set(pull.number, title=title, body=body, base=base)
-
-    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
-        self._call("set_labels", pull.number, labels)
-        return self._set(pull.number, labels=labels)
-
-    def mark_ready(self, pull: ApiPullRequest) -> None:
-        self._call("mark_ready", pull.number)
-        self._set(pull.number, draft=False)
-
-    def mark_draft(self, pull: ApiPullRequest) -> None:
-        self._call("mark_draft", pull.number)
-        self._set(pull.number, draft=True)
-
-    def close(self, pull: ApiPullRequest) -> None:
-        self._call("close", pull.number)
-        self._set(pull.number, state=PullState.CLOSED)
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        self._call("reopen", pull.number)
-
-    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        self._call("merge", pull.number, expect)
-        self.on_merge()
-        return self._set(pull.number, state=PullState.MERGED, merge_oid="beef")
-
-    def comments(self, number: int) -> Iterator[Comment]:
-        del number
-        return iter(self.written)
-
-    def add_comment(self, number: int, body: str) -> Comment:
-        self._call("add_comment", number)
-        self.written.append(Comment(str(len(self.written)), body))
-        return self.written[-1]
-
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        self._call("edit_comment", number, comment.key)
-        self.written[int(comment.key)] = Comment(comment.key, body)
-
-    def writes(self) -> list[tuple[Any, ...]]:
-        return [call for call in self.calls if not call[0].startswith("find")]
-
-
-HEAD = "drafts/web/w"
-DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", labels=("b", "a"), digest="d1")
-
-
-def served(**fields: Any) -> Server:
-    """Return a server with pull request 5 in a state."""
-    values = {"body": "", "draft": False, "state": PullState.OPEN, "head_oid": "c0ffee", **fields}
-    return Server(pulls={5: ApiPullRequest(5, HEAD, "main", "Update web", **values)})
-
-
-def writer(api: ScriptedApi, server: Server) -> ApiForge:
-    return ApiForge(cast("Any", server), api.transport(), "fleet")
 
 
 def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api: ScriptedApi) -> None:
@@ -385,6 +304,8 @@ def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api
 
     assert (opened.number, opened.title, opened.body, opened.digest) == (1, "Update web", "Why.", "d1")
     assert opened.labels == ("a", "b")
+    lines = [line for line in server.pulls[1].body.splitlines() if not line.startswith("<!--")]
+    assert lines == ["Why."]
     assert first == [("create", "Update web"), ("set_labels", 1, ("a", "b"))]
     assert (again, server.writes()) == (opened, first)
     assert server.calls[0] == ("find_open", HEAD, "main")
@@ -539,7 +460,7 @@ def test_rejected_pull_request_is_closed_with_the_comment(api: ScriptedApi) -> N
     writer(api, server).reject(5, comment="No.")
 
     assert server.calls == [("add_comment", 5), ("close", 5)]
-    assert server.written[0].body.endswith("\nNo.")
+    assert server.written[0].body == body_marker.comment_text("close", "No.", server.most_comment)
 
 
 def test_comment_of_a_key_is_written_once_and_then_replaced(api: ScriptedApi) -> None:
@@ -614,7 +535,7 @@ def test_refused_merge_is_explained_by_the_pull_request_as_it_is_now(
     server = served()
 
     def refuse() -> None:
-        server._set(5, **now)
+        server.set(5, **now)
         raise InvalidError("not mergeable", status=405)
 
     server.on_merge = refuse
@@ -630,7 +551,7 @@ def test_merge_whose_reply_was_lost_is_looked_for(api: ScriptedApi) -> None:
     server = served()
 
     def lose() -> None:
-        server._set(5, state=PullState.MERGED, merge_oid="beef")
+        server.set(5, state=PullState.MERGED, merge_oid="beef")
         raise LostReplyError("lost")
 
     server.on_merge = lose
@@ -665,3 +586,88 @@ def test_draft_that_cannot_be_merged_stays_ready_and_is_marked_once(api: Scripte
 
     assert not server.pulls[5].draft
     assert server.calls == [("mark_ready", 5), ("merge", 5, "c0ffee"), ("merge", 5, "c0ffee")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_once", "names", "is_merged"),
+    [
+        ({"draft": True}, False, ["mark_ready", "enable_auto_merge", "edit"], False),
+        ({}, False, ["enable_auto_merge", "edit"], False),
+        ({}, True, ["enable_auto_merge"], True),
+        ({"state": PullState.MERGED}, False, [], True),
+    ],
+)
+def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
+    api: ScriptedApi, *, fields: dict[str, Any], at_once: bool, names: list[str], is_merged: bool
+) -> None:
+    server = served(**fields)
+    server.merges_at_once = at_once
+
+    assert writer(api, server).enable_auto_merge(5, expect="c0ffee") is is_merged
+    assert [call[0] for call in server.calls] == names
+    if "enable_auto_merge" in names:
+        assert ("enable_auto_merge", "c0ffee", False) in server.calls
+    assert body_marker.parse(server.pulls[5].body).auto_merge == ("c0ffee" if "edit" in names else "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expect", "error", "message"),
+    [
+        ({"state": PullState.CLOSED}, "c0ffee", RefusedError, "Pull request 5 is closed"),
+        ({"draft": True}, "decaf", ConflictError, "The head of pull request 5 moved"),
+    ],
+)
+def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(
+    api: ScriptedApi, fields: dict[str, Any], expect: str, error: type[Exception], message: str
+) -> None:
+    server = served(**fields)
+
+    with pytest.raises(error, match=f"^{message}$"):
+        writer(api, server).enable_auto_merge(5, expect=expect)
+
+    assert server.calls == []
+
+
+def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: ScriptedApi) -> None:
+    server = served(draft=True)
+    server.errors["enable_auto_merge"] = [InvalidError("off", status=422)]
+
+    with pytest.raises(RefusedError) as caught:
+        writer(api, server).enable_auto_merge(5, expect="c0ffee")
+
+    assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
+    assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
+    assert [call[0] for call in server.calls] == ["mark_ready", "enable_auto_merge"]
+
+
+WANTED = replace(DESIRED, labels=(), number=5, reviewers=("ann", "bob"), assignees=("kim",))
+
+
+def test_people_are_asked_once_each_and_named_in_the_marker(api: ScriptedApi) -> None:
+    server = served()
+
+    first = writer(api, server).ensure(WANTED)
+    writer(api, server).ensure(WANTED)
+    writer(api, server).ensure(replace(WANTED, reviewers=("ann", "eve"), assignees=()))
+
+    asked = [call for call in server.calls if call[0] in {"request_reviews", "assign"}]
+    assert asked == [
+        *(("request_reviews", ("ann", "bob")), ("assign", ("kim",)), ("request_reviews", ("eve",)))
+    ]
+    assert first.digest == "d1"
+    assert body_marker.parse(server.pulls[5].body).people == ("reviewer/ann", "reviewer/eve")
+
+
+def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: ScriptedApi) -> None:
+    server = served()
+    server.errors["request_reviews"] = [InvalidError("no access", status=422)]
+
+    with pytest.raises(RefusedError) as caught:
+        writer(api, server).ensure(WANTED)
+
+    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
+    assert caught.value.hint == (
+        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
+    )
+    marked = body_marker.parse(server.pulls[5].body)
+    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())

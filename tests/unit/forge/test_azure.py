@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from reconciler.forge import body_marker
 from reconciler.forge.api.azure import Azure, basic_token, default_api
-from reconciler.forge.api.errors import ReplyKind, classify
+from reconciler.forge.api.dialect import ApiPullRequest
+from reconciler.forge.api.errors import InvalidError, ReplyKind, classify
 from reconciler.forge.api.http import StaticToken
 from reconciler.git.urls import Credential
+from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer
 
@@ -39,6 +41,25 @@ def test_api_of_ssh_addresses_is_that_of_the_service() -> None:
 def test_token_is_the_password_of_nobody() -> None:
     assert basic_token(Credential("ada", "s3cret")) == StaticToken(b64encode(b":s3cret").decode(), "Basic")
     assert basic_token(Credential()).value() == ""
+
+
+def test_reviewers_are_people_and_teams_of_the_project(api: ScriptedApi) -> None:
+    teams, root = "/acme/_apis/projects/fleet/teams", "/acme/fleet/_apis/git/repositories/east"
+    ada = {"identity": {"displayName": "Ada", "uniqueName": "ada@example.com", "id": "p1"}}
+    api.answers["GET", teams] = Answer(200, {"value": [{"id": "t1", "name": "Core"}]})
+    api.answers["GET", f"{teams}/t1/members"] = Answer(200, {"value": [ada]})
+    dialect = Azure(api.transport(), "acme/fleet/_git/east")
+    pull = ApiPullRequest(5, "drafts/web/w", "main", "T", "Why.", False, PullState.OPEN, "c0ffee")
+
+    dialect.request_reviews(pull, ("ADA@example.com", "fleet/core", "ada"))
+
+    asked = [
+        path.removeprefix(f"{root}/pullrequests/5/") for method, path in api.requests() if method == "PUT"
+    ]
+    assert asked == ["reviewers/p1", "reviewers/t1", "reviewers/p1"]
+    for unknown in ("core", "fleet/ada"):
+        with pytest.raises(InvalidError, match=f"no team of the project has or is {unknown}$"):
+            dialect.request_reviews(pull, ("ada", unknown))
 
 
 def test_page_to_sign_in_is_a_refused_credential() -> None:

@@ -1,6 +1,7 @@
 """Bitbucket Cloud: its address, its tokens, what was declined, and commits by their first digits."""
 
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_commits_are_completed_by_one_list_of_branches(api: ScriptedApi) -> None
 
     assert [pull.head_oid for pull in pulls] == [TIP, GONE]
     assert len(api.requests()) == 3
+
+
+@pytest.mark.parametrize("repository", [None, {"uuid": "{2}"}], ids=["a fork that is gone", "a fork"])
+def test_branch_of_a_fork_is_none_of_ours(api: ScriptedApi, repository: Any) -> None:
+    fork = {**ITEM, "id": 6, "source": {**ITEM["source"], "repository": repository}}  # type: ignore[dict-item]
+    api.answers["GET", f"{ROOT}/pullrequests"] = Answer(200, {"values": [fork, ITEM]})
+
+    assert [pull.number for pull in Bitbucket(api.transport(), "acme/edge").find_open(PULL.head)] == [5]
 
 
 def test_what_was_declined_is_not_opened_again(api: ScriptedApi) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from reconciler.forge.body_marker import (
     compose,
     digest,
     is_comment,
+    issue_text,
     mark_auto_merge,
     mark_duplicate,
     parse,
@@ -81,25 +83,6 @@ def test_duplicate_is_marked_whoever_wrote_the_text(own: str) -> None:
 
     assert marked.duplicate_of == 7
     assert parse(own).body.strip() in f"{marked.before}{marked.body}"
-
-
-@pytest.mark.parametrize(
-    ("difference", "end"),
-    [
-        ("", "The rest does not fit here; the files of this pull request show it."),
-        (
-            "https://forge.example/compare/a...b",
-            "The rest does not fit here: [all changes of this pull request](https://forge.example/compare/a...b).",
-        ),
-    ],
-)
-def test_text_that_does_not_fit_ends_with_where_the_rest_is(difference: str, end: str) -> None:
-    body = "\n".join(f"line {number}" for number in range(200))
-
-    text = body_marker.compose(body, "t", (), body_marker.MarkedBody(""), 800, difference=difference)
-
-    assert len(text) <= 800
-    assert body_marker.parse(text).body.endswith(f"\n\n{end}")
 
 
 def test_comment_that_does_not_fit_says_so_after_whole_lines() -> None:
@@ -205,14 +188,6 @@ def test_comment_has_its_key_in_safe_characters(key: str, written: str) -> None:
     assert is_comment(key, f"A person's line.\n{text}")
 
 
-def test_comment_is_cut_to_the_limit_at_a_line() -> None:
-    text = comment_text("k", "one\ntwo\nthree and more\n" * 3, 90)
-
-    assert len(text) <= 90
-    assert text.endswith("\n\nThe rest does not fit here.")
-    assert text.split("\n")[1:3] == ["one", "two"]
-
-
 @pytest.mark.parametrize(
     ("text", "other", "same"),
     [("a\r\nb \n", "a\nb", True), ("a", "a  \n\n", True), ("a", "b", False), (" a", "a", False)],
@@ -244,6 +219,21 @@ def test_text_that_just_fits_is_not_cut(around: MarkedBody) -> None:
     shorter = compose("word " * 40, "Update web", [], around, len(whole) - 1)
     assert shorter != whole
     assert len(shorter) < len(whole)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda limit: comment_text("k", "word " * 40, limit),
+        lambda limit: issue_text("k", "word " * 40, f"Mine.\n{comment_text('k', '', 99)}", limit),
+    ],
+    ids=["comment", "issue"],
+)
+def test_comment_and_issue_that_just_fit_are_not_cut(write: Callable[[int], str]) -> None:
+    whole = write(10_000)
+
+    assert write(len(whole)) == whole
+    assert len(write(len(whole) - 1)) < len(whole)
 
 
 def test_a_tick_is_no_edit_and_a_line_of_a_difference_is_no_box() -> None:

@@ -66,6 +66,11 @@ def test_item_without_most_fields_keeps_number_head_and_reason(api: ScriptedApi,
     assert [(pull.number, pull.head) for pull in pulls] == [(5, "drafts/web/w"), (6, "")]
     assert pulls[0].unreadable.startswith("the forge's answer is not as its API describes it (no '")
 
+    odd = {**item(5, "drafts/web/w", 1), **COMPLETE[kind], "html_url": 5, "web_url": 5}
+    api.answers["GET", path] = Answer(200, [odd])
+    ((pull,),) = make(api.transport()).list_all()
+    assert pull.unreadable == "the forge's answer is not as its API describes it (int instead of text)"
+
 
 @pytest.mark.parametrize("kind", APIS)
 @pytest.mark.parametrize(("number", "head"), [("5", "drafts/web/w"), (5, None)])

@@ -6,21 +6,18 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.forge.api import github
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
-from reconciler.forge.body_marker import mark_auto_merge, parse
-from reconciler.forge.registry import Forges
-from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.inventory.inventory import PullState
+from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
+from tests.support.signing import app_key, app_pem
 from tests.support.values import replace
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
@@ -306,144 +303,6 @@ def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingAp
         dialect.enable_auto_merge(READY, "c0ffee")
 
 
-class Steps:
-    """A dialect with one pull request that notes what is done with it."""
-
-    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 1000, 1000, False
-
-    def __init__(self, state: PullState, *, draft: bool, answer: Any = PullState.OPEN) -> None:
-        self.pull = replace(PULL, state=state, draft=draft)
-        self.answer = answer
-        self.done: list[Any] = []
-
-    def find(self, number: int) -> Any:
-        assert number == 5
-        return self.pull
-
-    def mark_ready(self, _: Any) -> None:
-        self.done.append("ready")
-        self.pull = replace(self.pull, draft=False)
-
-    def mark_draft(self, _: Any) -> None:
-        self.done.append("draft")
-
-    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
-        self.done.append((title, body, base))
-        return pull
-
-    def enable_auto_merge(self, pull: Any, expect: str) -> Any:
-        self.done.append(("auto", expect, pull.draft))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return replace(pull, state=self.answer)
-
-
-def enabled(api: RecordingApi, steps: Steps, expect: str = "c0ffee") -> bool:
-    return ApiForge(steps, api.transport(), "fleet").enable_auto_merge(5, expect=expect)  # type: ignore[arg-type]
-
-
-REMEMBERED = ("Update web", mark_auto_merge("Why.", "c0ffee"), "main")
-AUTO = ("auto", "c0ffee", False)
-
-
-@pytest.mark.parametrize(
-    ("steps", "done", "is_merged"),
-    [
-        (Steps(PullState.OPEN, draft=True), ["ready", AUTO, REMEMBERED], False),
-        (Steps(PullState.OPEN, draft=False), [AUTO, REMEMBERED], False),
-        (Steps(PullState.OPEN, draft=False, answer=PullState.MERGED), [AUTO], True),
-        (Steps(PullState.MERGED, draft=False), [], True),
-    ],
-)
-def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
-    api: RecordingApi, steps: Steps, done: list[Any], is_merged: bool
-) -> None:
-
-    assert enabled(api, steps) is is_merged
-    assert steps.done == done
-
-
-def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(api: RecordingApi) -> None:
-    with pytest.raises(RefusedError, match=r"^Pull request 5 is closed$"):
-        enabled(api, Steps(PullState.CLOSED, draft=False))
-    moved = Steps(PullState.OPEN, draft=True)
-    with pytest.raises(ConflictError, match=r"^The head of pull request 5 moved$"):
-        enabled(api, moved, "decaf")
-    assert moved.done == []
-
-
-def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: RecordingApi) -> None:
-    steps = Steps(PullState.OPEN, draft=True, answer=InvalidError("off", status=422))
-
-    with pytest.raises(RefusedError) as caught:
-        enabled(api, steps)
-
-    assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
-    assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
-    assert steps.done == ["ready", AUTO]
-
-
-class Asked:
-    """A dialect with one open pull request that notes whom it asks, and refuses them if it is told to."""
-
-    name, most_text, most_comment, has_statuses_of_pulls = "acme/edge", 10_000, 10_000, False
-
-    def __init__(self, *, refuses: bool = False) -> None:
-        self.pull = replace(PULL, body="", labels=())
-        self.refuses = refuses
-        self.asked: list[Any] = []
-
-    def find(self, _: int) -> Any:
-        return self.pull
-
-    def request_reviews(self, _: Any, names: tuple[str, ...]) -> None:
-        self.asked.append(("reviews", names))
-        if self.refuses:
-            raise InvalidError("no access", status=422)
-
-    def assign(self, _: Any, names: tuple[str, ...]) -> None:
-        self.asked.append(("assigns", names))
-
-    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
-        self.pull = replace(pull, title=title, body=body, base=base)
-        return self.pull
-
-
-WANTED = PullRequest(
-    HEAD, "main", "Update web", "Why.", number=5, digest="d1", reviewers=("ann", "bob"), assignees=("kim",)
-)
-
-
-def ensured(api: RecordingApi, asked: Asked, desired: PullRequest = WANTED) -> PullRequest:
-    return ApiForge(asked, api.transport(), "fleet").ensure(desired)  # type: ignore[arg-type]
-
-
-def test_people_are_asked_once_each_and_named_in_the_marker(api: RecordingApi) -> None:
-    asked = Asked()
-
-    first = ensured(api, asked)
-    ensured(api, asked)
-    ensured(api, asked, replace(WANTED, reviewers=("ann", "eve"), assignees=()))
-
-    assert asked.asked == [("reviews", ("ann", "bob")), ("assigns", ("kim",)), ("reviews", ("eve",))]
-    assert first.digest == "d1"
-    assert parse(asked.pull.body).people == ("reviewer/ann", "reviewer/eve")
-
-
-def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: RecordingApi) -> None:
-    asked = Asked(refuses=True)
-
-    with pytest.raises(RefusedError) as caught:
-        ensured(api, asked)
-
-    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
-    assert caught.value.hint == (
-        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
-    )
-    marked = parse(asked.pull.body)
-    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())
-
-
 @pytest.mark.parametrize("side", ["head", "base"])
 def test_pull_request_of_a_repository_that_is_gone_is_not_ours(api: RecordingApi, side: str) -> None:
     lost = item("github", 4)
@@ -456,16 +315,6 @@ def test_pull_request_of_a_repository_that_is_gone_is_not_ours(api: RecordingApi
 
 
 # Apps
-
-
-@pytest.fixture(scope="module")
-def key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def pem(key: rsa.RSAPrivateKey) -> str:
-    none = serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
 
 
 TOKENS = "/app/installations/34/access_tokens"
@@ -483,28 +332,26 @@ def token_of(api: RecordingApi, key_text: str, **permissions: str) -> AppToken:
     return AppToken(api.api, App("12", "34", key_text), clock, permissions)
 
 
-def test_token_of_an_app_is_issued_for_its_permissions_and_kept(
-    api: RecordingApi, key: rsa.RSAPrivateKey
-) -> None:
+def test_token_of_an_app_is_issued_for_its_permissions_and_kept(api: RecordingApi) -> None:
     issue(api, "first")
-    token = token_of(api, pem(key), contents="read")
+    token = token_of(api, app_pem(), contents="read")
 
     assert [token.value(), token.token(), token.value()] == ["Bearer first", "first", "Bearer first"]
 
     assert api.log == [Request("POST", TOKENS, {"permissions": {"contents": "read"}})]
     proof = api.journal[0].authorization.removeprefix("Bearer ")
     options = {"verify_exp": False, "verify_iat": False}
-    claims = jwt.decode(proof, key.public_key(), algorithms=["RS256"], options=options)
+    claims = jwt.decode(proof, app_key().public_key(), algorithms=["RS256"], options=options)
     now = int(api.clock.now())
     assert claims == {"iat": now - 60, "exp": now + 540, "iss": "12"}
 
 
 @pytest.mark.parametrize(("passed_s", "tokens"), [(2999, ["first", "first"]), (3001, ["first", "second"])])
 def test_token_is_renewed_ten_minutes_before_its_end(
-    api: RecordingApi, key: rsa.RSAPrivateKey, passed_s: int, tokens: list[str]
+    api: RecordingApi, passed_s: int, tokens: list[str]
 ) -> None:
     issue(api, "first")
-    token = token_of(api, pem(key))
+    token = token_of(api, app_pem())
     first = token.token()
     api.clock.sleep(passed_s)
     issue(api, "second")
@@ -512,9 +359,9 @@ def test_token_is_renewed_ten_minutes_before_its_end(
     assert [first, token.token()] == tokens
 
 
-def test_token_of_an_app_is_masked_in_texts(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+def test_token_of_an_app_is_masked_in_texts(api: RecordingApi) -> None:
     issue(api, "ghs-of-this-test")
-    token_of(api, pem(key)).token()
+    token_of(api, app_pem()).token()
 
     assert "ghs-of-this-test" not in mask_credentials("fatal: ghs-of-this-test was refused")
 
@@ -523,10 +370,10 @@ def test_nothing_was_left_out_before_the_first_read(api: RecordingApi) -> None:
     assert api.transport().is_read_whole is True
 
 
-def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+def test_refused_token_is_renewed_at_once(api: RecordingApi) -> None:
     issue(api, "first")
     issue(api, "second")
-    token = token_of(api, pem(key))
+    token = token_of(api, app_pem())
     token.value()
 
     assert token.renew()
@@ -534,11 +381,11 @@ def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivate
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"token": "t"}, {"token": "t", "expires_at": "soon"}])
-def test_reply_without_a_token_is_named(api: RecordingApi, key: rsa.RSAPrivateKey, answer: Any) -> None:
+def test_reply_without_a_token_is_named(api: RecordingApi, answer: Any) -> None:
     api.answers["POST", TOKENS] = Answer(201, answer)
 
     with pytest.raises(UnavailableError, match=r"returned no installation token$"):
-        token_of(api, pem(key)).token()
+        token_of(api, app_pem()).token()
 
 
 def test_key_that_is_none_is_named_and_nothing_is_sent(api: RecordingApi) -> None:
@@ -552,18 +399,6 @@ def test_key_that_is_none_is_named_and_nothing_is_sent(api: RecordingApi) -> Non
 
 def test_text_of_an_app_has_no_key() -> None:
     assert repr(App("12", "34", "secret")) == "App(12, 34)"
-
-
-def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
-    rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
-    forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, api.api)
-    issue(api, "first")
-    forges = Forges(Clock(api.clock.now, api.clock.sleep))
-    forges.configure(Policy(forges=(forge,), credentials=(rule,)), lambda _: None, {"KEY": pem(key)})
-
-    credential = forges.app_credential(rule)
-
-    assert (credential.username, credential.password) == ("x-access-token", "first")
 
 
 def test_every_dialect_is_listed_here() -> None:
@@ -617,7 +452,11 @@ def test_list_that_fails_is_explained_and_costs_its_share_unless_nothing_can_be_
     if message == OFF:
         assert caught.value.hint == "Switch them on in the settings of the repository."
     budget = forge.transport.budget
-    assert (budget._unread, budget._repositories) == (unread, {"acme/edge"})
+    budget.mark_read("acme/other")
+    with budget.write():
+        pass
+    half = budget.limits.per_hour // 2
+    assert budget.spent == 1 + half * len(unread)
 
 
 def test_list_that_is_none_is_named(api: RecordingApi) -> None:

@@ -10,7 +10,7 @@ from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import DeletionHead, DraftHead, next_revision, parse_head
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
-from tests.unit.apply.world import TIME, Edge
+from tests.unit.apply.world import Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
 PROPOSED = "refs/heads/proposed/web/packagevariant-1"
@@ -34,7 +34,7 @@ def approve(edge: Edge, number: int = 1) -> str:
 
 
 def test_approval_makes_commit_and_tag_and_deletes_draft(edge: Edge) -> None:
-    main, tip = edge.repo.oid("main"), edge.repo.oid(DRAFT)
+    main, tip = edge.repo.commit({"db/cm.yaml": "a: 9\n"}), edge.repo.oid(DRAFT)
 
     oid = approve(edge)
 
@@ -46,36 +46,10 @@ def test_approval_makes_commit_and_tag_and_deletes_draft(edge: Edge) -> None:
     )
     assert edge.repo.oid("main") == edge.repo.oid("web/v1") == oid
     assert edge.repo.tree("main", "web") == edge.repo.tree(tip, "web")
+    assert edge.repo.read("main", "db/cm.yaml") == b"a: 9\n"
     assert DRAFT not in edge.repo.refs()
     assert [p.state for p in forge(edge).list_pulls()] == [PullState.MERGED]
     edge.repo.fsck()
-
-
-def test_approval_has_time_of_its_newest_parent(edge: Edge) -> None:
-    edge.repo.commit({"README.md": "newer"}, time=TIME + 500)
-
-    oid = approve(edge)
-
-    assert edge.repo.git[oid].committer.time == TIME + 500
-
-
-def test_approval_keeps_other_changes_on_main(edge: Edge) -> None:
-    edge.repo.commit({"README.md": "hotfix", "db/cm.yaml": "a: 9\n"})
-
-    approve(edge)
-
-    assert edge.repo.read("main", "README.md") == b"hotfix"
-    assert edge.repo.read("main", "db/cm.yaml") == b"a: 9\n"
-
-
-def test_approval_never_undoes_hotfix(edge: Edge) -> None:
-    hotfix = edge.repo.commit({"web/cm.yaml": "hotfix"})
-
-    with pytest.raises(RefusedError):
-        approve(edge)
-
-    assert edge.repo.oid("main") == hotfix
-    assert DRAFT in edge.repo.refs()
 
 
 def test_approval_includes_commits_of_people(edge: Edge) -> None:
@@ -94,61 +68,6 @@ def test_refused_push_changes_nothing(edge: Edge) -> None:
         approve(edge)
 
     assert edge.repo.refs() == before
-
-
-def test_rejected_pull_request_is_not_approved(edge: Edge) -> None:
-    forge(edge).reject(1, comment="No.")
-
-    with pytest.raises(RefusedError):
-        approve(edge)
-
-    assert b'"withdrawn": false' in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
-
-
-@pytest.mark.parametrize(
-    ("merged", "comments"), [(False, b'"close": "Obsolete."'), (True, b'"comments": {}')]
-)
-def test_only_a_pull_request_that_was_not_merged_gets_the_comment_of_closing(
-    edge: Edge, merged: bool, comments: bytes
-) -> None:
-    if merged:
-        edge.repo.merge("drafts/web/packagevariant-1")
-
-    forge(edge).close(1, comment="Obsolete.")
-
-    assert comments in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
-    assert [p.state for p in forge(edge).list_pulls()] == [PullState.MERGED if merged else PullState.CLOSED]
-
-
-def test_rejected_pull_request_can_be_reopened_and_approved(edge: Edge) -> None:
-    forge(edge).reject(1, comment="No.")
-    edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
-
-    for _ in range(2):
-        forge(edge).reopen(1)
-
-    (pull,) = forge(edge).list_pulls()
-    assert (pull.state, pull.head_oid) == (PullState.OPEN, edge.repo.oid(DRAFT))
-    approve(edge)
-    assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
-
-
-def test_impossible_reopen_is_refused_with_a_hint(edge: Edge) -> None:
-    approve(edge)
-    with pytest.raises(RefusedError, match="merged"):
-        forge(edge).reopen(1)
-    with pytest.raises(RefusedError, match="no pull request 9"):
-        forge(edge).reopen(9)
-
-
-def test_pull_request_without_branch_is_not_reopened(edge: Edge) -> None:
-    forge(edge).reject(1, comment="No.")
-    edge.repo.delete(DRAFT)
-
-    with pytest.raises(RefusedError, match="gone") as caught:
-        forge(edge).reopen(1)
-
-    assert "retry" in caught.value.hint
 
 
 def test_branch_has_one_open_pull_request(edge: Edge) -> None:
@@ -175,21 +94,6 @@ def test_pull_requests_that_cannot_be_read_are_listed_by_number_after_the_others
     ]
 
 
-def test_approval_is_idempotent(edge: Edge) -> None:
-    first = approve(edge)
-    before = edge.repo.refs()
-
-    assert approve(edge) == first
-    assert edge.repo.refs() == before
-
-
-def test_branch_without_its_package_is_not_approved(edge: Edge) -> None:
-    edge.repo.commit({"web/Kptfile": None, "web/cm.yaml": None}, branch="drafts/web/packagevariant-1")
-
-    with pytest.raises(RefusedError):
-        approve(edge)
-
-
 def test_revision_numbers_continue_from_the_tags(edge: Edge) -> None:
     for name in ("web/v1", "web/v7", "web/v2.0.0", "website/v9", "web/x/v8"):
         edge.repo.tag(name)
@@ -197,17 +101,6 @@ def test_revision_numbers_continue_from_the_tags(edge: Edge) -> None:
     approve(edge)
 
     assert edge.repo.oid("web/v8") == edge.repo.oid("main")
-
-
-def test_proposal_moves_branch_as_in_porch(edge: Edge) -> None:
-    tip = edge.repo.oid(DRAFT)
-
-    forge(edge).mark_ready(1)
-
-    assert DRAFT not in edge.repo.refs()
-    assert edge.repo.oid(PROPOSED) == tip
-    (pull,) = forge(edge).list_pulls()
-    assert (pull.draft, pull.head, pull.head_oid) == (False, "proposed/web/packagevariant-1", tip)
 
 
 def test_proposal_is_approved(edge: Edge) -> None:

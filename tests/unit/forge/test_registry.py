@@ -3,17 +3,19 @@
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import httpx
 import pytest
 
 from reconciler.base.errors import UnavailableError
+from reconciler.forge.api import github
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.registry import Forges, _read_key, default_api
+from reconciler.forge.registry import Forges, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
 from reconciler.inventory.shard import Shard
@@ -150,14 +152,24 @@ def test_api_beyond_this_machine_is_reached_in_the_clear_by_no_rule() -> None:
     assert default_api(ForgeKind.GITEA, "forge.example", "http://forge.example/acme").startswith("https://")
 
 
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The options of each client of HTTP that is made."""
+    made, client = list[dict[str, Any]](), httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **options: made.append(options) or client(**options))
+    return made
+
+
 @pytest.mark.parametrize(
     ("kind", "is_told"), [(ForgeKind.GITHUB, True), (ForgeKind.GITLAB, False), (ForgeKind.GITEA, False)]
 )
-def test_github_is_told_the_version_of_its_api(tmp_path: Path, kind: ForgeKind, is_told: bool) -> None:
+def test_github_is_told_the_version_of_its_api(
+    clients: list[dict[str, Any]], tmp_path: Path, kind: ForgeKind, is_told: bool
+) -> None:
     forge = configured(ForgeRule("https://forge.example", kind)).of(Mirrors(tmp_path).open(REMOTE))
 
     assert isinstance(forge, ApiForge)
-    assert ("X-GitHub-Api-Version" in forge.transport._client.headers) is is_told
+    assert ("X-GitHub-Api-Version" in clients[0]["headers"]) is is_told
 
 
 @pytest.mark.parametrize(
@@ -181,7 +193,9 @@ def test_token_is_that_of_the_repositorys_page(
 LIMITS = PullRequestPolicy(writes_per_minute=9, writes_per_hour=90)
 
 
-def test_shard_has_its_part_of_the_budget_and_every_forge_the_clock_of_the_run(tmp_path: Path) -> None:
+def test_shard_has_its_part_of_the_budget_and_every_forge_the_clock_of_the_run(
+    clients: list[dict[str, Any]], tmp_path: Path
+) -> None:
     clock = Clock(lambda: 5.0, lambda _: None)
     made = configured(
         RULE, policy=Policy(pull_requests=LIMITS), clock=clock, shard=Shard(1, 3), timeout_s=7.0
@@ -193,7 +207,7 @@ def test_shard_has_its_part_of_the_budget_and_every_forge_the_clock_of_the_run(t
     transport = forge.transport
     assert (transport.budget.limits.per_minute, transport.budget.limits.per_hour) == (3, 30)
     assert transport.clock is transport.budget.clock is clock
-    assert transport._client.timeout.read == 7.0
+    assert clients[0]["timeout"] == 7.0
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -253,117 +267,121 @@ def test_repository_that_cannot_be_read_for_want_of_a_credential_is_no_error() -
     made.mark_unread(REMOTE, normalise_url(REMOTE))
 
 
-APP = CredentialRule(
-    "https://forge.example/", app_id="12", installation_id="34", app_key_env="KEY"
-)  # fmt: skip
+class Issued(NamedTuple):
+    """A source of tokens as it was made."""
+
+    api: str
+    app: App
+    clock: Clock
+    permissions: dict[str, str]
+
+    def token(self) -> str:
+        return "first"
+
+
+@pytest.fixture
+def issued(monkeypatch: pytest.MonkeyPatch) -> list[Issued]:
+    made: list[Issued] = []
+    monkeypatch.setattr(github, "AppToken", lambda *given: made.append(Issued(*given)) or made[-1])
+    return made
+
+
+APP = CredentialRule("https://forge.example/", app_id="12", installation_id="34", app_key_env="KEY")
 AUTO = ApprovalPolicy((ApprovalRule(), ApprovalRule(checks=("ci",))))
+BASE = {"contents": "write", "pull_requests": "write", "metadata": "read"}
+READS = dict.fromkeys(BASE, "read")
+DASHBOARD = Policy(pull_requests=PullRequestPolicy(dashboard=True))
+STATUS = Policy(pull_requests=PullRequestPolicy(status=True))
 
 
 @pytest.mark.parametrize(
     ("writes", "policy", "permissions"),
     [
-        (True, Policy(), {"contents": "write", "pull_requests": "write", "metadata": "read"}),
-        (False, Policy(), {"contents": "read", "pull_requests": "read", "metadata": "read"}),
-        (
-            True,
-            Policy(approval=AUTO),
-            {
-                "contents": "write",
-                "pull_requests": "write",
-                "metadata": "read",
-                "checks": "read",
-                "statuses": "read",
-            },
-        ),
-        (
-            True,
-            Policy(pull_requests=PullRequestPolicy(dashboard=True)),
-            {"contents": "write", "pull_requests": "write", "metadata": "read", "issues": "write"},
-        ),
-        (
-            False,
-            Policy(pull_requests=PullRequestPolicy(dashboard=True)),
-            {"contents": "read", "pull_requests": "read", "metadata": "read", "issues": "read"},
-        ),
-        (
-            True,
-            Policy(pull_requests=PullRequestPolicy(status=True)),
-            {"contents": "write", "pull_requests": "write", "metadata": "read", "statuses": "write"},
-        ),
-        (
-            False,
-            Policy(pull_requests=PullRequestPolicy(status=True)),
-            {"contents": "read", "pull_requests": "read", "metadata": "read"},
-        ),
+        (True, Policy(), BASE),
+        (False, Policy(), READS),
+        (True, Policy(approval=AUTO), BASE | {"checks": "read", "statuses": "read"}),
+        (True, DASHBOARD, BASE | {"issues": "write"}),
+        (False, DASHBOARD, READS | {"issues": "read"}),
+        (True, STATUS, BASE | {"statuses": "write"}),
+        (False, STATUS, READS),
     ],
 )
 def test_app_asks_for_the_permissions_that_the_run_needs(
-    writes: bool, policy: Policy, permissions: dict[str, str]
+    issued: list[Issued], writes: bool, policy: Policy, permissions: dict[str, str]
 ) -> None:
     made = Forges(writes=writes)
     made.configure(policy, lambda _: None, {"KEY": "pem"})
 
-    app = made._app(APP)
+    assert made.app_credential(APP) == made.app_credential(APP) == Credential("x-access-token", "first")
+    assert issued == [Issued("https://forge.example/api/v3", App("12", "34", "pem"), made.clock, permissions)]
 
-    assert made._app(APP) is app
-    assert app._permissions == permissions
-    assert (app.app, app.api) == (App("12", "34", "pem"), "https://forge.example/api/v3")
+
+PROXY = "https://proxy.example"
 
 
 @pytest.mark.parametrize(
     ("rules", "api"),
     [
         ((), "https://api.github.com"),
-        (
-            (ForgeRule("https://github.com", ForgeKind.GITHUB, "https://proxy.example"),),
-            "https://proxy.example",
-        ),
+        ((ForgeRule("https://github.com", ForgeKind.GITHUB, PROXY),), PROXY),
         ((ForgeRule("https://github.com/acme", ForgeKind.GITHUB),), "https://api.github.com"),
-        (
-            (ForgeRule("https://github.com/other", ForgeKind.GITHUB, "https://proxy.example"),),
-            "https://api.github.com",
-        ),
+        ((ForgeRule("https://github.com/other", ForgeKind.GITHUB, PROXY),), "https://api.github.com"),
     ],
 )
-def test_token_of_an_app_comes_from_the_api_of_its_forge(rules: tuple[ForgeRule, ...], api: str) -> None:
+def test_token_of_an_app_comes_from_the_api_of_its_forge(
+    issued: list[Issued], rules: tuple[ForgeRule, ...], api: str
+) -> None:
     made = Forges()
     made.configure(Policy(forges=rules), lambda _: None, {"KEY": "pem"})
 
-    assert made._app(replace(APP, prefix="https://github.com/acme")).api == api
+    made.app_credential(replace(APP, prefix="https://github.com/acme"))
+
+    assert issued[0].api == api
 
 
-def test_app_is_the_authorization_of_its_repositories(tmp_path: Path) -> None:
+def test_app_is_the_authorization_of_its_repositories(issued: list[Issued], tmp_path: Path) -> None:
     made = Forges()
     made.configure(Policy(forges=(RULE,), credentials=(APP,)), lambda _: None, {"KEY": "pem"})
 
     forge = made.of(Mirrors(tmp_path).open(REMOTE))
 
     assert isinstance(forge, ApiForge)
-    assert forge.transport.auth is made._app(APP)
+    assert [forge.transport.auth] == issued
 
 
-@pytest.mark.parametrize("content", [b"pem", b"\xff", None])
-def test_key_of_an_app_is_read_from_its_file_or_variable(tmp_path: Path, content: bytes | None) -> None:
+BY_FILE = replace(APP, app_key_env="", app_key_file="{file}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "content", "error"),
+    [
+        (BY_FILE, "", b"pem", ""),
+        (BY_FILE, "", b"\xff", "{file} cannot be read: it is no text"),
+        (BY_FILE, "", None, "{file} cannot be read: No such file or directory"),
+        (APP, "pem", None, ""),
+        (APP, "", None, "KEY is not set"),
+    ],
+)
+def test_key_of_an_app_is_read_from_its_file_or_variable(
+    issued: list[Issued], tmp_path: Path, *, rule: CredentialRule, key: str, content: bytes | None, error: str
+) -> None:
     file = tmp_path / "key"
     if content is not None:
         file.write_bytes(content)
-    by_file = replace(APP, app_key_env="", app_key_file=str(file))
+    made = Forges()
+    made.configure(Policy(), lambda _: None, {"KEY": key})
 
-    if content == b"pem":
-        assert _read_key(by_file, {}) == "pem"
-    else:
-        with pytest.raises(
-            UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read: .+$"
-        ) as caught:
-            _read_key(by_file, {})
-        assert caught.value.hint.startswith("Check appKeyFile")
-    assert _read_key(APP, {"KEY": "value"}) == "value"
-    for environment in ({}, {"KEY": ""}):
-        with pytest.raises(
-            UnavailableError, match=r"^The key of App 12 is missing: KEY is not set$"
-        ) as caught:
-            _read_key(APP, environment)
-        assert caught.value.hint == "Set KEY to the private key of the App."
+    if not error:
+        made.app_credential(replace(rule, app_key_file=rule.app_key_file.format(file=file)))
+        assert issued[0].app == App("12", "34", "pem")
+        return
+    with pytest.raises(UnavailableError) as caught:
+        made.app_credential(replace(rule, app_key_file=rule.app_key_file.format(file=file)))
+    assert str(caught.value) == f"The key of App 12 is missing: {error.format(file=file)}"
+    hint = (
+        "Set KEY to the private key of the App." if rule is APP else "Check appKeyFile of the credentials, "
+    )
+    assert caught.value.hint.startswith(hint)
 
 
 def test_commits_of_a_local_repository_have_the_authors_of_its_manifests(tmp_path: Path) -> None:

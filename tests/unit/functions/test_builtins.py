@@ -15,7 +15,7 @@ from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.step import Stage, Step
 from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
-from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind
+from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind, table
 
 
 def config_map(name: str = "c", /, **data: Any) -> dict[str, Any]:
@@ -233,19 +233,39 @@ def test_set_image(row: Row) -> None:
     check_row("set-image:v0.1", row)
 
 
-ITEMS = body("l:", "- x: 1", "- x: 2")
 MUTATED = 'Mutated field value to "{}"'
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        Row(
-            "the whole value",
-            {"by-value": "x", "put-value": "z"},
-            body("  k: x", "  l: xx"),
-            body("  k: z", "  l: xx"),
-            (MUTATED.format("z"),),
+        *table(
+            """
+    the whole value | by-value: x, put-value: z | k: x ; l: xx | k: z ; l: xx | Mutated field value to "z"
+    no expression | by-value-regex: ( | k: v1 | error: is no regular expression
+    two values | by-value: a, by-value-regex: b | k: a | error: only one of
+    a list of matches | by-value: x | k: x | = | Matched field value "x"
+    no match | by-value: q, put-value: z | k: x | = | no matches
+    nothing to find | put-value: z | k: x | = | no matches
+    a path | by-path: data.k, put-value: z | k: x ; l: x | k: z ; l: x
+    path and value | by-path: data.*, by-value: x, put-value: z | k: x ; l: q | k: z ; l: q
+    any depth | by-path: "**.x", put-value: z | x: 1 ; k: ;   x: 2 | x: z ; k: ;   x: z
+    any item | by-path: "l[*].x", put-value: z | .l: ; .- x: 1 ; .- x: 2 | .l: ; .- x: z ; .- x: z
+    the second item | by-path: "l[1].x", put-value: z | .l: ; .- x: 1 ; .- x: 2 | .l: ; .- x: 1 ; .- x: z
+    a new field | by-path: data.new.x, put-value: "5" | k: x | k: x ; new: ;   x: 5
+    no new field of a pattern | by-path: "*.new", put-value: "5" | k: x | = | no matches
+    no new field below a scalar | by-path: data.k.x, put-value: "5" | k: x | = | no matches
+    no new field for a value | by-path: data.new, by-value: q, put-value: "5" | k: x | = | no matches
+    no new field without a value | by-path: data.new, put-comment: c | k: x | = | no matches
+    a comment of a list | by-path: l, put-comment: "kpt-set: ${l}" | .l: ; .- a | .l: # kpt-set: ${l} ; .- a
+    a value is none of a list | by-path: l, put-value: z | .l: ; .- a | = | no matches
+    an empty list has no values | by-value: x, put-value: z | k: x ; .l: [] | k: z ; .l: []
+    a file | by-value: x, by-file-path: "*.yaml", put-value: z | k: x | k: z
+    another file | by-value: x, by-file-path: sub/*.yaml, put-value: z | k: x | = | no matches
+    a file by alternatives | by-value: x, by-file-path: "{q,r}.[xy]aml", put-value: z | k: x | k: z
+    a file in any directory | by-value: x, by-file-path: "**/[!a].?aml", put-value: z | k: x | k: z
+    quotes stay | by-value: "1", put-value: "2" | k: "1" ; l: 1 | k: "2" ; l: 2
+            """
         ),
         Row(
             "groups of an expression",
@@ -259,76 +279,11 @@ MUTATED = 'Mutated field value to "{}"'
             body("  k: v1"),
             "error: unable to resolve capture groups",
         ),
-        Row("no expression", {"by-value-regex": "("}, body("  k: v1"), "error: is no regular expression"),
-        Row("two values", {"by-value": "a", "by-value-regex": "b"}, body("  k: a"), "error: only one of"),
         Row(
             "an unknown matcher",
             {"by-valu": "a"},
             body("  k: a"),
             "error: data.by-valu is no field of search-replace. Did you mean by-value",
-        ),
-        Row(
-            "a list of matches",
-            {"by-value": "x"},
-            body("  k: x"),
-            body("  k: x"),
-            ('Matched field value "x"',),
-        ),
-        Row("no match", {"by-value": "q", "put-value": "z"}, body("  k: x"), body("  k: x"), ("no matches",)),
-        Row("nothing to find", {"put-value": "z"}, body("  k: x"), body("  k: x"), ("no matches",)),
-        Row(
-            "a path",
-            {"by-path": "data.k", "put-value": "z"},
-            body("  k: x", "  l: x"),
-            body("  k: z", "  l: x"),
-        ),
-        Row(
-            "path and value",
-            {"by-path": "data.*", "by-value": "x", "put-value": "z"},
-            body("  k: x", "  l: q"),
-            body("  k: z", "  l: q"),
-        ),
-        Row(
-            "any depth",
-            {"by-path": "**.x", "put-value": "z"},
-            body("  x: 1", "  k:", "    x: 2"),
-            body("  x: z", "  k:", "    x: z"),
-        ),
-        Row("any item", {"by-path": "l[*].x", "put-value": "z"}, ITEMS, body("l:", "- x: z", "- x: z")),
-        Row("the second item", {"by-path": "l[1].x", "put-value": "z"}, ITEMS, ITEMS.replace("2", "z")),
-        Row(
-            "a new field",
-            {"by-path": "data.new.x", "put-value": "5"},
-            body("  k: x"),
-            body("  k: x", "  new:", "    x: 5"),
-        ),
-        Row(
-            "no new field of a pattern",
-            {"by-path": "*.new", "put-value": "5"},
-            body("  k: x"),
-            body("  k: x"),
-            ("no matches",),
-        ),
-        Row(
-            "no new field below a scalar",
-            {"by-path": "data.k.x", "put-value": "5"},
-            body("  k: x"),
-            body("  k: x"),
-            ("no matches",),
-        ),
-        Row(
-            "no new field for a value",
-            {"by-path": "data.new", "by-value": "q", "put-value": "5"},
-            body("  k: x"),
-            body("  k: x"),
-            ("no matches",),
-        ),
-        Row(
-            "no new field without a value",
-            {"by-path": "data.new", "put-comment": "c"},
-            body("  k: x"),
-            body("  k: x"),
-            ("no matches",),
         ),
         Row(
             "a comment",
@@ -342,56 +297,6 @@ MUTATED = 'Mutated field value to "{}"'
             {"by-value-regex": "(x)", "put-value": "z${1}", "put-comment": "kpt-set: ${name}-${1}"},
             body("  k: x"),
             body("  k: zx # kpt-set: ${name}-x"),
-        ),
-        Row(
-            "a comment of a list",
-            {"by-path": "l", "put-comment": "kpt-set: ${l}"},
-            body("l:", "- a"),
-            body("l: # kpt-set: ${l}", "- a"),
-        ),
-        Row(
-            "a value is none of a list",
-            {"by-path": "l", "put-value": "z"},
-            body("l:", "- a"),
-            body("l:", "- a"),
-            ("no matches",),
-        ),
-        Row(
-            "an empty list has no values",
-            {"by-value": "x", "put-value": "z"},
-            body("  k: x", "l: []"),
-            body("  k: z", "l: []"),
-        ),
-        Row(
-            "a file",
-            {"by-value": "x", "by-file-path": "*.yaml", "put-value": "z"},
-            body("  k: x"),
-            body("  k: z"),
-        ),
-        Row(
-            "another file",
-            {"by-value": "x", "by-file-path": "sub/*.yaml", "put-value": "z"},
-            body("  k: x"),
-            body("  k: x"),
-            ("no matches",),
-        ),
-        Row(
-            "a file by alternatives",
-            {"by-value": "x", "by-file-path": "{q,r}.[xy]aml", "put-value": "z"},
-            body("  k: x"),
-            body("  k: z"),
-        ),
-        Row(
-            "a file in any directory",
-            {"by-value": "x", "by-file-path": "**/[!a].?aml", "put-value": "z"},
-            body("  k: x"),
-            body("  k: z"),
-        ),
-        Row(
-            "quotes stay",
-            {"by-value": "1", "put-value": "2"},
-            body('  k: "1"', "  l: 1"),
-            body('  k: "2"', "  l: 2"),
         ),
         Row(
             "a Secret is not shown",
@@ -414,6 +319,18 @@ LIST = body("l: # kpt-set: ${l}", "- x")
 @pytest.mark.parametrize(
     "row",
     [
+        *table(
+            """
+    a part of a value | env: prod | k: x-dev-1 # kpt-set: x-${env}-${n} | k: x-prod-1 # kpt-set: x-${env}-${n}
+    the same value | env: dev | k: dev # kpt-set: ${env} | = | none
+    no field | other: x | k: dev # kpt-set: ${env} | = | no matches for input setter(s)
+    no setters |  | k: dev # kpt-set: ${env} | = | no matches for input setter(s)
+    an empty list | l: "" | .l: # kpt-set: ${l} ; .- x | .l: [] # kpt-set: ${l} | set field value to ""
+    the same list | l: "[x]" | .l: # kpt-set: ${l} ; .- x | = | none
+    no list | l: x | .l: # kpt-set: ${l} ; .- x | error: must be an array of values, but found "x"
+    no YAML | l: "[x" | .l: # kpt-set: ${l} ; .- x | error: must be an array of values, but found "[x"
+            """
+        ),
         Row(
             "its value",
             {"env": "prod"},
@@ -422,20 +339,11 @@ LIST = body("l: # kpt-set: ${l}", "- x")
             ('set field value to "prod"',),
         ),
         Row(
-            "a part of a value",
-            {"env": "prod"},
-            body("  k: x-dev-1 # kpt-set: x-${env}-${n}"),
-            body("  k: x-prod-1 # kpt-set: x-${env}-${n}"),
-        ),
-        Row(
             "an absent part",
             {"env": "prod"},
             body("  k: dev # kpt-set: ${env}-${n}"),
             "error: values for setters [${n}] must be provided",
         ),
-        Row("the same value", {"env": "dev"}, DEV, DEV, ()),
-        Row("no field", {"other": "x"}, DEV, DEV, ("no matches for input setter(s)",)),
-        Row("no setters", {}, DEV, DEV, ("no matches for input setter(s)",)),
         Row(
             "a list",
             {"l": "[a, b]"},
@@ -443,10 +351,6 @@ LIST = body("l: # kpt-set: ${l}", "- x")
             body("l: # kpt-set: ${l}", "- a", "- b"),
             ('set field value to "[a, b]"',),
         ),
-        Row("an empty list", {"l": ""}, LIST, body("l: [] # kpt-set: ${l}"), ('set field value to ""',)),
-        Row("the same list", {"l": "[x]"}, LIST, LIST, ()),
-        Row("no list", {"l": "x"}, LIST, 'error: must be an array of values, but found "x"'),
-        Row("no YAML", {"l": "[x"}, LIST, 'error: must be an array of values, but found "[x"'),
         Row(
             "a list in a text",
             {"l": "[x]"},
@@ -503,6 +407,16 @@ ADDED = 'Added line comment "kpt-set: {}" for field with value "{}"'
 @pytest.mark.parametrize(
     "row",
     [
+        *table(
+            """
+    the longer value first | a: dev, b: dev-1 | k: x-dev-1 | k: x-dev-1 # kpt-set: x-${b}
+    another list | l: "[b]" | .l: ; .- a ; .- b | error: no matches for the input list of setters
+    no field | env: q | k: dev | error: no matches for the input list of setters
+    no setters |  | k: dev | error: input setters list cannot be empty
+    a comment that exists | env: dev | k: dev # kpt-set: ${env} | = | none
+    another comment | env: dev | k: dev # why | k: dev # kpt-set: ${env}
+            """
+        ),
         Row(
             "a value and a part",
             {"env": "dev"},
@@ -511,28 +425,12 @@ ADDED = 'Added line comment "kpt-set: {}" for field with value "{}"'
             (ADDED.format("${env}", "dev"), ADDED.format("x-${env}", "x-dev")),
         ),
         Row(
-            "the longer value first",
-            {"a": "dev", "b": "dev-1"},
-            body("  k: x-dev-1"),
-            body("  k: x-dev-1 # kpt-set: x-${b}"),
-        ),
-        Row(
             "a list in any order",
             {"l": "[b, a]"},
             body("l:", "- a", "- b"),
             body("l: # kpt-set: ${l}", "- a", "- b"),
             (ADDED.format("${l}", "[a, b]"),),
         ),
-        Row(
-            "another list",
-            {"l": "[b]"},
-            body("l:", "- a", "- b"),
-            "error: no matches for the input list of setters",
-        ),
-        Row("no field", {"env": "q"}, body("  k: dev"), "error: no matches for the input list of setters"),
-        Row("no setters", {}, body("  k: dev"), "error: input setters list cannot be empty"),
-        Row("a comment that exists", {"env": "dev"}, DEV, DEV, ()),
-        Row("another comment", {"env": "dev"}, body("  k: dev # why"), DEV),
         Row(
             "text of lines",
             {"env": "dev"},
@@ -568,6 +466,11 @@ TYPES = body(
 @pytest.mark.parametrize(
     "row",
     [
+        *table(
+            """
+    none |  | k: dev | = | no setters found
+            """
+        ),
         Row(
             "types and counts",
             {},
@@ -581,7 +484,6 @@ TYPES = body(
                 "Name: n, Value: 3, Type: int, Count: 1",
             ),
         ),
-        Row("none", {}, body("  k: dev"), body("  k: dev"), ("no setters found",)),
         Row(
             "a Secret is not shown",
             {},

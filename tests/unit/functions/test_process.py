@@ -2,7 +2,7 @@
 
 import resource
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,11 +17,11 @@ ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 CONFIG_MAP = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
 
 
-def run(directory: Path, script: str, **limits: int) -> FunctionRun:
+def run(directory: Path, script: str, config: dict[str, Any] | None = None, **limits: int) -> FunctionRun:
     path = directory / "function"
     path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
     path.chmod(0o755)
-    call = FunctionCall(exec="function", items=[ITEM])
+    call = FunctionCall(exec="function", items=[ITEM], config=config)
     runtime = ExecRuntime(FunctionPolicy(exec={"function": str(path)}, **limits))
     assert runtime.can_run(call) == ""
     return runtime.run(call)
@@ -29,6 +29,13 @@ def run(directory: Path, script: str, **limits: int) -> FunctionRun:
 
 def test_items_pass_through_executable(tmp_path: Path) -> None:
     assert run(tmp_path, "cat").items == [ITEM]
+
+
+def test_executable_gets_its_configuration_beside_the_items(tmp_path: Path) -> None:
+    written = run(tmp_path, "cat >&2; exit 1", {"kind": "ConfigMap", "data": {"a": "1"}}).stderr
+
+    assert written.startswith("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n")
+    assert written.endswith('functionConfig:\n  kind: ConfigMap\n  data:\n    a: "1"\n')
 
 
 def test_executable_gets_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

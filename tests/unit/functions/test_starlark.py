@@ -46,41 +46,6 @@ def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
             assert run(runtime, "print('a')").stderr == "a\n"
 
 
-def test_output_before_a_failure_is_kept(runtime: StarlarkRuntime) -> None:
-    sources = ["fail('no')", "ctx.resource_list['items'][0]['data']['k'] = 1 << 70", "x = [][1]"]
-
-    outputs = [run(runtime, f"print('seen')\n{source}").stderr for source in sources]
-
-    assert all(output.startswith("seen\n") for output in outputs)
-
-
-def test_script_may_replace_the_list(runtime: StarlarkRuntime) -> None:
-    assert run(runtime, "ctx.resource_list['items'] = []").items == []
-
-
-def test_print_writes_to_stderr(runtime: StarlarkRuntime) -> None:
-    assert run(runtime, "print('a', 1, [True])").stderr == "a 1 [true]\n"
-
-
-MODULES = [
-    ("json", "encoding/json.star", "json.decode(json.encode({'a': [1]}))['a'] == [1]"),
-    ("base64", "encoding/base64.star", "base64.decode(base64.encode('a?')) == 'a?'"),
-    ("yaml", "encoding/yaml.star", "yaml.loads(yaml.dumps({'a': ['1', 1]})) == {'a': ['1', 1]}"),
-    ("hash", "hash.star", "hash.md5('a') == '0cc175b9c0f1b6a831c399e269772661'"),
-    ("math", "math.star", "math.ceil(1.5) == 2 and math.pi > 3"),
-    ("re", "re.star", "re.sub('a+', 'b', 'caat') == 'cbt' and re.match('(a)', 'a') == [['a', 'a']]"),
-    ("time", "time.star", "time.parse_duration('1h30m') == 5400.0"),
-    ("krmfn", "krmfn.star", "krmfn.match_gvk(ctx.resource_list['items'][0], 'v1', 'ConfigMap')"),
-]
-
-
-@pytest.mark.parametrize(("name", "path", "holds"), MODULES, ids=[module[0] for module in MODULES])
-def test_modules(runtime: StarlarkRuntime, name: str, path: str, holds: str) -> None:
-    result = run(runtime, f"load('{path}', '{name}')\nif not ({holds}):\n  fail('wrong')")
-
-    assert result.exit_code == 0, result.results
-
-
 BAD = [
     (
         "a loop without an end",
@@ -93,12 +58,8 @@ BAD = [
     ("ten gigabytes bit by bit", "x = ['x']\nfor i in range(40):\n  x = x + x", "128 MiB"),
     ("a gigabyte printed", "for i in range(1100):\n  print('x' * 1000000)", "128 MiB"),
     ("a gigabyte given back", "ctx.resource_list['items'] = ['x' * 1000000] * 1100", "128 MiB"),
-    ("fail", "fail('not so')", "fail: not so"),
-    ("a syntax error", "def", "Parse error"),
     ("no source", "", "`source` must not be empty"),
     ("source is no text", 3, "`source` must be text"),
-    ("the network", "load('http.star', 'http')", "no module 'http.star'"),
-    ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not supported"),
     (
         "a number beyond JSON",
         "ctx.resource_list['items'][0]['data']['k'] = 1 << 70",

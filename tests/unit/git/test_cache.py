@@ -374,18 +374,6 @@ def test_cache_that_cannot_be_written_is_named_with_what_to_check(
     assert [error.hint for error in errors] == [CACHE_HINT] * 5
 
 
-def test_damaged_mirror_is_replaced_by_a_new_one(location: MirrorLocation) -> None:
-    create_mirror(location)
-    (location.directory / "damaged").touch()
-    fresh = create_empty(location)
-
-    replace_mirror(location, fresh)
-
-    assert not (location.directory / "damaged").exists()
-    assert find_damage(location.directory) == ""
-    assert [*location.directory.parent.iterdir()] == [location.directory]
-
-
 @pytest.mark.parametrize("kind", ["directory", "file", "link", "nothing"])
 def test_whatever_is_in_the_place_of_a_mirror_is_removed_and_nothing_else(tmp_path: Path, kind: str) -> None:
     place, other = tmp_path / "m.git", tmp_path / "other"

@@ -208,7 +208,7 @@ def test_push_alone_is_waited_for_after_a_shutdown_request(
     slow_git: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], finishes: bool
 ) -> None:
     slow_git.write_text("#!/bin/sh\nsleep 0.8\necho done\n")
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
+    monkeypatch.setattr(effects, "requested", effects.Flag())
     timer = threading.Timer(0.1, effects.request_shutdown)
     timer.start()
 

@@ -1,5 +1,6 @@
 """Objects of a repository: found by id and path, whatever their content."""
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def test_commit_that_libgit2_refuses_is_read_as_git_reads_it(repo: Repo, mirror:
     assert (commit.author, commit.committer) == (("", "", 0), ("", "", 0))
     assert mirror.find_parents(oid) == (parent,)
     assert mirror.subtree(oid, "p") == repo.tree("main", "p")
+
+
+def test_commit_that_was_missing_is_found_when_it_is_there(
+    tmp_path: Path, repo: Repo, mirror: Mirror
+) -> None:
+    oid = make_repository(tmp_path / "other.git").commit({"x": "1"})
+    assert mirror.find_commit(oid) is None
+
+    shutil.copytree(tmp_path / "other.git/objects", repo.path / "objects", dirs_exist_ok=True)
+    mirror.fetch()
+
+    found = mirror.find_commit(oid)
+    assert found is not None
+    assert mirror.find_commit(oid) is found
 
 
 def test_object_that_is_no_commit_has_no_parents(repo: Repo, mirror: Mirror) -> None:
@@ -195,7 +210,7 @@ def test_configuration_of_the_user_is_hidden_from_libgit2() -> None:
         pygit2.settings.search_path[level] = "/etc"
     pygit2.settings.owner_validation = True
 
-    database._isolate()
+    importlib.reload(database)
 
     assert [pygit2.settings.search_path[level] for level in levels] == [""] * 4
     assert not pygit2.settings.owner_validation

@@ -17,7 +17,7 @@ from reconciler.git.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedEr
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep requests of one test from the others."""
-    monkeypatch.setattr(effects, "_requested", effects.Flag())
+    monkeypatch.setattr(effects, "requested", effects.Flag())
 
 
 def test_no_shutdown_is_requested_by_default() -> None:
@@ -51,11 +51,11 @@ def test_shutdown_ends_a_wait_at_once() -> None:
 def test_signal_may_come_at_any_moment_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its handler runs between two lines of the main thread, whatever that holds."""
     for moment in range(1, 100):
-        monkeypatch.setattr(effects, "_requested", effects.Flag())
+        monkeypatch.setattr(effects, "requested", effects.Flag())
         lines: list[int] = []
 
         def interrupt(frame: FrameType, event: str, _: object, moment: int = moment) -> Any:
-            if event == "line" and not effects._requested.is_set():
+            if event == "line" and not effects.requested.is_set():
                 lines.append(frame.f_lineno)  # noqa: B023 - the thread ends before the next round
                 if len(lines) == moment:  # noqa: B023
                     effects.request_shutdown()
@@ -87,6 +87,36 @@ def test_results_are_recorded_after_a_shutdown_request() -> None:
     assert effects.is_shutting_down()
 
 
+def test_watcher_sees_whether_an_effect_is_under_way() -> None:
+    is_under_way = effects.share_progress()
+    seen = [effects.is_watched(), is_under_way()]
+    with effect("push"):
+        seen += [is_under_way()]
+        with effect("list", finishes=False), effects.recording():
+            seen += [is_under_way()]
+    seen += [is_under_way()]
+    with effect("list", finishes=False):
+        seen += [is_under_way()]
+    effects.keep_progress()
+
+    assert seen == [True, False, True, True, False, False]
+    assert not effects.is_watched()
+
+
+def test_signal_ends_a_wait_for_people_at_once_and_ctrl_c_whatever_writes_nothing() -> None:
+    def ended() -> list[bool]:
+        return [effects.is_interruptible(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    assert ended() == [True, False]
+    with effects.interruptible():
+        assert ended() == [True, True]
+    with effects.applying():
+        assert ended() == [False, False]
+    with effect("push"):
+        assert ended() == [False, False]
+    assert ended() == [True, False]
+
+
 def test_no_failpoint_is_armed_by_default() -> None:
     assert Failpoints.of({}) is None
 
@@ -101,17 +131,6 @@ def test_only_the_armed_failpoint_raises() -> None:
     failpoints.reach("before git push")
 
 
-def test_every_failpoint_is_logged(tmp_path: Path) -> None:
-    log = tmp_path / "points"
-    failpoints = Failpoints.of({LOG_VARIABLE: str(log)})
-    assert failpoints is not None
-
-    failpoints.reach("before git push")
-    failpoints.reach("after git push")
-
-    assert log.read_text() == "1 before git push\n2 after git push\n"
-
-
 @pytest.mark.parametrize("spec", ["kill", "x:kill", "1:explode", "-1:kill"])
 def test_misspelt_failpoint_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=VARIABLE):
@@ -120,7 +139,7 @@ def test_misspelt_failpoint_is_refused(spec: str) -> None:
 
 def test_effect_has_a_failpoint_before_and_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
-    monkeypatch.setattr(effects, "_failpoints", Failpoints.of({LOG_VARIABLE: str(log)}))
+    monkeypatch.setattr(effects, "failpoints", Failpoints.of({LOG_VARIABLE: str(log)}))
 
     with effect("push"):
         assert log.read_text() == "1 before push\n"
@@ -131,7 +150,7 @@ def test_effect_has_a_failpoint_before_and_after_it(tmp_path: Path, monkeypatch:
 
 
 def test_failure_of_a_failpoint_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "_failpoints", Failpoints.of({VARIABLE: "1:raise"}))
+    monkeypatch.setattr(effects, "failpoints", Failpoints.of({VARIABLE: "1:raise"}))
 
     with pytest.raises(UnavailableError) as caught, effect("push"):
         raise AssertionError

@@ -81,6 +81,13 @@ def test_shallow_clone_ends_history() -> None:
     assert [c.oid for c in table.first_parents(Oid("c"), Oid("b"))] == ["c"]
 
 
+def test_commit_that_several_lead_to_is_met_once() -> None:
+    table = Table({"a": ("", 1), "b": ("a", 2), "c": ("a", 3), "d": ("b c", 4), "e": ("d", 5)})
+
+    assert list(table.walk(Oid("e"))) == ["e", "d", "b", "c", "a"]
+    assert table.count_since(Oid("e"), Oid("b")) == 3
+
+
 @given(
     st.lists(st.tuples(st.sets(st.integers(0, 30), max_size=3), st.integers(0, 5)), min_size=2, max_size=12)
 )

@@ -3,11 +3,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reconciler.base.errors import UnavailableError
-from reconciler.git.pack import Pack, _index_bytes, pack_record, write_pack
+from reconciler.git.pack import Pack, index_bytes, pack_record, write_pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError, RawEntry
 from reconciler.names.ids import Oid
@@ -80,15 +78,6 @@ def test_removing_added_directory_restores_tree(repo: Repo, mirror: Mirror) -> N
     assert pack.patch_tree(pack.patch_tree(before, "n/e/w", NEW), "n/e/w", None) == before
     assert pack.patch_tree(before, "not/there", None) == before
     assert pack.patch_tree(before, "p", mirror.files(repo.tree("main", "p"), Limits())) == before
-
-
-def test_patches_of_one_tree_combine(repo: Repo, mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    root = repo.tree("main")
-    for path in ("a", "b/c", "deep/er/r"):
-        root = pack.patch_tree(root, path, NEW)
-
-    assert len(saved(repo, mirror, pack, root)) == 4 + 3 * 2
 
 
 def test_directories_replaced_at_once_equal_those_replaced_in_turn(repo: Repo, mirror: Mirror) -> None:
@@ -202,18 +191,6 @@ def test_failed_save_leaves_no_files(mirror: Mirror, monkeypatch: pytest.MonkeyP
     assert mirror.blob(oid, 10) == b"new"
 
 
-@given(st.binary(max_size=70_000))
-def test_objects_of_any_size_read_back(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    directory = tmp_path_factory.mktemp("pack")
-    repo = make_repository(directory / "a.git")
-    mirror = Mirrors(directory / "cache").open(str(repo.path))
-    pack = Pack(mirror)
-    oid = pack.blob(data)
-    pack.save()
-
-    assert mirror.blob(oid, 1 << 20) == data
-
-
 def test_parent_may_be_named_by_the_id_that_it_would_have_unsigned(repo: Repo, mirror: Mirror) -> None:
     tree, parent = repo.tree("main"), repo.oid("main")
     unsigned = object_id("commit", commit_bytes(tree, (parent,), BOT, BOT, "First\n"))
@@ -316,7 +293,7 @@ def test_offsets_beyond_two_gibibytes_have_a_table_of_their_own(large: int) -> N
             return large - 12
 
     first, second, third = (Oid(digit * 40) for digit in "123")
-    index = _index_bytes({first: Record(b"x"), third: b"", second: b""}, b"c" * 20)
+    index = index_bytes({first: Record(b"x"), third: b"", second: b""}, b"c" * 20)
 
     offsets = index[8 + 1024 + 3 * 24 :]
     is_large = large >= 1 << 31

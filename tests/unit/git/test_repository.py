@@ -11,13 +11,10 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
-from reconciler.git.working_copy import create_bare
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Mode
 from reconciler.policy import Limits
-from tests.support.git import EPOCH, Repo, make_repository, run
-
-LIMITS = Limits(package_file_bytes=1000, package_files=5, path_depth=4)
+from tests.support.git import Repo, make_repository, run
 
 
 @pytest.fixture
@@ -80,40 +77,6 @@ def test_two_repositories_with_one_identity_are_refused(tmp_path: Path, repo: Re
 
     with pytest.raises(UnavailableError, match="two repositories"):
         mirrors.open(str(tmp_path / "a"))
-
-
-def test_unavailable_repository_stops_no_other(tmp_path: Path, repo: Repo) -> None:
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "empty").mkdir()
-    dead = [str(tmp_path / name) for name in ("gone", "file", "empty")]
-
-    fetched = Mirrors(tmp_path / "cache").fetch_all([*dead, "ext::sh", str(repo.path)])
-
-    errors = {url for url, result in fetched.items() if isinstance(result, UnavailableError)}
-    assert errors == {*dead, "ext::sh"}
-    assert isinstance(fetched[str(tmp_path / "a")], Mirror)
-
-
-def test_commit_reads_back(repo: Repo, mirror: Mirror) -> None:
-    oid = repo.commit({"x": "1"}, message="Title\n\nBody\n", time=EPOCH)
-
-    commit = mirror.commit(oid)
-
-    assert commit.message == "Title\n\nBody\n"
-    assert (commit.committer.name, commit.committer.time) == ("Kim", EPOCH)
-    assert commit.tree == repo.tree("main")
-    assert len(commit.parents) == 1
-
-
-def test_missing_object_is_unavailable(mirror: Mirror) -> None:
-    nowhere = Oid("0" * 39 + "1")
-
-    with pytest.raises(UnavailableError):
-        mirror.commit(nowhere)
-    with pytest.raises(UnavailableError):
-        mirror.blob(nowhere, 10)
-    assert mirror.subtree(nowhere, "p") is None
-    assert not mirror.has(nowhere)
 
 
 def test_object_is_read_up_to_the_limit_of_its_size(repo: Repo, mirror: Mirror) -> None:
@@ -186,53 +149,6 @@ def test_package_keeps_bytes_and_modes(repo: Repo, mirror: Mirror) -> None:
     }
 
 
-def hostile_trees(repo: Repo) -> dict[str, Oid]:
-    blob = repo.blob(b"x")
-    inner = repo.raw_tree((b"100644", b"f", blob))
-    deep = inner
-    for _ in range(6):
-        deep = repo.raw_tree((b"40000", b"d", deep))
-    return {
-        "dotdot": repo.raw_tree((b"100644", b"..", blob)),
-        "slash": repo.raw_tree((b"100644", b"a/b", blob)),
-        "git": repo.raw_tree((b"40000", b".GIT", inner)),
-        "submodule": repo.raw_tree((b"160000", b"sub", "1" * 40)),
-        "mode": repo.raw_tree((b"100600", b"f", blob)),
-        "case": repo.raw_tree((b"100644", b"README", blob), (b"100644", b"readme", blob)),
-        "unicode": repo.raw_tree((b"100644", "é".encode(), blob), (b"100644", "e\u0301".encode(), blob)),
-        "twice": repo.raw_tree((b"100644", b"f", blob), (b"100644", b"f", blob)),
-        "outside": repo.raw_tree((b"120000", b"l", repo.blob(b"../../etc/passwd"))),
-        "absolute": repo.raw_tree((b"120000", b"l", repo.blob(b"/etc/passwd"))),
-        "deep": deep,
-        "many": repo.raw_tree(*((b"100644", b"f%d" % n, blob) for n in range(6))),
-        "large": repo.raw_tree((b"100644", b"f", repo.blob(b"x" * 1001))),
-    }
-
-
-def test_unsafe_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror) -> None:
-    trees = hostile_trees(repo)
-    assert trees
-    for name, tree in trees.items():
-        with pytest.raises(PackageRefusedError) as caught:
-            mirror.files(tree, LIMITS)
-        assert caught.value.reason, name
-
-
-def test_unsafe_entries_are_returned_beside_the_others(repo: Repo, mirror: Mirror) -> None:
-    blob = repo.blob(b"x")
-    tree = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"ok", blob), (b"160000", b"sub", "1" * 40))
-
-    assert [entry.name for entry in mirror.entries(tree)] == ["ok"]
-    assert [unsafe.name for unsafe in mirror.unsafe_entries(tree)] == ["..", "sub"]
-
-
-def test_malformed_tree_is_refused(repo: Repo, mirror: Mirror) -> None:
-    blob = repo.blob(b"100644 f\0short")
-
-    with pytest.raises(PackageRefusedError):
-        mirror.raw_entries(blob)
-
-
 def test_refs_of_other_namespaces_are_ignored(repo: Repo, mirror: Mirror) -> None:
     repo.point("refs/pull/1/head", repo.oid("main"))
     repo.point("refs/reconciler/default/pulls", repo.oid("main"))
@@ -255,29 +171,6 @@ def test_packs_of_earlier_days_are_removed(repo: Repo, mirror: Mirror) -> None:
     assert sorted((directory / "objects" / "pack").iterdir()) == [packs[0].with_suffix(".idx"), packs[0]]
     mirror.fetch()
     assert mirror.files(repo.tree("main", "p"), Limits())
-
-
-def test_changed_paths(repo: Repo, mirror: Mirror) -> None:
-    old = repo.tree("main")
-    repo.commit({"p/x": "1", "q/y": "2"})
-    new = repo.tree("main")
-
-    paths = ["p", "p/x", "p/Kptfile", "q", "q/y", "README.md", "nowhere", "nowhere/x"]
-
-    assert mirror.changed_paths(old, new, paths) == {"p", "p/x", "q", "q/y"}
-    assert mirror.changed_paths(None, old, paths) == {"p", "p/Kptfile", "README.md"}
-    assert mirror.changed_paths(new, new, paths) == set()
-
-
-def test_push_into_empty_repository_updates_the_snapshot(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.git"
-    create_bare(empty, ())
-    mirror = Mirrors(tmp_path / "cache").open(str(empty))
-    assert mirror.refs() == {}
-
-    mirror.record("refs/heads/main", Oid("1" * 40))
-
-    assert mirror.refs() == {"refs/heads/main": "1" * 40}
 
 
 def test_settings_apply_to_repositories_that_are_open_and_to_later_ones(tmp_path: Path, repo: Repo) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.signatures import _run, tag_fault
+from reconciler.git.signatures import tag_fault
 from reconciler.policy import VerifyRule
 from tests.support.signing import GpgKey, Key, make_gpg_key, make_key, signing_options
 from tests.support.world import IDENTITY
@@ -176,18 +176,21 @@ def test_missing_program_verifies_nothing(signed: Signed, monkeypatch: pytest.Mo
 
 
 def test_verifier_has_no_environment_but_its_path_and_an_empty_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    program = tmp_path / "ssh-keygen"
+    program.write_text(f"#!/bin/sh\n/usr/bin/env >{tmp_path}/environment\n/bin/cat >{tmp_path}/input\n")
+    program.chmod(0o755)
     monkeypatch.setenv("GNUPGHOME", "/elsewhere")
-    path = os.environ["PATH"]
+    tag = signed.tag("web/ssh")
+    monkeypatch.setenv("PATH", str(tmp_path))
 
-    ran = _run(["env"], tmp_path, b"")
+    assert tag_fault(tag, "web/ssh", signed.rule("ssh")) == ""
 
-    assert (ran.returncode, sorted(ran.stdout.decode().split())) == (
-        0,
-        ["HOME=" + str(tmp_path), "LC_ALL=C", f"PATH={path}"],
-    )
-    assert _run(["cat"], tmp_path, b"in").stdout == b"in"
+    seen = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines())
+    assert seen.keys() - {"PWD", "_", "SHLVL", "OLDPWD"} == {"HOME", "LC_ALL", "PATH"}
+    assert (seen["PATH"], seen["LC_ALL"], Path(seen["HOME"]).exists()) == (str(tmp_path), "C", False)
+    assert tag.startswith((tmp_path / "input").read_bytes())
 
 
 def gpg(home: Path, *arguments: str) -> str:

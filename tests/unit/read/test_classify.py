@@ -1,6 +1,6 @@
 """What an object of a manifest file is: a manifest, a stalled owner, foreign, or of uncertain identity."""
 
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
@@ -33,226 +33,184 @@ def key(namespace: str = "team", kind: str = "PackageVariant") -> ObjectKey:
     return ObjectKey(PORCH, kind, namespace, "web")
 
 
-class Fault(NamedTuple):
-    place: str
-    reason: Reason
-    message: str
-    hint: str
-
-
-class Case(NamedTuple):
-    text: str
-    key: ObjectKey | None
-    fault: Fault | None = None
-    claim: tuple[str, str] | None = None
-
-
-USE = f"Use apiVersion: {PORCH}/v1alpha1."
-CASES = {
-    "a manifest": Case(f"{VARIANT}{NAMED}spec: {{}}\n", key()),
-    "in a namespace": Case(f"{VARIANT}metadata: {{name: web, namespace: a}}\nspec: {{}}\n", key("a")),
-    "with a status": Case(f"{VARIANT}{NAMED}spec: {{}}\nstatus: odd\n", key()),
-    "an unknown field, with its downstream": Case(
+CASES: dict[str, tuple[Any, ...]] = {
+    "a manifest": (f"{VARIANT}{NAMED}spec: {{}}\n", key()),
+    "in a namespace": (f"{VARIANT}metadata: {{name: web, namespace: a}}\nspec: {{}}\n", key("a")),
+    "with a status": (f"{VARIANT}{NAMED}spec: {{}}\nstatus: odd\n", key()),
+    "an unknown field, with its downstream": (
         f"{VARIANT}{NAMED}spec: {{downstream: {{repo: e, package: p}}, upstrem: {{repo: b, package: w}}}}\n",
         key(),
-        Fault("f.yaml:4:43", Reason.UNKNOWN_FIELD, "Unknown field spec.upstrem", "Did you mean upstream?"),
+        "4:43 UnknownField: Unknown field spec.upstrem | Did you mean upstream?",
         ("e", "p"),
     ),
-    "a wrong type in its downstream": Case(
+    "a wrong type in its downstream": (
         f"{VARIANT}{NAMED}spec: {{downstream: {{repo: [e], package: p}}, {UPSTREAM}}}\n",
         key(),
-        Fault(
-            "f.yaml:4:27", Reason.INVALID_MANIFEST, "spec.downstream.repo must be a string, but is a list", ""
-        ),
+        "4:27 InvalidManifest: spec.downstream.repo must be a string, but is a list",
     ),
-    "a wrong type instead of its downstream": Case(
+    "a wrong type instead of its downstream": (
         f"{VARIANT}{NAMED}spec: {{downstream: [e], upstream: {{repo: b, package: w}}}}\n",
         key(),
-        Fault("f.yaml:4:20", Reason.INVALID_MANIFEST, "spec.downstream must be a mapping, but is a list", ""),
+        "4:20 InvalidManifest: spec.downstream must be a mapping, but is a list",
     ),
-    "an unknown annotation of ours": Case(
+    "an unknown annotation of ours": (
         f"{VARIANT}metadata:\n  name: web\n  annotations: {{reconciler.dev/pausd: 'true'}}\n{SPEC}",
         key(),
-        Fault(
-            "f.yaml:5:17",
-            Reason.UNKNOWN_ANNOTATION,
-            "reconciler.dev/pausd is unknown on a PackageVariant",
-            "Did you mean reconciler.dev/paused?",
+        (
+            "5:17 UnknownAnnotation: reconciler.dev/pausd is unknown on a PackageVariant"
+            " | Did you mean reconciler.dev/paused?"
         ),
         ("e", "p"),
     ),
-    "no name": Case(
+    "no name": (
         f"{VARIANT}{SPEC}",
         None,
-        Fault("f.yaml:1:1", Reason.MISSING_FIELD, "Missing required field metadata.name", "Give it a name."),
+        "1:1 MissingField: Missing required field metadata.name | Give it a name.",
     ),
-    "a generated name": Case(
+    "a generated name": (
         f"{VARIANT}metadata: {{generateName: w}}\n{SPEC}",
         None,
-        Fault(
-            "f.yaml:3:11",
-            Reason.MISSING_FIELD,
-            "Missing required field metadata.name",
-            "Give it a name; generateName is not enough.",
+        (
+            "3:11 MissingField: Missing required field metadata.name"
+            " | Give it a name; generateName is not enough."
         ),
     ),
-    "a name that Kubernetes refuses": Case(
+    "a name that Kubernetes refuses": (
         f"{VARIANT}metadata: {{name: W}}\n{SPEC}",
         None,
-        Fault(
-            "f.yaml:3:18", Reason.INVALID_NAME, "metadata.name 'W' is not a valid Kubernetes name", NAME_HINT
+        (
+            "3:18 InvalidName: metadata.name 'W' is not a valid Kubernetes name"
+            " | Use lower-case letters, digits and dashes, and start and end with a letter or digit."
         ),
     ),
-    "a name that is no text": Case(
+    "a name that is no text": (
         f"{VARIANT}metadata: {{name: 5}}\n{SPEC}",
         None,
-        Fault(
-            "f.yaml:3:18",
-            Reason.INVALID_MANIFEST,
-            "metadata.name must be a string, but is the number 5",
-            "Put it in quotes, as it is written: without them it is a number.",
+        (
+            "3:18 InvalidManifest: metadata.name must be a string, but is the number 5"
+            " | Put it in quotes, as it is written: without them it is a number."
         ),
     ),
-    "a name that YAML reads as a boolean": Case(
+    "a name that YAML reads as a boolean": (
         f"{VARIANT}metadata: {{name: n}}\n{SPEC}",
         None,
-        Fault(
-            "f.yaml:3:18",
-            Reason.INVALID_MANIFEST,
-            "metadata.name must be a string, but is the boolean false",
-            "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.",
+        (
+            "3:18 InvalidManifest: metadata.name must be a string, but is the boolean false"
+            " | Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
         ),
     ),
-    "metadata of another type": Case(
+    "metadata of another type": (
         f"{VARIANT}metadata: [web]\n{SPEC}",
         None,
-        Fault("f.yaml:3:11", Reason.INVALID_MANIFEST, "metadata must be a mapping, but is a list", ""),
+        "3:11 InvalidManifest: metadata must be a mapping, but is a list",
     ),
-    "a namespace that Kubernetes refuses": Case(
+    "a namespace that Kubernetes refuses": (
         f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n{SPEC}",
         None,
-        Fault(
-            "f.yaml:3:34",
-            Reason.INVALID_NAME,
-            "metadata.namespace 'a.b' is not a valid Kubernetes name",
-            NAME_HINT,
+        (
+            "3:34 InvalidName: metadata.namespace 'a.b' is not a valid Kubernetes name"
+            " | Use lower-case letters, digits and dashes, and start and end with a letter or digit."
         ),
     ),
-    "another version": Case(
+    "another version": (
         f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}{SPEC}",
         key(),
-        Fault(
-            "f.yaml:1:13",
-            Reason.UNSUPPORTED_VERSION,
-            f"PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is",
-            USE,
+        (
+            f"1:13 UnsupportedVersion: PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is"
+            f" | Use apiVersion: {PORCH}/v1alpha1."
         ),
         ("e", "p"),
     ),
-    "a misspelt kind": Case(
+    "a misspelt kind": (
         f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}{SPEC}",
         key(),
-        Fault(
-            "f.yaml:2:7",
-            Reason.UNKNOWN_KIND,
-            f"Unknown kind PackageVariants of {PORCH}",
-            "Did you mean PackageVariant?",
-        ),
+        (f"2:7 UnknownKind: Unknown kind PackageVariants of {PORCH} | Did you mean PackageVariant?"),
         ("e", "p"),
     ),
-    "an unknown kind of our group": Case(
+    "an unknown kind of our group": (
         f"apiVersion: {PORCH}/v1alpha1\nkind: Zebra\n{NAMED}",
         None,
-        Fault(
-            "f.yaml:2:7",
-            Reason.UNKNOWN_KIND,
-            f"Unknown kind Zebra of {PORCH}",
-            "Known here: PackageVariant, PackageVariantSet, Repository.",
+        (
+            f"2:7 UnknownKind: Unknown kind Zebra of {PORCH}"
+            " | Known here: PackageVariant, PackageVariantSet, Repository."
         ),
     ),
-    "a kind that is ours alone in another group": Case(
+    "a kind that is ours alone in another group": (
         f"apiVersion: other.dev/v1\nkind: PackageVariant\n{NAMED}{SPEC}",
         key(),
-        Fault("f.yaml:1:13", Reason.UNKNOWN_GROUP, "Unknown API group other.dev of kind PackageVariant", USE),
+        (
+            "1:13 UnknownGroup: Unknown API group other.dev of kind PackageVariant"
+            f" | Use apiVersion: {PORCH}/v1alpha1."
+        ),
         ("e", "p"),
     ),
-    "a misspelt group of a common kind": Case(
+    "a misspelt group of a common kind": (
         f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: Repository\n{NAMED}",
         key(kind="Repository"),
-        Fault(
-            "f.yaml:1:13",
-            Reason.UNKNOWN_GROUP,
-            "Unknown API group config.porch.ktp.dev of kind Repository",
-            USE,
+        (
+            "1:13 UnknownGroup: Unknown API group config.porch.ktp.dev of kind Repository"
+            f" | Use apiVersion: {PORCH}/v1alpha1."
         ),
     ),
-    "a kind of ours without an apiVersion": Case(
+    "a kind of ours without an apiVersion": (
         f"kind: PackageVariant\n{NAMED}{SPEC}",
         key(),
-        Fault(
-            "f.yaml:1:1",
-            Reason.MISSING_FIELD,
-            "Missing required field apiVersion",
-            f"Add apiVersion: {PORCH}/v1alpha1.",
-        ),
+        (f"1:1 MissingField: Missing required field apiVersion | Add apiVersion: {PORCH}/v1alpha1."),
         ("e", "p"),
     ),
-    "an apiVersion of ours without a kind": Case(
+    "an apiVersion of ours without a kind": (
         f"apiVersion: {PORCH}/v1alpha1\n{NAMED}",
         None,
-        Fault(
-            "f.yaml:1:1",
-            Reason.MISSING_FIELD,
-            "Missing required field kind",
-            "Add the kind, one of PackageVariant, PackageVariantSet, Repository.",
+        (
+            "1:1 MissingField: Missing required field kind"
+            " | Add the kind, one of PackageVariant, PackageVariantSet, Repository."
         ),
     ),
-    "a misspelt kind without an apiVersion": Case(
+    "a misspelt kind without an apiVersion": (
         f"kind: PackageVarient\n{NAMED}{SPEC}",
         key(),
-        Fault(
-            "f.yaml:1:1",
-            Reason.MISSING_FIELD,
-            "Missing required field apiVersion",
-            f"Add apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant.",
+        (
+            "1:1 MissingField: Missing required field apiVersion"
+            f" | Add apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant."
         ),
         ("e", "p"),
     ),
-    "a misspelt kind in a misspelt group": Case(
+    "a misspelt kind in a misspelt group": (
         f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: PackageVarient\n{NAMED}{SPEC}",
         key(),
-        Fault(
-            "f.yaml:1:13",
-            Reason.UNKNOWN_GROUP,
-            "Unknown API group config.porch.ktp.dev of kind PackageVarient",
-            f"Use apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant.",
+        (
+            "1:13 UnknownGroup: Unknown API group config.porch.ktp.dev of kind PackageVarient"
+            f" | Use apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant."
         ),
         ("e", "p"),
     ),
-    "a text": Case(
+    "a text": (
         "text\n",
         None,
-        Fault(
-            "f.yaml:1",
-            Reason.INVALID_MANIFEST,
-            "This is not a Kubernetes object, but the text 'text'",
-            "Start the manifest with apiVersion, kind and metadata.",
+        (
+            "1 InvalidManifest: This is not a Kubernetes object, but the text 'text'"
+            " | Start the manifest with apiVersion, kind and metadata."
         ),
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: Case) -> None:
-    found = classified(case.text)
+def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: tuple[Any, ...]) -> None:
+    """A case has a text, the key of its object, its fault with a hint, and the package that it claims."""
+    text, owner, fault, claim = (*case, *("", None)[len(case) - 2 :])
+    found = classified(text)
 
-    faults = [Fault(str(p.location), p.reason, p.message, p.hint) for p in found.problems]
-    assert faults == ([case.fault] if case.fault else [])
-    assert (found.key, found.claim) == (case.key, case.claim)
-    assert (found.manifest is not None) is (case.fault is None)
+    faults = [
+        f"{str(p.location).removeprefix('f.yaml:')} {p.reason}: {p.message}{' | ' * bool(p.hint)}{p.hint}"
+        for p in found.problems
+    ]
+    assert faults == ([fault] if fault else [])
+    assert (found.key, found.claim) == (owner, claim)
+    assert (found.manifest is not None) is (not fault)
     # What has no certain identity may be any object of its file.
-    assert found.broken == ("" if case.key else "f.yaml")
-    assert {p.subject for p in found.problems} <= {case.key.subject if case.key else ""}
+    assert found.broken == ("" if owner else "f.yaml")
+    assert {p.subject for p in found.problems} <= {owner.subject if owner else ""}
     assert (found.foreign, found.document) == ("", None)
 
 
@@ -262,6 +220,10 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: Case) -> No
         (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
         (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
         ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
+        *(
+            (f"apiVersion: {group}/v1alpha1\nkind: {kind}\n{NAMED}", f"{kind}.{group}", "")
+            for group, kind in (("porch.kpt.dev", "PackageRevision"), (PORCH, "FunctionConfig"))
+        ),
         (f"kind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
         (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
@@ -277,7 +239,12 @@ def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
 
 
 @pytest.mark.parametrize(
-    "text", ["schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"]
+    "text",
+    [
+        *("schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"),
+        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
+        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
+    ],
 )
 def test_object_of_a_dependency_dialect_is_a_document(text: str) -> None:
     found = classified(text)

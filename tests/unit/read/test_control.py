@@ -1,6 +1,8 @@
 """Which repository is the control repository, at which commit, and what is relative to it."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +12,7 @@ from reconciler.git.working_copy import create_bare
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import Oid
 from reconciler.read.control import (
+    ControlHistory,
     OpenControl,
     ProposedChange,
     absolute_remote,
@@ -252,3 +255,18 @@ def test_change_with_a_history_of_its_own_cannot_be_compared(tmp_path: Path, mir
 
     assert str(caught.value) == f"{alone} has no history in common with main"
     assert "git fetch --unshallow" in caught.value.hint
+
+
+@pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])
+def test_objects_of_a_remote_history_are_fetched_if_nobody_has_them(
+    is_local: bool, fetched: list[str]
+) -> None:
+    asked: list[Oid] = []
+    opened = SimpleNamespace(
+        mirror=SimpleNamespace(is_local=is_local, ensure=asked.extend),
+        objects=SimpleNamespace(has=lambda oid: oid == "not pushed"),
+    )
+
+    ControlHistory(cast("Any", opened)).ensure([Oid("not pushed"), Oid("gone")])
+
+    assert asked == fetched

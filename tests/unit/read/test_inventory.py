@@ -1,6 +1,7 @@
 """All of a run's knowledge in one value: what cannot be read is named, and everything else is there."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.inventory.inventory import Inventory, TreeAt
-from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.ids import ObjectName
 from reconciler.read.inventory import read_inventory
-from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.records.state import PackageVariantRecord, RefusedMerge, SetRecord, record_bytes, record_path
 from tests.support.plan_values import a_record
+from tests.support.values import replace
 
 TIME = 1_700_000_000
 CONFIG = """\
@@ -84,18 +86,6 @@ def test_inventory_of_a_complete_control_repository(tmp_path: Path) -> None:
     assert [p.reason for p in inventory.problems] == [Reason.INVALID_SNAPSHOT]
     assert inventory.control.branch == "main"
     assert inventory.control.commit.time == TIME
-
-
-def test_missing_repository_does_not_affect_the_others(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
-    gone = REPOSITORY.format(name="gone", repo="../gone.git", directory="")
-    create(tmp_path, "control", {**BASE, "m/b.yaml": gone})
-    views = read(tmp_path).repositories
-
-    assert views[ObjectName("default", "up")].is_available
-    problem = views[ObjectName("default", "gone")].problem
-    assert problem is not None
-    assert (problem.reason, problem.location.path) == (Reason.REPOSITORY_UNAVAILABLE, "m/b.yaml")
 
 
 def test_manifest_takes_precedence_over_the_clusters_registration(tmp_path: Path) -> None:
@@ -197,21 +187,33 @@ def test_link_in_place_of_a_file_is_unread(tmp_path: Path) -> None:
     assert "symbolic link" in inventory.problems[0].message
 
 
-def test_broken_manifest_stalls_its_owner_only(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
-    create(tmp_path, "control", {**BASE, "m/v.yaml": VARIANT.format(upstream="{rep: up}")})
-    inventory = read(tmp_path)
-
-    assert inventory.stalled == {ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", "web")}
-    assert len(inventory.repositories) == 1
-
-
 def test_renamed_instance_is_noted(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG.replace("fleet", "fleet2")})
     with_state(tmp_path, RECORD)
 
     assert any("name it fleet again" in note for note in read(tmp_path).notes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused", "is_used"),
+    [
+        ("", None, False),
+        ("", RefusedMerge(head="c", basis="b", first=1, last=2), True),
+        ("  rollouts:\n  - waves: [{name: a, selector: {}, soak: 1h}]\n", None, True),
+    ],
+)
+def test_time_is_read_only_where_the_plan_depends_on_it(
+    tmp_path: Path, policy: str, refused: RefusedMerge | None, is_used: bool
+) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG + policy})
+    with_state(tmp_path, replace(RECORD, refused=refused))
+    before = int(time.time())
+
+    now = read(tmp_path).now
+
+    assert before <= now <= time.time() if is_used else now == 0
 
 
 def test_secret_ref_is_unused_with_a_note(tmp_path: Path) -> None:
@@ -228,13 +230,6 @@ def test_repository_without_configuration_has_a_hint(tmp_path: Path) -> None:
         read(tmp_path)
 
     assert "reconciler init" in caught.value.hint
-
-
-def test_too_large_configuration_is_refused(tmp_path: Path) -> None:
-    create(tmp_path, "control", {"reconciler.yaml": CONFIG + "#" * (2 << 20)})
-
-    with pytest.raises(ConfigurationError):
-        read(tmp_path)
 
 
 def test_trees_of_locks_branches_and_repository_tags_are_read(tmp_path: Path) -> None:

@@ -114,8 +114,9 @@ def test_equal_kptfiles_of_all_repositories_are_parsed_once(tmp_path: Path) -> N
     for repo in repos:
         index.load(mirrors.open(str(repo.path)), [repo.blob(WHOLE)] * 2)
 
-    assert list(index._headers) == [repos[0].blob(WHOLE)]
-    assert index.header(repos[0].blob(WHOLE)).location == "edge/nginx"
+    header = index.header(repos[0].blob(WHOLE))
+    assert header.location == "edge/nginx"
+    assert header is index.header(repos[1].blob(WHOLE))
 
 
 def test_too_large_kptfile_is_not_read(tmp_path: Path) -> None:

@@ -1,15 +1,13 @@
 """Manifests are read at a commit; what is wrong stalls its owner, names its place, and nothing else."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
 from reconciler.api.porch import GROUP, GitRepository, Repository, RepositorySpec
-from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey, ObjectName
-from reconciler.policy import Limits, Policy
+from reconciler.policy import Policy
 from reconciler.read.manifests import Manifests, read_manifests
 from tests.support.control import FIRST, STEP_S, World
 
@@ -86,13 +84,6 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
     }
 
 
-def test_field_inside_a_list_has_its_position(world: Make) -> None:
-    text = "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  ")
-    (declared,) = read(world({"list.yaml": text})).variants
-
-    assert declared.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
-
-
 def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
     text = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -126,231 +117,67 @@ def test_only_manifest_paths_are_read(world: Make) -> None:
     assert manifests.files == {"a/x.yaml", "c.yaml"}
 
 
-class Bad(NamedTuple):
-    reason: str
-    text: str
-    line: int
-    column: int
-    code: Reason
-    message: str
-    hint: str
-    stalled: str = ""
-    broken: bool = False
-
-
-BAD = [
-    Bad("not YAML", "a: b: c\n", 1, 5, Reason.INVALID_YAML, "not allowed", "indentation", broken=True),
-    Bad(
-        "a bare text",
-        "hello\n",
-        1,
-        0,
-        Reason.INVALID_MANIFEST,
-        "not a Kubernetes object",
-        "apiVersion",
-        broken=True,
-    ),
-    Bad(
-        "a duplicate key",
+PORCH, X = "config.porch.kpt.dev/v1alpha1", "PackageVariant platform/x"
+OLD_SET, SET_KEY = SET.replace("v1alpha2", "v1alpha1"), "PackageVariantSet platform/web"
+NEW_FIELDS = "  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n"
+NO_REPO = REGISTRATION.format(name="r", repo="x", directory="").replace("    repo: x\n", "")
+BAD = {
+    "not YAML": ("a: b: c\n", "1:5 InvalidYAML", "not allowed", "indentation", ""),
+    "a bare text": ("hello\n", "1:0 InvalidManifest", "not a Kubernetes object", "apiVersion", ""),
+    "a duplicate key": (
         variant("x").replace("  name: x\n", "  name: x\n  name: x\n"),
-        5,
-        3,
-        Reason.DUPLICATE_KEY,
-        "'name'",
-        "Keep one",
-        "PackageVariant platform/x",
-        broken=True,
+        *("5:3 DuplicateKey", "'name'", "Keep one", f"{X}, broken"),
     ),
-    Bad(
-        "an unknown field",
+    "an unknown field": (
         variant("x").replace("    repo:", "    repository:"),
-        7,
-        5,
-        Reason.UNKNOWN_FIELD,
-        "Unknown field spec.upstream.repository",
-        "Did you mean repo?",
-        "PackageVariant platform/x",
+        *("7:5 UnknownField", "Unknown field spec.upstream.repository", "Did you mean repo?", X),
     ),
-    Bad(
-        "a value of a wrong type",
-        variant("x").replace("    package: web", "    package: 12"),
-        8,
-        14,
-        Reason.INVALID_MANIFEST,
-        "spec.upstream.package must be a string, but is the number 12",
-        "Put it in quotes, as it is written: without them it is a number.",
-        "PackageVariant platform/x",
+    "a missing required field": (
+        *(NO_REPO, "7:5 MissingField", "Missing required field spec.git.repo"),
+        *("Add repo to spec.git.", "Repository platform/r"),
     ),
-    Bad(
-        "a missing required field",
-        REGISTRATION.format(name="r", repo="x", directory="").replace("    repo: x\n", ""),
-        7,
-        5,
-        Reason.MISSING_FIELD,
-        "Missing required field spec.git.repo",
-        "Add repo to spec.git.",
-        "Repository platform/r",
+    "a version of a set that is served no more": (
+        *(OLD_SET, "1:13 UnsupportedVersion", f"{PORCH} is not supported"),
+        *("Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ", SET_KEY),
     ),
-    Bad(
-        "no name",
-        variant("x").replace("  name: x", "  generateName: x"),
-        4,
-        3,
-        Reason.MISSING_FIELD,
-        "metadata.name",
-        "generateName is not enough",
-        broken=True,
+    "a set of the old version with the fields of the new one": (
+        *(OLD_SET + NEW_FIELDS, "1:13 UnsupportedVersion", f"{PORCH} is not supported"),
+        *("Its fields are those of config.porch.kpt.dev/v1alpha2: change its apiVersion.", SET_KEY),
     ),
-    Bad(
-        "a name that no object may have",
-        variant("X_y"),
-        4,
-        9,
-        Reason.INVALID_NAME,
-        "'X_y'",
-        "lower-case",
-        broken=True,
+    "a set of the old version with fields of both": (
+        OLD_SET + "  adoptionPolicy: adoptExisting\n" + NEW_FIELDS,
+        *("1:13 UnsupportedVersion", f"{PORCH} is not supported"),
+        "by hand: spec.targets[0].repositorySelector cannot be translated.",
+        SET_KEY,
     ),
-    Bad(
-        "a namespace with a slash",
-        variant("x", namespace="a/b"),
-        5,
-        14,
-        Reason.INVALID_NAME,
-        "metadata.namespace 'a/b'",
-        "lower-case",
-        broken=True,
-    ),
-    Bad(
-        "a version of a set that is served no more",
-        SET.replace("v1alpha2", "v1alpha1"),
-        1,
-        13,
-        Reason.UNSUPPORTED_VERSION,
-        "config.porch.kpt.dev/v1alpha1 is not supported",
-        "Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ",
-        "PackageVariantSet platform/web",
-    ),
-    Bad(
-        "a set of the old version with the fields of the new one",
-        SET.replace("v1alpha2", "v1alpha1")
-        + "  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n",
-        1,
-        13,
-        Reason.UNSUPPORTED_VERSION,
-        "config.porch.kpt.dev/v1alpha1 is not supported",
-        "Its fields are those of config.porch.kpt.dev/v1alpha2: change its apiVersion.",
-        "PackageVariantSet platform/web",
-    ),
-    Bad(
-        "a set of the old version with fields of both",
-        SET.replace("v1alpha2", "v1alpha1")
-        + "  adoptionPolicy: adoptExisting\n  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n",
-        1,
-        13,
-        Reason.UNSUPPORTED_VERSION,
-        "config.porch.kpt.dev/v1alpha1 is not supported",
-        "Write it as config.porch.kpt.dev/v1alpha2, by hand: "
-        "spec.targets[0].repositorySelector cannot be translated.",
-        "PackageVariantSet platform/web",
-    ),
-    Bad(
-        "an unknown version",
-        variant("x").replace("v1alpha1", "v1beta1"),
-        1,
-        13,
-        Reason.UNSUPPORTED_VERSION,
-        "v1beta1 is not supported",
-        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
-        "PackageVariant platform/x",
-    ),
-    Bad(
-        "a misspelt kind of our group",
-        variant("x").replace("kind: PackageVariant", "kind: PackageVarient"),
-        2,
-        7,
-        Reason.UNKNOWN_KIND,
-        "Unknown kind PackageVarient",
-        "Did you mean PackageVariant?",
-        "PackageVariant platform/x",
-    ),
-    Bad(
-        "a kind of ours in a misspelt group",
-        variant("x").replace("config.porch.kpt.dev", "config.porch.kpt.io"),
-        1,
-        13,
-        Reason.UNKNOWN_GROUP,
-        "Unknown API group config.porch.kpt.io",
-        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
-        "PackageVariant platform/x",
-    ),
-    Bad(
-        "a kind of ours in a group of somebody else",
-        variant("x").replace("config.porch.kpt.dev", "example.com"),
-        1,
-        13,
-        Reason.UNKNOWN_GROUP,
-        "Unknown API group example.com of kind PackageVariant",
-        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
-        "PackageVariant platform/x",
-    ),
-    Bad(
-        "a registration in a misspelt group",
-        REGISTRATION.format(name="r", repo="x", directory="").replace("config.porch", "config.proch"),
-        1,
-        13,
-        Reason.UNKNOWN_GROUP,
-        "Unknown API group",
-        "Use apiVersion",
-        "Repository platform/r",
-    ),
-    Bad(
-        "no apiVersion",
-        variant("x").partition("\n")[2],
-        1,
-        1,
-        Reason.MISSING_FIELD,
-        "Missing required field apiVersion",
-        "Add apiVersion: config.porch.kpt.dev/v1alpha1.",
-        "PackageVariant platform/x",
-    ),
-    Bad(
-        "no kind",
+    "no kind": (
         variant("x").replace("kind: PackageVariant\n", ""),
-        1,
-        1,
-        Reason.MISSING_FIELD,
-        "Missing required field kind",
-        "Add the kind",
-        broken=True,
+        *("1:1 MissingField", "Missing required field kind", "Add the kind", ""),
     ),
-    Bad(
-        "an anchor",
+    "an anchor": (
         variant("x").replace("spec:", "spec: &a"),
-        5,
-        0,
-        Reason.INVALID_YAML,
-        "Anchors and aliases are not allowed",
-        "Write the value out",
-        "PackageVariant platform/x",
-        broken=True,
+        *("5:0 InvalidYAML", "Anchors and aliases are not allowed", "Write the value out", f"{X}, broken"),
     ),
-]
+}
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda c: c.reason)
-def test_invalid_manifest_stalls_only_its_owner(world: Make, case: Bad) -> None:
-    manifests = read(world({"bad.yaml": case.text, "good.yaml": GOOD}))
+@pytest.mark.parametrize(("text", "place", "message", "hint", "stalled"), BAD.values(), ids=BAD)
+def test_invalid_manifest_stalls_only_its_owner(
+    world: Make, *, text: str, place: str, message: str, hint: str, stalled: str
+) -> None:
+    """A file is broken, too, where an object has no name that it could stall under, or its YAML is wrong."""
+    manifests = read(world({"bad.yaml": text, "good.yaml": GOOD}))
 
     (problem,) = manifests.problems
-    assert (problem.location.path, problem.location.line) == ("bad.yaml", case.line)
-    assert case.column in (0, problem.location.column)
-    assert problem.reason == case.code
-    assert case.message in problem.message
-    assert case.hint in problem.hint
-    assert problem.subject == case.stalled
-    assert {f"{k.kind} {k.namespace}/{k.name}" for k in manifests.stalled} == ({case.stalled} - {""})
-    assert manifests.broken == (frozenset({"bad.yaml"}) if case.broken else frozenset())
+    where = problem.location
+    owner, _, broken = stalled.partition(", ")
+    assert place in {f"{where.line}:{column} {problem.reason}" for column in (0, where.column)}
+    assert where.path == "bad.yaml"
+    assert message in problem.message
+    assert hint in problem.hint
+    assert problem.subject == owner
+    assert {f"{k.kind} {k.namespace}/{k.name}" for k in manifests.stalled} == ({owner} - {""})
+    assert manifests.broken == (frozenset({"bad.yaml"}) if broken or not owner else frozenset())
     assert names(manifests) == ["default/good"]
 
 
@@ -370,16 +197,6 @@ def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> 
     assert manifests.broken == {"all.yaml"}
     lines = [v.source.at("spec", "upstream", "revision").line for v in manifests.variants]
     assert lines == [v.source.location.line + 8 for v in manifests.variants]
-
-
-def test_every_error_of_a_manifest_is_reported(world: Make) -> None:
-    text = variant("x").replace("    repo:", "    rep:").replace("    package:", "    packag:")
-    manifests = read(world({"bad.yaml": text}))
-
-    assert [p.message for p in manifests.problems] == [
-        "Unknown field spec.upstream.rep",
-        "Unknown field spec.upstream.packag",
-    ]
 
 
 NOT_NAME = 'must not contain the key "name"'
@@ -446,67 +263,15 @@ def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
-        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Repository\nmetadata: {name: a}\n",
-        "apiVersion: pkg.example.io/v1\nkind: Package\nmetadata: {name: a}\n",
-        "apiVersion: porch.kpt.dev/v1alpha1\nkind: PackageRevision\nmetadata: {name: a}\n",
-        "apiVersion: config.porch.kpt.dev/v1alpha1\nkind: FunctionConfig\nmetadata: {name: a}\n",
-    ],
-)
-def test_foreign_objects_are_noted(world: Make, text: str) -> None:
-    manifests = read(world({"a.yaml": text}))
+def test_what_is_none_of_ours_is_noted_and_dependency_dialects_are_documents_in_order(world: Make) -> None:
+    foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+    dialect = "schemaType: Installation\nname: a\n"
+
+    manifests = read(world({"z.yaml": dialect, "b.yaml": f"{dialect}---\n{dialect}", "f.yaml": foreign}))
 
     assert (manifests.problems, manifests.stalled, manifests.broken) == ((), frozenset(), frozenset())
     assert len(manifests.notes) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
-        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
-        "schemaType: Installation\nname: a\n",
-        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
-    ],
-)
-def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, text: str) -> None:
-    manifests = read(world({"a.yaml": f"# first\n{text}"}))
-
-    assert (manifests.problems, manifests.broken, manifests.notes) == ((), frozenset(), ())
-    assert [str(d.source.location) for d in manifests.documents] == ["a.yaml:2"]
-
-
-def test_documents_of_dependency_dialects_are_in_the_order_of_their_places(world: Make) -> None:
-    text = "schemaType: Installation\nname: a\n"
-
-    manifests = read(world({"z.yaml": text, "b.yaml": f"{text}---\n{text}"}))
-
     assert [str(d.source.location) for d in manifests.documents] == ["b.yaml:1", "b.yaml:4", "z.yaml:1"]
-
-
-@pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
-def test_object_without_a_kind_breaks_its_file_without_a_problem(world: Make, text: str) -> None:
-    manifests = read(world({"values.yaml": text}))
-
-    assert manifests.problems == ()
-    assert manifests.broken == {"values.yaml"}
-
-
-def test_status_of_a_manifest_is_ignored(world: Make) -> None:
-    assert read(world({"a.yaml": GOOD + "status: whatever\n"})).problems == ()
-
-
-def test_too_large_file_is_broken(world: Make) -> None:
-    policy = Policy(limits=Limits(manifest_bytes=400))
-    manifests = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
-
-    (problem,) = manifests.problems
-    assert (problem.reason, problem.location.path) == (Reason.MANIFEST_UNREADABLE, "big.yaml")
-    assert manifests.broken == {"big.yaml"}
-    assert names(manifests) == ["default/good"]
 
 
 HOSTILE = [
@@ -539,63 +304,54 @@ def read_shared(world: World, policy: Policy = POLICY, registered: tuple[Reposit
     )
 
 
-def test_registered_directory_has_no_manifests(world: Make) -> None:
-    files = {
-        "r.yaml": control("blueprints"),
-        "blueprints/fleet/Kptfile": "a: b",
-        "blueprints/fleet/pv.yaml": GOOD,
-        "blueprints/broken.yaml": "[",
-        "a.yaml": GOOD,
-    }
-
-    assert names(read_shared(world(files))) == ["default/good"]
-    assert read_shared(world(files)).problems == ()
-
-
-@pytest.mark.parametrize("directory", ["X", "/X", "X/", "/X/"])
-def test_slashes_around_a_registered_directory_do_not_count(world: Make, directory: str) -> None:
-    files = {"r.yaml": control(directory), "X/pv.yaml": GOOD, "a.yaml": variant("outside")}
-
-    assert names(read_shared(world(files))) == ["platform/outside"]
-
-
-def test_registration_of_another_repository_hides_nothing(world: Make) -> None:
-    elsewhere = REGISTRATION.format(name="own", repo="there", directory="blueprints")
-
-    assert names(read_shared(world({"r.yaml": elsewhere, "blueprints/a.yaml": GOOD}))) == ["default/good"]
-
-
-def test_directory_with_a_common_name_prefix_is_separate(world: Make) -> None:
-    files = {"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}
-
-    assert names(read_shared(world(files))) == ["default/good"]
-
-
-def test_below_a_registered_root_only_packages_are_skipped(world: Make) -> None:
-    files = {
-        "r.yaml": control(""),
-        "fleet/Kptfile": "a: b",
-        "fleet/deep/pv.yaml": variant("inside"),
-        "other/pv.yaml": variant("outside"),
-    }
-
-    assert names(read_shared(world(files))) == ["platform/outside"]
+ELSEWHERE = REGISTRATION.format(name="own", repo="there", directory="blueprints")
+SHARED: dict[str, tuple[dict[str, str], list[str]]] = {
+    "a registered directory has no manifests": (
+        {
+            "r.yaml": control("blueprints"),
+            "blueprints/fleet/Kptfile": "a: b",
+            "blueprints/fleet/pv.yaml": GOOD,
+            "blueprints/broken.yaml": "[",
+            "a.yaml": variant("outside"),
+        },
+        ["platform/outside"],
+    ),
+    **{
+        f"{directory} is a registered directory": (
+            {"r.yaml": control(directory), "X/pv.yaml": GOOD, "a.yaml": variant("outside")},
+            ["platform/outside"],
+        )
+        for directory in ("X", "/X", "X/", "/X/")
+    },
+    "another repository hides nothing": ({"r.yaml": ELSEWHERE, "blueprints/a.yaml": GOOD}, ["default/good"]),
+    "a common prefix of names": ({"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}, ["default/good"]),
+    "below a registered root only packages are skipped": (
+        {
+            "r.yaml": control(""),
+            "fleet/Kptfile": "a: b",
+            "fleet/deep/pv.yaml": GOOD,
+            "other/pv.yaml": variant("outside"),
+        },
+        ["platform/outside"],
+    ),
+    "an unregistered package may contain manifests": (
+        {"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD, "r.yaml": control("blueprints")},
+        ["default/good"],
+    ),
+    "a registration inside a registered directory is content": (
+        {"r.yaml": control("blueprints"), "blueprints/r.yaml": control("sets"), "sets/a.yaml": GOOD},
+        ["default/good"],
+    ),
+}
 
 
-def test_unregistered_package_may_contain_manifests(world: Make) -> None:
-    files = {"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD, "r.yaml": control("blueprints")}
+@pytest.mark.parametrize(("files", "declared"), SHARED.values(), ids=SHARED)
+def test_packages_of_a_shared_control_repository_are_no_manifests(
+    world: Make, files: dict[str, str], declared: list[str]
+) -> None:
+    manifests = read_shared(world(files))
 
-    assert names(read_shared(world(files))) == ["default/good"]
-
-
-def test_registration_inside_a_registered_directory_is_content(world: Make) -> None:
-    files = {
-        "r.yaml": control("blueprints"),
-        "blueprints/r.yaml": control("sets"),
-        "sets/a.yaml": GOOD,
-    }
-
-    assert names(read_shared(world(files))) == ["default/good"]
+    assert (names(manifests), manifests.problems) == (declared, ())
 
 
 def test_manifest_path_inside_a_registered_directory_is_read(world: Make) -> None:
@@ -605,9 +361,10 @@ def test_manifest_path_inside_a_registered_directory_is_read(world: Make) -> Non
         "fleet/web/Kptfile": "",
         "fleet/web/b.yaml": "[",
     }
-    policy = Policy(manifests=("r.yaml", "fleet/sets"))
 
-    assert names(read_shared(world(files), policy)) == ["default/good"]
+    manifests = read_shared(world(files), Policy(manifests=("r.yaml", "fleet/sets")))
+
+    assert (names(manifests), manifests.problems) == (["default/good"], ())
 
 
 def test_snapshot_registers_repositories(world: Make) -> None:

@@ -10,7 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.git.command import process_count
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Draft, PackageState, RepositoryView, Source, Sourced
-from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.git import BOT, Repo, kptfile, make_repository
@@ -507,11 +507,3 @@ def test_reading_local_repositories_starts_no_process(read: Read, repo: Repo) ->
     view_of(read, repo)
 
     assert process_count() == before
-
-
-def test_object_ids_are_not_shortened(read: Read, repo: Repo) -> None:
-    view = view_of(read, repo)
-
-    assert all(len(commit.oid) == 40 for commit in view.branches.values())
-    assert isinstance(view.packages["nginx"].main_tree, str)
-    assert view.packages["nginx"].main_tree == Oid(repo.tree("main", "nginx"))

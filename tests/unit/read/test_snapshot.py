@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,8 +11,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.names.ids import GroupKind
-from reconciler.policy import Limits, Policy, SnapshotPolicy
-from reconciler.read.snapshot import _counts, format_time, parse_time, read_snapshot
+from reconciler.policy import Policy, SnapshotPolicy
+from reconciler.read.snapshot import format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
@@ -341,25 +340,29 @@ def test_duplicate_object_counts_once(world: Make) -> None:
     assert snapshot.of_kind(*CLUSTER)[0].location.path == "snapshot/x.json"
 
 
-def stored(name: str, namespace: str = "default") -> Any:
-    return SimpleNamespace(namespace=namespace, name=name)
+def test_object_of_two_api_versions_counts_once_in_its_namespace_and_in_all(world: Make) -> None:
+    def stored(version: str, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
+        return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
 
-
-def test_object_of_two_api_versions_counts_once_in_its_namespace_and_in_all() -> None:
-    kinds = {
-        ("apps/v1", "Deployment"): [stored("a"), stored("b"), stored("a", "other")],
-        ("apps/v1beta1", "Deployment"): [stored("b"), stored("c")],
-        ("v1", "ConfigMap"): [stored("a"), stored("a")],
+    items = [
+        *(stored("apps/v1", "Deployment", "a", namespace) for namespace in ("default", "other")),
+        *(stored(version, "Deployment", "b") for version in ("apps/v1", "apps/v1beta1")),
+        *(stored("apps/v1beta1", "Deployment", "c"), stored("v1", "ConfigMap", "a")),
+    ]
+    counts = {
+        ("apps", "Deployment"): {"default": 3, "other": 1, ALL_NAMESPACES: 4},
+        ("", "ConfigMap"): {"default": 1, ALL_NAMESPACES: 1},
     }
+    lists = [
+        listed(count, namespace, group=group, kind=kind)
+        for (group, kind), spaces in counts.items()
+        for namespace, count in spaces.items()
+    ]
 
-    deployment, config = GroupKind("apps", "Deployment"), GroupKind("", "ConfigMap")
-    assert _counts(kinds) == {
-        (deployment, "default"): 3,
-        (deployment, "other"): 1,
-        (deployment, ALL_NAMESPACES): 4,
-        (config, "default"): 2,
-        (config, ALL_NAMESPACES): 2,
-    }
+    snapshot = read(world({"snapshot/snapshot.yaml": header(*lists), "snapshot/x.json": kubectl(*items)}))
+
+    assert snapshot.problems == ()
+    assert len(snapshot.complete) == len(lists)
 
 
 @pytest.mark.parametrize(
@@ -374,16 +377,6 @@ def test_nothing_is_complete_with_an_invalid_header(world: Make, text: str) -> N
     assert {p.location.path for p in snapshot.problems} == {"snapshot/snapshot.yaml"}
     assert names(snapshot) == ["default/a"]
     assert not snapshot.is_complete(KIND, "other")
-
-
-def test_file_over_the_limit_is_not_read(world: Make) -> None:
-    made = world(
-        {"snapshot/x.json": kubectl(A), "snapshot/y.json": kubectl(*[cluster(f"c{n}") for n in range(50)])}
-    )
-    snapshot = read(made, Policy(limits=Limits(snapshot_file_bytes=2000)))
-
-    assert snapshot.unreadable
-    assert names(snapshot) == ["default/a"]
 
 
 @pytest.mark.parametrize("depth", [150, 2000, 100_000])

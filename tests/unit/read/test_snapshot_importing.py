@@ -121,9 +121,11 @@ def test_one_change_is_one_line() -> None:
 
 def test_import_replaces_a_kind_and_keeps_the_others() -> None:
     files, _ = imported({}, listing(obj("a"), obj("c", "east"), obj("s", kind=SECRET)))
+    below = "Cluster.example.com/below/secrets.json"
+    files[below] = json.dumps(obj("t", kind=SECRET)).encode()
     after, planned = imported(files, listing(obj("new", "west")), options(T2))
 
-    assert sorted(after) == ["Cluster.example.com/west.json", "Secret/default.json", "snapshot.yaml"]
+    assert sorted(after) == [below, "Cluster.example.com/west.json", "Secret/default.json", "snapshot.yaml"]
     assert planned.remove == {"Cluster.example.com/default.json", "Cluster.example.com/east.json"}
     assert after["Secret/default.json"] == files["Secret/default.json"]
     assert planned.counts == (KindCount(CLUSTER, 1, 2, complete=True),)
@@ -326,11 +328,12 @@ def test_import_of_nothing_has_a_hint() -> None:
     assert "--kinds" in caught.value.hint
 
 
-def test_import_refuses_a_kind_in_a_hand_written_file() -> None:
+@pytest.mark.parametrize("path", ["mine.yaml", "Cluster.example.com/more/default.json"])
+def test_import_refuses_a_kind_in_a_file_that_it_does_not_write(path: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        imported({"mine.yaml": json.dumps(obj("a")).encode()}, listing(obj("a")))
+        imported({path: json.dumps(obj("a")).encode()}, listing(obj("a")))
 
-    assert "mine.yaml" in str(caught.value)
+    assert path in str(caught.value)
     assert "Cluster.example.com/default.json" in caught.value.hint
 
 

@@ -1,6 +1,8 @@
 import base64
+import html
+import json
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import orjson
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.base.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
 
-SECRET = "hunter2/correct+horse battery"
+SECRET = 'hunter2/correct+horse & böttery"??>>'
 
 
 class Case(NamedTuple):
@@ -58,6 +60,12 @@ def test_what_is_no_credential_stays(harmless: str) -> None:
         base64.b64encode(SECRET.encode()).decode(),
         base64.b64encode(b"x-access-token:" + SECRET.encode()).decode(),
         base64.urlsafe_b64encode(b"ab" + SECRET.encode() + b"cd").decode(),
+        quote(SECRET).lower(),
+        quote_plus(SECRET),
+        json.dumps(SECRET)[1:-1],
+        json.dumps(SECRET, ensure_ascii=False)[1:-1],
+        html.escape(SECRET),
+        base64.b64encode(SECRET.encode()).decode().replace("/", "\\/"),
     ],
 )
 def test_a_known_secret_is_masked_in_every_spelling(spelling: str) -> None:
