@@ -17,6 +17,10 @@ class PartlyCompared(Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _compared(type(self))(self) == _compared(type(self))(other)
 
+    def __ne__(self, other: object) -> bool:
+        # Structs without `eq` differ by identity.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(_compared(type(self))(self))
 

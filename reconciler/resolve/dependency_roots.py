@@ -230,7 +230,7 @@ def install_keys(
 
 
 def _inside(view: RepositoryView, path: str) -> str:
-    return path.removeprefix(view.directory).strip("/") if view.directory else path
+    return path.removeprefix(view.directory).removeprefix("/") if view.directory else path
 
 
 def _named(roots: Iterable[Root]) -> Iterator[tuple[RootKey, Root]]:

@@ -225,10 +225,8 @@ def _vendored(files: Files, source: str) -> VendoredChart:
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
     held = {path.split("/")[1] for path in files if path.startswith("charts/")}
     # Charts of apiVersion v1 write their dependencies into a file of its own.
-    needed = [
-        str(value_at(each, "name") or "")
-        for each in mappings_at({**_mapping(files, _OLD_DEPENDENCIES, source), **metadata}, "dependencies")
-    ]
+    declared = {**_mapping(files, _OLD_DEPENDENCIES, source), **metadata}
+    needed = [str(name) for each in mappings_at(declared, "dependencies") if (name := each.get("name"))]
     missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
     if missing:
         raise RefusedError(

@@ -321,7 +321,7 @@ class _Converter:
         for field in sorted(helm.keys() - _HELM):
             self.note(f"source.helm.{field} is left: write it into chart.yaml of the package")
         values = mapping_at(helm, "valuesObject")
-        if text := helm.get("values"):
+        if not values and (text := helm.get("values")):  # as Argo CD: an object counts before a text
             try:
                 documents = load_documents(str(text).encode(), PACKAGE_LIMITS)
             except YamlError as error:

@@ -181,7 +181,10 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
     }
     subject = _key(manifest)
     if kind == "PackageVariantSet" and item["apiVersion"] != PACKAGE_VARIANT_SET:
-        return _migrate(manifest, notes)
+        migrated = _migrate(manifest, notes)
+        if migrated is None:
+            return None
+        manifest = migrated
     if kind == "Repository" and manifest["spec"].get("type", "git") != "git":
         notes.append(Note("left out, only Git repositories are read", subject))
         return None

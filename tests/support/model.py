@@ -6,17 +6,20 @@ A repository's tree is its packages; nothing else of Git matters to the core.
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.api.kptfile import KPTFILE, KptfileHeader
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
     PACKAGE_VARIANT,
     REPOSITORY,
+    Downstream,
     GitRepository,
     PackageVariant,
     PackageVariantSpec,
     Repository,
     RepositorySpec,
+    Upstream,
 )
 from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
@@ -432,6 +435,16 @@ class ModelWorld:
                     tree = commit.tree(path)
                     if tree:
                         yield TreeAt(repository.url, commit.oid, path), tree
+
+
+def web_spec(revision: int = 1, *, package: str = "web", **more: object) -> PackageVariantSpec:
+    """Return the spec of a package of `edge` that is made from a revision of `web` in `blueprints`."""
+    given: dict[str, Any] = {
+        "upstream": Upstream(repo="blueprints", package="web", revision=revision),
+        "downstream": Downstream(repo="edge", package=package),
+        **more,
+    }
+    return PackageVariantSpec(**given)
 
 
 def package(files: Mapping[str, str]) -> Files:

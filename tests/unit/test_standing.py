@@ -97,32 +97,20 @@ DROPPED = (
     ("standing", "sentence"),
     [
         (Standing(), ""),
-        (
-            Standing(Position.BEHIND, 1, Oid("abcdef0123"), branch="main"),
-            "This checkout is 1 commit behind main (abcdef01 is the tip)",
-        ),
-        (
-            Standing(Position.BEHIND, 3, applied=Oid("abcdef0123")),
-            "This checkout is 3 commits behind abcdef01, which was applied last",
-        ),
-        (
-            Standing(Position.REWOUND, 2, applied=Oid("abcdef0123"), branch="main"),
-            "Branch main was moved back: its tip is 2 commits behind abcdef01, which was applied last",
-        ),
-        (
-            Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123"), branch="main"),
-            "Branch main was moved: it does not contain abcdef01, which was applied last",
-        ),
-        (
-            Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123")),
-            "The default branch was moved: it does not contain abcdef01, which was applied last",
-        ),
+        (Standing(Position.BEHIND, 1, Oid("abcdef0123"), branch="main"),
+            "This checkout is 1 commit behind main (abcdef01 is the tip)"),
+        (Standing(Position.BEHIND, 3, applied=Oid("abcdef0123")),
+            "This checkout is 3 commits behind abcdef01, which was applied last"),
+        (Standing(Position.REWOUND, 2, applied=Oid("abcdef0123"), branch="main"),
+            "Branch main was moved back: its tip is 2 commits behind abcdef01, which was applied last"),
+        (Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123"), branch="main"),
+            "Branch main was moved: it does not contain abcdef01, which was applied last"),
+        (Standing(Position.REWRITTEN, 0, applied=Oid("abcdef0123")),
+            "The default branch was moved: it does not contain abcdef01, which was applied last"),
         (Standing(Position.DROPPED, 0, Oid("abcdef0123")), DROPPED),
-        (
-            Standing(Position.UNKNOWN, 0, applied=Oid("abcdef0123")),
-            "The history of the default branch ends before abcdef01, which was applied last",
-        ),
+        (Standing(Position.UNKNOWN, 0, applied=Oid("abcdef0123")),
+            "The history of the default branch ends before abcdef01, which was applied last"),
     ],
-)
+)  # fmt: skip
 def test_sentence(standing: Standing, sentence: str) -> None:
     assert standing.sentence == sentence

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.base.wire import read_record
+from reconciler.names.trailers import BOX
 from reconciler.records.state import (
     VARIANTS_FORMAT,
+    AnsweredConflict,
     OpenConflict,
     PackageVariantRecord,
     SetRecord,
@@ -18,8 +20,21 @@ from reconciler.records.state import (
     branch_records,
     record_bytes,
     record_path,
+    recorded_ticks,
 )
 from tests.support.plan_values import a_record
+
+
+def test_ticks_are_the_conflicts_that_boxes_answered_with_the_side_that_they_took() -> None:
+    def answer(name: str, chosen: str, policy: str = BOX) -> AnsweredConflict:
+        given = {"path": "a", "upstream": "1", "local": "2", "by": "policy"}
+        return AnsweredConflict(name=name, chosen=chosen, policy=policy, **given)
+
+    record = a_record(answers=(answer("mine", "2"), answer("theirs", "1"), answer("set", "2", "keep-local")))
+
+    assert recorded_ticks(record) == {("keep", "mine"), ("take", "theirs")}
+    assert recorded_ticks(None) == frozenset()
+
 
 SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)
 

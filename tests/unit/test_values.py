@@ -19,6 +19,7 @@ def test_fields_that_a_class_names_count_for_nothing() -> None:
     assert Point(1, "a") == Point(1, "b")
     assert hash(Point(1, "a")) == hash(Point(1, "b"))
     assert Point(1) != Point(2)
+    assert not Point(1, "a") != Point(1, "b")  # noqa: SIM202 # both operators are asked
     assert Point(1) < Point(2)
     assert not Point(1, "a") < Point(1, "b")
     assert Place(1, "a") != Place(1, "b")

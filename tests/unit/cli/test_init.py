@@ -1,7 +1,9 @@
 """`init` writes files that are right as they are, and a configuration right with every comment removed."""
 
+import io
 import json
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +13,6 @@ from click.testing import CliRunner
 
 from reconciler.api.porch import PackageVariantSet, Repository
 from reconciler.api.validation import parse_model
-from reconciler.cli import init as module
 from reconciler.cli.init import init
 from reconciler.cli.schema import manifest_schema
 from reconciler.krm.yaml import load_documents
@@ -45,6 +46,22 @@ def run(*arguments: str, answers: str = "") -> str:
         .invoke(init, arguments, input=answers, catch_exceptions=False, standalone_mode=False)
         .output
     )
+
+
+class Terminal(io.StringIO):
+    """A stream that a person types into, or looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str, answers: str, typed: bool = True) -> str:
+    """Run `init` at a terminal, or where only its output goes to one, and return what it shows."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdin", (Terminal if typed else io.StringIO)(answers))
+    monkeypatch.setattr(sys, "stdout", shown)
+    init(list(arguments), standalone_mode=False)
+    return shown.getvalue()
 
 
 def uncommented(text: str) -> str:
@@ -204,11 +221,10 @@ def test_editors_find_the_schema_of_each_file(tmp_path: Path, path: str) -> None
 def test_on_a_terminal_it_asks_for_what_no_option_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_is_terminal", lambda: True)
     answers = "east\ngithub\nhttps://github.com/acme/blueprints\nnginx\n2\nhttps://github.com/acme/edge\n"
     answers += "https://github.com/acme/edge-2\n\n"
 
-    said = run(str(tmp_path), answers=answers)
+    said = asked(monkeypatch, str(tmp_path), answers=answers)
 
     assert policy(tmp_path / "reconciler.yaml").instance == "east"
     assert (tmp_path / ".github/workflows/reconciler-apply.yml").is_file()
@@ -220,14 +236,13 @@ def test_on_a_terminal_it_asks_for_what_no_option_says(
 
 
 def test_empty_answers_are_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_terminal", lambda: True)
-
-    run(str(tmp_path / "fleet"), answers="\n\n\n")
+    asked(monkeypatch, str(tmp_path / "fleet"), answers="\n\n\n")
 
     assert policy(tmp_path / "fleet/reconciler.yaml") == Policy(instance="fleet", manifests=("manifests",))
 
 
 def test_options_are_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_terminal", lambda: True)
+    said = asked(monkeypatch, str(tmp_path / "a"), "--forge", "none", answers="")
+    said += asked(monkeypatch, str(tmp_path / "b"), answers="", typed=False)
 
-    assert "Where are pull requests" not in run(str(tmp_path), "--forge", "none")
+    assert "Where are pull requests" not in said

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.base.progress import NoDisplay, Task, current_display, open_task, show_on, track
+from reconciler.base.progress import NoDisplay, Task, open_task, show_on, track
 from reconciler.cli.progress_line import ProgressLine, line_of
 
 ERASE = "\r\x1b[2K"
@@ -79,17 +79,6 @@ def test_steps_are_safe_to_show_and_fit_the_terminal(terminal: Terminal) -> None
     assert len(shown) == 79
 
 
-def test_failed_work_leaves_nothing(terminal: Terminal) -> None:
-    def fail() -> None:
-        with open_task("reading"):
-            terminal.after(2)
-            raise ValueError("x")
-
-    with pytest.raises(ValueError, match="x"):
-        fail()
-    assert terminal.text() == ERASE
-
-
 def test_counted_work_is_shown_at_once_and_with_its_steps(terminal: Terminal) -> None:
     with open_task("fetching repositories", 2) as task:
         assert terminal.text() == f"{ERASE}fetching repositories: 0 of 2, 0 s"
@@ -100,10 +89,6 @@ def test_counted_work_is_shown_at_once_and_with_its_steps(terminal: Terminal) ->
         task.advance()
         assert terminal.text() == f"{ERASE}fetching repositories: 2 of 2, 2/s, 0 s left"
     assert terminal.text() == ERASE
-
-
-def test_nothing_is_displayed_by_default() -> None:
-    assert isinstance(current_display(), NoDisplay)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
-from reconciler.expand.expansion import find_conflicts
+from reconciler.expand.expansion import empty_selections, find_conflicts
 from reconciler.expand.variants import VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, Source
 from reconciler.inventory.snapshot import Snapshot
@@ -20,6 +20,7 @@ from reconciler.policy import Limits, Policy
 from tests.support.sets import (
     FIVE_EXPRESSIONS,
     KIND,
+    a_package,
     blueprints,
     cluster,
     fleet,
@@ -163,6 +164,18 @@ def test_upstream_means_what_porch_means_by_it(selectors: dict[str, Any], expect
     assert authored.spec.upstream is not None
     found = authored.spec.upstream.model_dump(exclude_none=True)
     assert found == {"repo": "blueprints", "package": "app", **expected}
+
+
+def test_workspace_of_a_revision_comes_before_the_branch_of_that_name() -> None:
+    upstream = {"repo": "blueprints", "package": "app", "workspaceName": "main"}
+    view = blueprints()
+    (first, *_) = view.packages["app"].published
+    named = replace(view, packages={"app": a_package("app", published=(replace(first, workspace="main"),))})
+
+    (authored,) = expand(world(variant(upstream=upstream), views=(named, repository("edge")))).variants
+
+    assert authored.spec.upstream is not None
+    assert authored.spec.upstream.model_dump(exclude_none=True) == upstream
 
 
 def test_revision_and_workspace_that_differ_are_no_name_of_one_revision() -> None:
@@ -534,8 +547,16 @@ def test_invalid_targets_are_counted_after_the_first_ten() -> None:
 
 
 def test_set_without_targets_is_ready_with_a_warning() -> None:
-    desired = expand(single_set(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
+    inventory = single_set(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE))
+    desired = expand(inventory)
 
+    nothing = "sets.yaml:1: PackageVariantSet default/fleet selects no target"
+    assert list(empty_selections(desired, inventory)) == [nothing]
+    targets = [select(BY_NAME, region="nowhere"), {"repositories": [{"name": "edge"}]}]
+    partly = world(package_set(targets=targets), snapshot=snapshot(*THREE))
+    assert list(empty_selections(expand(partly), partly)) == [
+        "sets.yaml:1: spec.targets[0] of PackageVariantSet default/fleet selects nothing"
+    ]
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
     assert desired.problems == ()
     assert desired.targets == {ObjectName("default", "fleet"): 0}
@@ -713,6 +734,11 @@ def test_trace_has_the_origin_of_each_field() -> None:
         "labels.a": "literal",
         "labels.region": "template.labelExprs[0].valueExpr: target.labels.region",
     }
+    default = "the target's default"
+    for target, repo in ((select({"downstream": {"repo": "edge"}}, region="us"), "literal"), (EDGE, default)):
+        plain = single_set(target, snapshot=snapshot(*THREE))
+        trace = dict(expand(plain, trace=True).variants[0].trace)
+        assert trace == {"downstream.repo": repo, "downstream.package": default}
     assert expand(inventory).variants[0].trace == {}
     assert expand(inventory).variants[0].spec == generated.spec
 

@@ -5,7 +5,6 @@ import pytest
 from reconciler.api.porch import PackageContext, Upstream
 from reconciler.cel import EXTENSIONS
 from reconciler.expand import expand
-from reconciler.expand.porch_checks import validate_set
 from reconciler.expand.upstream import describe_missing
 from tests.support.sets import package_set, repository, variant, world
 
@@ -101,34 +100,6 @@ def test_set_without_targets_is_refused() -> None:
     assert [problem.message for problem in found.problems] == [
         "must specify at least one item in spec.targets"
     ]
-
-
-@pytest.mark.parametrize(
-    ("selector", "is_refused"),
-    [
-        ({}, True),
-        ({"tag": "t"}, False),
-        ({"version": "^1"}, False),
-        ({"branch": "b"}, False),
-        ({"revision": 1}, False),
-        ({"workspaceName": "w"}, False),
-    ],
-)
-def test_upstream_needs_any_one_selector(selector: dict[str, object], is_refused: bool) -> None:
-    upstream = {"repo": "b", "package": "a", **selector}
-    spec = {"upstream": upstream, "targets": [{"repositories": [{"name": "edge"}]}]}
-
-    found = [f for f in validate_set(package_set(spec=spec).manifest.spec) if "upstream" in str(f.path)]
-
-    assert bool(found) is is_refused
-
-
-def test_set_without_targets_is_refused_at_its_targets() -> None:
-    spec = {"upstream": {"repo": "b", "package": "a", "revision": 1}}
-
-    (finding,) = validate_set(package_set(spec=spec).manifest.spec)
-
-    assert finding.path == ("spec", "targets")
 
 
 def test_missing_repository_is_told_with_what_to_do() -> None:

@@ -2,12 +2,10 @@
 
 import pytest
 
-from reconciler.api.porch import PACKAGE_VARIANT_SET, Downstream, PackageVariant, PackageVariantSpec
+from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant
 from reconciler.expand import expand
-from reconciler.expand.variants import VariantCandidate, to_manifest, variant_key
-from reconciler.names.ids import PackageKey
+from reconciler.expand.variants import to_manifest
 from tests.support.sets import blueprints, package_set, repository, variant, world
-from tests.support.values import replace
 
 
 def test_generated_variant_names_its_set() -> None:
@@ -50,22 +48,3 @@ def test_only_the_text_true_pauses(paused: str, text: str) -> None:
 
     assert generated.paused is (text == "true" and paused != "variant")
     assert authored.paused is (text == "true" and paused != "set")
-
-
-@pytest.mark.parametrize(
-    ("downstream", "place"),
-    [
-        (Downstream(repo="edge", package="a/b"), ("edge", "a/b")),
-        (Downstream(), ("", "")),
-        (None, ("", "")),
-    ],
-)
-def test_candidate_is_shown_by_its_repository_and_package(
-    downstream: Downstream | None, place: tuple[str, str]
-) -> None:
-    (made,) = expand(world(variant())).variants
-    of_spec = replace(made, spec=PackageVariantSpec(downstream=downstream))
-
-    candidate = VariantCandidate(of_spec, variant_key(made.key), made.source, (), PackageKey("", ""))
-
-    assert candidate.downstream == place

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.krm.merge import Hunk, Winner, merge_document, merge_text, path_text
-from reconciler.krm.merge.fields import repository_of
+from reconciler.krm.merge import Winner, merge_document, merge_text, path_text
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
 from tests.support.merges import like_kpt
@@ -279,54 +278,6 @@ def test_kpt_drops_nulls_that_upstream_adds(added: str, kept: str) -> None:
     assert like_kpt(head, head + added, head) == head + kept
 
 
-def test_crlf_is_kept() -> None:
-    text, _ = merge("a: 1\r\nb: 1\r\n", "a: 2\r\nb: 1\r\n", "a: 1\r\nb: 3\r\n")
-
-    assert text == "a: 2\r\nb: 3\r\n"
-
-
-BASE = "1\n2\n3\n4\n5\n6\n"
-
-
-@pytest.mark.parametrize(
-    ("reason", "upstream", "local", "want"),
-    [
-        (
-            "changes apart from each other",
-            BASE.replace("2", "two"),
-            BASE.replace("5", "five"),
-            "1\ntwo\n3\n4\nfive\n6\n",
-        ),
-        ("additions at both ends", "0\n" + BASE, BASE + "7\n", "0\n" + BASE + "7\n"),
-        ("a deletion", BASE.replace("3\n", ""), BASE.replace("6", "six"), "1\n2\n4\n5\nsix\n"),
-        ("the same change", BASE.replace("3", "x"), BASE.replace("3", "x"), BASE.replace("3", "x")),
-        ("no line break at the end", BASE + "7", BASE.replace("1", "one"), "one\n2\n3\n4\n5\n6\n7"),
-    ],
-)
-def test_lines_of_both_sides_are_kept(reason: str, upstream: str, local: str, want: str) -> None:
-    merged = merge_text(BASE, upstream, local)
-
-    assert merged is not None
-    assert (merged.text, merged.hunks) == (want, ()), reason
-
-
-@pytest.mark.parametrize(("prefer_upstream", "winner"), [(False, "zwei"), (True, "two")])
-def test_line_changed_by_both_sides_is_a_hunk(winner: str, *, prefer_upstream: bool) -> None:
-    merged = merge_text(
-        BASE, BASE.replace("2", "two"), BASE.replace("2", "zwei"), prefer_upstream=prefer_upstream
-    )
-
-    assert merged is not None
-    assert merged.text == BASE.replace("2", winner)
-    assert merged.hunks == (Hunk("2\n", "two\n", "zwei\n"),)
-
-
 def test_too_long_text_is_not_merged() -> None:
     assert merge_text("x\n", "x\n" * 30_000, "y\n") is None
     assert merge_text("x\n" * 3000, "x\n" * 2999, "x\n" * 3001) is None
-
-
-@pytest.mark.parametrize("name", ["fn", "host/fn", "host:5000/fn", "host:5000/a/fn"])
-@pytest.mark.parametrize("version", ["", ":v1", ":v1.2.3-rc", "@sha256:ab", ":v1@sha256:ab"])
-def test_image_without_version_keeps_its_registry(name: str, version: str) -> None:
-    assert repository_of(name + version) == name

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.merge import Identity, Node, identity_of, is_same, root_of
+from reconciler.krm.merge import Node, is_same, root_of
 from reconciler.krm.merge.nodes import child, is_rendered_same, may_have_schema, shape_in_comments
 from reconciler.krm.yaml import Tree, YamlError
 
@@ -41,12 +41,6 @@ def test_values_are_the_same_by_data_and_type(left: str, right: str, *, same: bo
     assert is_same(node(right), node(left)) is same
 
 
-def test_absent_value_is_the_same_as_no_other() -> None:
-    assert is_same(None, None)
-    assert not is_same(None, node("null"))
-    assert not is_same(node("null"), None)
-
-
 @pytest.mark.parametrize(
     ("left", "right", "same"),
     [
@@ -64,28 +58,6 @@ def test_absent_value_is_the_same_as_no_other() -> None:
 def test_values_render_the_same_with_the_same_line_comments(left: str, right: str, *, same: bool) -> None:
     assert is_rendered_same(node(left), node(right)) is same
     assert is_rendered_same(node(right), node(left)) is same
-
-
-def test_scalars_render_the_same_with_the_same_comment_behind_them() -> None:
-    text = "a: 1 # c\nb: 1 # c\nc: 1\n"
-
-    assert is_rendered_same(node(text, "a"), node(text, "b"))
-    assert not is_rendered_same(node(text, "a"), node(text, "c"))
-
-
-@pytest.mark.parametrize(
-    ("text", "has_null"),
-    [
-        ("null", True),
-        ("~", True),
-        ("a: [1, {b: }]", True),
-        ("a: [1, {b: 'null'}]", False),
-        ("[1, null]", True),
-        ("[]", False),
-    ],
-)
-def test_null_is_found_at_any_depth(text: str, *, has_null: bool) -> None:
-    assert node(text).has_null() is has_null
 
 
 @pytest.mark.parametrize(
@@ -188,10 +160,6 @@ def test_slot_is_the_entry_or_item_with_all_its_comments(path: tuple[Any, ...], 
     assert node(TEXT, *path).as_slot().text == slot
 
 
-def test_block_as_a_value_starts_at_the_comments_of_its_first_key() -> None:
-    assert node(TEXT, "b").as_value().text == "# below\nc: x  # of c\nd:\n- 1\n# of two\n- 2 # two"
-
-
 @pytest.mark.parametrize(
     ("path", "line"),
     [
@@ -237,39 +205,6 @@ def test_kinds_and_styles_of_nodes() -> None:
     assert child(node(KINDS, "c"), "d")
     assert child(node(KINDS, "c"), "x") is None
     assert child(None, "x") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "comment", "identity"),
-    [
-        ("apiVersion: apps/v1\nkind: A\nmetadata: {name: n, namespace: s}\n", "", ("apps", "A", "s", "n")),
-        ("apiVersion: v1\nkind: A\nmetadata: {name: no}\n", "", ("", "A", "", "no")),
-        ("kind: A\nmetadata: {name: null, namespace: ~}\n", "", ("", "A", "", "")),
-        ("kind: A\nmetadata: {name: [n], namespace: {a: b}}\n", "", ("", "A", "", "")),
-        ("kind: [A]\nmetadata: n\n", "", ("", "", "", "")),
-        ("- 1\n", "", ("", "", "", "")),
-        ("kind: A\nmetadata: {name: n}\n", "# kpt-merge: s/o", ("", "A", "s", "o")),
-        ("kind: A\nmetadata: {name: n}\n", "# kpt-merge: /o", ("", "A", "", "o")),
-        ("kind: A\nmetadata: {name: n}\n", "# another", ("", "A", "", "n")),
-    ],
-)
-def test_identity_is_of_names_as_they_are_written(text: str, comment: str, identity: tuple[str, ...]) -> None:
-    assert identity_of(node(text), comment) == Identity(*identity)
-    assert identity_of(None, comment)[:2] == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("identity", "shown"),
-    [
-        (("g", "A", "s", "n"), "A s/n"),
-        (("", "A", "", "n"), "A n"),
-        (("", "", "", "n"), "n"),
-        (("", "A", "", ""), "A"),
-        (("", "", "", ""), "document"),
-    ],
-)
-def test_identity_is_shown_by_kind_and_name(identity: tuple[str, str, str, str], shown: str) -> None:
-    assert str(Identity(*identity)) == shown
 
 
 def test_schema_in_a_comment_is_that_of_the_first_side_that_has_one() -> None:

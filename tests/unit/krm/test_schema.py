@@ -64,13 +64,6 @@ def test_kubernetes_schema_is_generated() -> None:
     assert kubernetes_schema.NEW.read_bytes() == kubernetes_schema.generate(), "run `make docs`"
 
 
-def test_optional_merge_key_has_a_default() -> None:
-    ports = at(Schemas().shape("v1", "Service"), "spec", "ports")
-
-    assert ports is not None
-    assert ports.defaults == {"protocol": "TCP"}
-
-
 def crd(fruits: dict[str, Any]) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": {"fruits": fruits}}}}}
     spec = {"group": "example.com", "names": {"kind": "Shop"}, "versions": [{"name": "v1", "schema": schema}]}
@@ -124,14 +117,3 @@ def test_declared_merge_keys_extend_the_schema() -> None:
     assert clauses == [(("spec", "fruits"), ("name",)), (("spec", "ports"), ("port", "protocol"))]
     assert keys(shape, "spec", "ports") == ("port", "protocol")
     assert keys(shape, "metadata", "finalizers") == ()
-
-
-def test_declared_keys_keep_the_shape_beside_them() -> None:
-    shape = with_merge_keys(None, ("spec", "a", "b"), ("x",))
-    shape = with_merge_keys(shape, ("spec", "a", "c"), ("y", "z"))
-    shape = with_merge_keys(shape, ("status",), ("type",))
-
-    assert keys(shape, "spec", "a", "b") == ("x",)
-    assert keys(shape, "spec", "a", "c") == ("y", "z")
-    assert keys(shape, "status") == ("type",)
-    assert keys(shape, "spec", "a") is None

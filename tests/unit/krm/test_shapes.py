@@ -5,28 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.merge.compatible import _equal
 from reconciler.krm.merge.nodes import Node, root_of
-from reconciler.krm.schema import Shape, _defaults
+from reconciler.krm.schema import crd_shapes
 from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
 from tests.support.values import replace
-
-KEYED = Shape(keys=("name",))
-
-
-@pytest.mark.parametrize(
-    ("shape", "name", "below"),
-    [
-        (Shape(fields={"a": KEYED}), "a", KEYED),
-        (Shape(fields={"a": KEYED}), "b", None),
-        (Shape(fields={"a": KEYED}, values=Shape()), "b", Shape()),
-        (Shape(fields={"a": KEYED}, values=Shape()), "a", KEYED),
-    ],
-)
-def test_shape_of_a_field_is_its_own_else_that_of_all_values(
-    shape: Shape, name: str, below: Shape | None
-) -> None:
-    assert shape.below(name) == below
 
 
 def field(text: str) -> Node:
@@ -62,16 +44,6 @@ def test_mark_without_a_tag_makes_a_text(text: str) -> None:
     assert document.value["a"] in ("1", "true", ["1"])
 
 
-def test_absent_values_are_equal_to_absent_ones_only() -> None:
-    one, same, other = field("a: 1"), field("a: 1 "), field("a: 2")
-
-    assert _equal(None, None)
-    assert not _equal(one, None)
-    assert not _equal(None, one)
-    assert _equal(one, same)
-    assert not _equal(one, other)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -87,21 +59,6 @@ def test_blank_lines_of_a_block_have_no_spaces(value: Any, text: str) -> None:
 
 
 # Limits, and texts that cannot be read
-
-
-@pytest.mark.parametrize(
-    ("data", "place"),
-    [
-        (b"a: \xff\n", (1, 4)),
-        (b"a: 1\nbc: \xff\n", (2, 5)),
-        (b"\xef\xbb\xbfa: \xff\n", (1, 4)),
-    ],
-)
-def test_text_that_is_no_utf_8_has_a_place(data: bytes, place: tuple[int, int]) -> None:
-    with pytest.raises(YamlError) as caught:
-        load_documents(data)
-
-    assert (caught.value.line, caught.value.column) == place
 
 
 @pytest.mark.parametrize(
@@ -142,7 +99,11 @@ def test_long_text_is_shown_in_part() -> None:
 def test_default_of_a_merge_key_is_that_of_its_schema(
     properties: dict[str, Any], defaults: dict[str, str]
 ) -> None:
-    schema = {"items": {"properties": properties}}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]}
+    schemas = {"a": {**keyed, "items": {"properties": properties}}, "bare": keyed}
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {"properties": schemas}}}
+    spec = {"group": "example.com", "names": {"kind": "Shop"}, "versions": [version]}
 
-    assert _defaults(schema, ("port", "protocol")) == defaults
-    assert _defaults({}, ("port",)) == {}
+    (shape,) = crd_shapes([{"kind": "CustomResourceDefinition", "spec": spec}]).values()
+
+    assert (shape.fields["a"].defaults, shape.fields["bare"].defaults) == (defaults, {})

@@ -8,14 +8,11 @@ from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.krm.yaml.emit import (
     Indentation,
     Style,
-    dedent_lines,
     emit,
     emit_entry,
     emit_item,
-    indent_lines,
     is_collection,
     is_plain,
-    write_key,
     write_scalar,
 )
 
@@ -142,13 +139,6 @@ def test_value_without_an_exact_form_is_refused(value: Any, message: str, *, flo
         assert caught.value.hint == "Write it as a string."
 
 
-def test_longest_key_is_written() -> None:
-    assert write_key("k" * 1000) == "k" * 1000
-    assert write_key("a:b", flow=True) == "a:b"
-    assert write_key("a,b", flow=True) == '"a,b"'
-    assert write_key("on") == '"on"'
-
-
 @pytest.mark.parametrize("flow", [True, False])
 def test_value_that_is_nested_too_deeply_is_refused(*, flow: bool) -> None:
     def nested(levels: int) -> Any:
@@ -251,11 +241,3 @@ def test_text_that_any_reader_would_take_for_something_else_is_quoted() -> None:
     assert [text for text in PLAIN if not is_plain(text)] == []
     assert [text for text in PLAIN if not is_plain(text, flow=True)] == ["a,b", "a]", "a?"]
     assert not is_plain("a:", flow=True)
-
-
-def test_lines_are_moved_but_the_first_and_blank_ones() -> None:
-    assert indent_lines("a\nb\n\n c", 2) == "a\n  b\n\n   c"
-    assert indent_lines("a\n  \nb", 2) == "a\n  \n  b"
-    assert indent_lines("a\nb", 0) == "a\nb"
-    assert dedent_lines("a\n    b\n  c\n\n d", 2) == "a\n  b\nc\n\nd"
-    assert dedent_lines("a\n  b", 0) == "a\n  b"

@@ -78,25 +78,12 @@ def test_positions_in_a_file_with_directives() -> None:
     assert (first.mark(("a",)), second.mark(("b",))) == ((3, 4), (7, 4))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
-def test_byte_order_mark_selects_the_encoding(encoding: str) -> None:
-    (document,) = load_documents("a: é😀\n".encode(encoding))
-
-    assert document.value == {"a": "é😀"}
-
-
 def test_json_has_values_and_positions() -> None:
     document = load_json(b'{\n "a": {"b": [1e3, "\\ud83d\\ude00"]}\n}\n')
 
     assert document.value == {"a": {"b": [1000.0, "😀"]}}
     document = load_json(b'\n{"a": {"b": 1}}\n')
     assert (document.mark(("a", "b")), document.key_mark(("a", "b"))) == ((2, 13), (2, 8))
-
-
-@pytest.mark.parametrize("data", [b'{"a": 1', b"[1,]", b'{"a": 1}{"a": 2}', b"{'a': 1}", b"\xff", b""])
-def test_invalid_json_is_an_error(data: bytes) -> None:
-    with pytest.raises(YamlError):
-        load_json(data)
 
 
 def test_duplicate_json_keys_are_refused_unless_unchecked() -> None:

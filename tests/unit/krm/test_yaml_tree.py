@@ -13,7 +13,6 @@ from reconciler.krm.yaml import (
     Sequence,
     Style,
     Tree,
-    YamlError,
 )
 
 TEXT = """# of the document
@@ -161,10 +160,3 @@ def test_empty_text_has_no_root() -> None:
     tree = Tree.parse("# only this\n")
 
     assert (tree.root, tree.value, tree.comments.foot) == (None, None, "# only this")
-
-
-def test_a_second_document_is_refused() -> None:
-    with pytest.raises(YamlError) as caught:
-        Tree.parse("a: 1\n---\nb: 1\n")
-
-    assert caught.value.line == 3

@@ -7,14 +7,9 @@ from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Commit, RepositoryView
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.commits import (
-    clone_task,
-    commit_message,
-    edit_task,
-    group_message,
     relabelled,
     revision_name,
     start_branch,
-    upgrade_task,
     with_lines,
 )
 from reconciler.policy import Author, CommitPolicy
@@ -60,12 +55,6 @@ def kpt(path: str, workspace: str) -> str:
     return f'kpt:{{"package":"{path}","workspaceName":"{workspace}","revision":"0"}}\n'
 
 
-def test_message_of_a_draft_has_the_task_on_its_last_line() -> None:
-    assert commit_message("Title", "a/web", "w1", {"type": "init"}) == (
-        'Title\n\n\nkpt:{"package":"a/web","workspaceName":"w1","revision":"0","task":{"type":"init"}}\n'
-    )
-
-
 def test_lines_stand_between_title_and_task() -> None:
     message = f"Title\n\n\n{kpt('web', 'w1')}"
 
@@ -73,33 +62,10 @@ def test_lines_stand_between_title_and_task() -> None:
     assert with_lines(message, []) == message
 
 
-def test_message_of_a_group_has_a_line_for_each_package() -> None:
-    packages = {"web": "w2", "api": "w1"}
-    lines = kpt("api", "w1") + kpt("web", "w2")
-
-    assert group_message(packages) == f"Draft of 2 packages\n\n\n{lines}"
-    assert group_message({"web": "w2"}) == f"Draft of 1 package\n\n\n{kpt('web', 'w2')}"
-    assert group_message(packages, ["b", "a"]) == f"Draft of 2 packages\n\na\nb\n\n{lines}"
-
-
 def test_message_is_relabelled_once() -> None:
     message = f"Title\n\n\n{kpt('web', 'w1')}{kpt('api', 'w1')}"
 
     assert relabelled(message, "w9") == f"Title\n\n\n{kpt('web', 'w9')}{kpt('api', 'w1')}"
-
-
-def test_tasks_are_those_of_porch() -> None:
-    assert clone_task("up") == {"type": "clone", "clone": {"upstreamRef": {"upstreamRef": {"name": "up"}}}}
-    assert edit_task("source") == {"type": "edit", "edit": {"sourceRef": {"name": "source"}}}
-    assert upgrade_task("old", "new", "local") == {
-        "type": "upgrade",
-        "upgrade": {
-            "oldUpstreamRef": {"name": "old"},
-            "newUpstreamRef": {"name": "new"},
-            "localPackageRevisionRef": {"name": "local"},
-            "strategy": "resource-merge",
-        },
-    }
 
 
 def test_names_of_revisions() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
@@ -10,6 +9,7 @@ from reconciler.policy import OnConflict
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
 from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.model import web_spec as spec
 from tests.support.values import replace
 
 APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
@@ -17,13 +17,6 @@ APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  s
 
 def app(color: str, size: str = "s", kind: str = "ConfigMap") -> str:
     return APP.format(kind, color, size)
-
-
-def spec(revision: int = 1) -> PackageVariantSpec:
-    return PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=revision),
-        downstream=Downstream(repo="edge", package="web"),
-    )
 
 
 @pytest.fixture

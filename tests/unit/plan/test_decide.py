@@ -21,7 +21,6 @@ from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVaria
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
-    BRANCH,
     EDGE,
     PACKAGE,
     WEB,
@@ -201,16 +200,6 @@ def test_new_package_with_an_obstacle_is_blocked() -> None:
         KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, after=None
     )
     assert [problem.message for problem in found.problems] == [message]
-
-
-def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
-    package = a_package(main_tree=oid("b1"), drafts=(a_draft(written=None),))
-    adopting = a_desired(adoptionPolicy="adoptExisting")
-
-    found = decision(a_target(package=package), downstreams={PACKAGE: (adopting,)})
-
-    message = f"A draft of other people is open: {BRANCH}. Merge or delete it first"
-    assert found == Decided(replace(KEPT, reason=Reason.FOREIGN_DRAFT, message=message, waits=True))
 
 
 # What is told beside the content

@@ -144,23 +144,6 @@ def test_deletions_that_are_too_many_need_consent(row: Row[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deletions", "owned", "why"),
-    [
-        (3, 10, ""),
-        (4, 10, "40% is over 30%"),
-        (4, 9, ""),
-        (5, 9, ""),
-        (5, 100, ""),
-        (6, 100, "more than 5"),
-        (6, 6, "more than 5"),
-        (0, 0, ""),
-    ],
-)
-def test_share_minimum_and_count_may_be_reached_and_not_passed(deletions: int, owned: int, why: str) -> None:
-    assert exceeded_limit(deletions, owned, GUARD) == why
-
-
-@pytest.mark.parametrize(
     ("share", "deletions", "owned", "why"),
     [
         (0.3, 31, 101, "31% is over 30%"),

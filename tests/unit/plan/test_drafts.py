@@ -41,6 +41,7 @@ from tests.support.plan_values import (
 from tests.support.sets import a_package, repository
 from tests.support.values import replace
 
+GROUP = group_ref("default", ("repository", "default", "edge"), 1)
 EDGE = repository("edge", head=Commit(oid("e1"), 1))
 
 
@@ -189,6 +190,24 @@ def test_tables_of_drafts_are_complete(name: str) -> None:
 def test_drafts_follow_their_tables(name: str, row: Row[Any]) -> None:
     table, decide = TABLES[name]
     assert table.mistakes(row, decide) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_added_to"),
+    [
+        ({}, False),
+        ({"written": oid("d9")}, True),
+        ({"has_foreign_commits": True}, True),
+        ({"is_touched": True}, False),
+        ({"ref": GROUP, "has_foreign_commits": True}, False),
+        ({"ref": GROUP, "has_foreign_commits": True, "is_touched": True}, True),
+        ({"ref": GROUP, "written": oid("d9")}, True),
+    ],
+)
+def test_branch_is_only_added_to_where_people_committed_to_what_is_ours(
+    fields: dict[str, Any], *, is_added_to: bool
+) -> None:
+    assert a_draft(**fields).append_only is is_added_to
 
 
 def test_obsolete_drafts_go_at_the_commit_that_was_read_and_group_branches_stay() -> None:

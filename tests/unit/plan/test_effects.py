@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import HeadStatus, RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
@@ -21,7 +20,7 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.checksum import plan_checksum, plan_effects, registered_addresses
+from reconciler.plan.checksum import plan_effects, registered_addresses
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_pull, a_write, oid
@@ -126,16 +125,6 @@ def test_commits_are_made_by_the_people_of_their_repository() -> None:
     plan = Plan(changes=(change,))
     other = plan_effects(plan, world(views=(EDGE,), policy=policy), LockUpdate())["repositories"][URL]
     assert other["commits"] == ["Bot", COMMITS.email, COMMITS.sign, True]
-
-
-def test_checksum_follows_effects_and_no_words() -> None:
-    def checksum(change: Change) -> str:
-        return plan_checksum(Plan(changes=(change,)), world(views=(EDGE,)), LockUpdate())
-
-    change = replace(KEPT, writes=(DRAFT,))
-    assert len(checksum(change)) == 64
-    assert checksum(replace(change, message="Why", reason=Reason.NEW)) == checksum(change)
-    assert checksum(replace(change, writes=(replace(DRAFT, time=8),))) != checksum(change)
 
 
 # Locks on the state branch

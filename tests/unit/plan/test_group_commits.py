@@ -167,19 +167,6 @@ def test_changes_stay_as_they_are_where_nothing_is_grouped() -> None:
     assert grouped(changes, policy=Policy()) == changes
 
 
-def test_group_of_one_package_counts_it() -> None:
-    (api,) = grouped((a_change(API),))
-
-    assert api.pull == GROUP_PULL
-    assert api.writes == (
-        replace(
-            GROUP_WRITE,
-            parts=(GroupPart("api", oid("e1")),),
-            message=f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-1')}",
-        ),
-    )
-
-
 def test_draft_joins_the_open_group_of_its_scope() -> None:
     joining, standing = a_change(API), kept(WEB)
     drafts = {"web": on_branch("web")}
@@ -517,20 +504,6 @@ def test_reason_that_tells_more_stays_when_a_branch_goes() -> None:
     (api,) = grouped((kept(API, reason=Reason.DRAFT_EDITED),), BRANCH, MERGED)
 
     assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_EDITED)
-
-
-def test_draft_of_its_own_stays_apart() -> None:
-    own = a_change(API)
-
-    assert grouped((own,), None, drafts={"api": a_draft(path="api")}) == (own,)
-
-
-def test_changes_keep_their_order() -> None:
-    changes = tuple(a_change(PackageKey(URL, path)) for path in ("c", "a", "b"))
-
-    found = grouped(changes, wanted=("a", "b", "c"))
-
-    assert [change.package.path for change in found] == ["c", "a", "b"]
 
 
 def test_group_on_an_empty_repository_begins_where_its_drafts_do() -> None:

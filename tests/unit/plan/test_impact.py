@@ -208,17 +208,6 @@ def test_registry_of_an_unchanged_file_is_in_use() -> None:
     assert risks({**pod("nginx:1"), **other}, {**pod("ghcr.io/b:1"), **other}) == []
 
 
-def test_settings_replace_and_add_classes() -> None:
-    policy = RiskPolicy(kinds={"namespace": (), "edge": ("Ingress.*", "Service")})
-    after = files(
-        a=resource("Namespace"), b=resource("Service"), c=resource("Ingress", group="networking.k8s.io")
-    )
-
-    assert risks({}, after, policy) == ["edge: adds Ingress web", "edge: adds Service web"]
-    assert policy.classes[0] == "deletion"
-    assert policy.classes[-1] == "edge"
-
-
 def context(name: str, rest: str = "") -> File:
     head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"
     return File.of(f"{head}data:\n  image: {name}.io/{name}:1\n{rest}".encode())

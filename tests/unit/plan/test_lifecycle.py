@@ -2,25 +2,18 @@
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.api.porch import Downstream
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.policy import OpenOn, PullRequestPolicy
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.model import web_spec as spec
 from tests.support.values import replace
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
 DELETE = "refs/heads/reconciler/fleet/delete/web"
-
-
-def spec(revision: int = 1, *, package: str = "web", **more: object) -> PackageVariantSpec:
-    return PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=revision),
-        downstream=Downstream(repo="edge", package=package),
-        **more,
-    )
 
 
 @pytest.fixture
@@ -181,15 +174,6 @@ def test_an_untagged_hotfix_is_published_before_the_next_revision(world: ModelWo
     assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
     (ref,) = world.drafts("edge")
     assert text(world, "b.yaml", ref) == "b: hotfix\n"
-
-
-def test_numbering_continues_and_never_returns_to_a_used_name(world: ModelWorld) -> None:
-    published(world)
-    world.variants["web"] = spec(2)
-
-    the_change(world)
-
-    assert world.drafts("edge") == [DRAFT.replace("-1", "-2")]
 
 
 def test_going_back_to_what_is_published_closes_an_untouched_draft(world: ModelWorld) -> None:

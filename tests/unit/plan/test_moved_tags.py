@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.api.porch import PackageContext
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import expand
@@ -13,17 +13,11 @@ from reconciler.report.provenance import find_origins
 from reconciler.resolve.pins import FOLLOW, find_moved_tag
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
+from tests.support.model import web_spec as spec
 from tests.support.plan_values import a_desired_variant, a_pin, oid
 from tests.support.values import replace
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
-
-
-def spec(**more: object) -> PackageVariantSpec:
-    return PackageVariantSpec(
-        downstream=Downstream(repo="edge", package="web"),
-        **{"upstream": Upstream(repo="blueprints", package="web", revision=1), **more},
-    )
 
 
 @pytest.fixture

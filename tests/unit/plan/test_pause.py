@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.api.porch import PackageContext
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op, Plan
 from reconciler.plan.records import plan_records
@@ -14,18 +14,10 @@ from reconciler.records.state import SetRecord, record_bytes, record_path
 from reconciler.resolve.ownership import SUSPENDED
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint
+from tests.support.model import web_spec as spec
 from tests.support.plan_values import a_context
 from tests.support.sets import world
 from tests.support.values import replace
-
-
-def spec(revision: int = 1, **more: object) -> PackageVariantSpec:
-    given: dict[str, object] = {
-        "upstream": Upstream(repo="blueprints", package="web", revision=revision),
-        "downstream": Downstream(repo="edge", package="web"),
-        **more,
-    }
-    return PackageVariantSpec(**given)
 
 
 def draft_of(fleet: ModelWorld) -> str:

@@ -3,12 +3,10 @@
 import pytest
 
 from reconciler.api.porch import (
-    Downstream,
     Function,
     InjectionSelector,
     PackageVariantSpec,
     Pipeline,
-    Upstream,
 )
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
@@ -18,21 +16,13 @@ from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.summary import Names, detail, summary_line
 from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
+from tests.support.model import web_spec as spec
 from tests.support.points import team_point
 from tests.support.values import replace
 
 POINT = team_point("required")
 GATE = "info:\n  readinessGates:\n  - conditionType: security.review\n"
 NOBODY = Pipeline(mutators=[Function(name="magic", image="example.com/nobody/has-this:v1")])
-
-
-def spec(revision: int = 1, **more: object) -> PackageVariantSpec:
-    given: dict[str, object] = {
-        "upstream": Upstream(repo="blueprints", package="web", revision=revision),
-        "downstream": Downstream(repo="edge", package="web"),
-        **more,
-    }
-    return PackageVariantSpec(**given)
 
 
 @pytest.fixture

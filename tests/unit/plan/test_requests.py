@@ -22,7 +22,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.requests import close_duplicates, is_right, lock_pull, plan_requests
+from reconciler.plan.requests import is_right, lock_pull, plan_requests
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.records.state import RolloutRecord
 from reconciler.resolve.resolution import ResolvedVariant
@@ -382,22 +382,6 @@ def test_doubles_add_to_what_a_change_closes_and_keep_its_words() -> None:
     assert planned(conflict, None, *pulls).reason is Reason.MERGE_CONFLICT
 
 
-def test_doubles_are_open_and_of_the_same_branch() -> None:
-    first = a_pull(number=4)
-    pulls = [
-        first,
-        a_pull(number=6),
-        a_pull(number=5),
-        a_pull(PullState.MERGED, number=7),
-        a_pull(head="drafts/other/x", number=8),
-    ]
-
-    assert [(close.number, close.head) for close in close_duplicates(first, pulls)] == [
-        (5, BRANCH),
-        (6, BRANCH),
-    ]
-
-
 def test_deletion_repairs_the_pull_request_of_its_branch() -> None:
     kept = a_change(Op.KEEP, Reason.DELETION_PROPOSED, writes=())
     there = a_pull(head=DELETION, number=9, digest="other")
@@ -511,6 +495,13 @@ def test_digest_of_unknown_content_follows_reason_and_message() -> None:
     digests = {planned(each).pull.digest for each in (change, *others)}  # type: ignore[union-attr]
 
     assert len(digests) == 3
+
+
+def test_digest_of_a_deletion_follows_the_variant_that_is_gone() -> None:
+    change = a_change(Op.KEEP, Reason.DELETION_PROPOSED, writes=(), pull=a_pull())
+    pulls = [planned(replace(change, variant=name)).pull for name in (WEB, OTHER, WEB)]
+
+    assert pulls[0] == pulls[2] != pulls[1]
 
 
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:

@@ -62,6 +62,13 @@ def test_dangerous_classes_come_first_and_further_ones_last() -> None:
     )
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), (90, 90), ("1w1d", 691_200), ("12h30m5s", 45_005)])
+def test_durations_are_seconds_by_any_spelling(text: object, seconds: int) -> None:
+    (rollout,) = waves({"soak": text}).rollouts
+
+    assert rollout.waves[0].soak_s == seconds
+
+
 def test_commit_has_the_author_of_the_first_directory_that_is_above_its_package() -> None:
     commits = replace(
         policy(commits={"name": "Bot", "email": "bot@x.example"}).commits,
@@ -100,6 +107,7 @@ def test_check_of_a_change_takes_no_more_than_what_was_merged_allows() -> None:
         ({"credentials": [{"prefix": "https://a.example/", "tokenEnv": "ghp_secret-"}]}, "never a secret"),
         ({"credentials": [{"prefix": "https://a.example/", "tokenEnv": "A", "tokenFile": "/t"}]}, "token"),
         ({"credentials": [{"prefix": "https://a.example/"}]}, "token"),
+        ({"rollouts": [{"waves": [{"name": "a", "soak": "soon"}]}]}, "'soon' is not a duration"),
         ({"verify": [{"prefix": "https://a.example/"}]}, "without a key nothing can be verified"),
         ({"verify": [{"prefix": "https://a.example/", "gpgKeys": ["x"]}]}, "this is no public key"),
         ({"manifests": ["../up"]}, "'../up' is not a path inside the repository"),

@@ -147,7 +147,12 @@ def test_directory_belongs_to_its_most_specific_view(read: Read, repo: Repo) -> 
     }
     assert len({view.url for view in views.values()}) == 1
     assert views["a"].packages["clusters/a/nginx"].drafts
-    assert views["a"].full_path("nginx") == "clusters/a/nginx"
+    assert [views["a"].full_path(path) for path in ("nginx", "/X/", "")] == [
+        "clusters/a/nginx",
+        "clusters/a/X",
+        "clusters/a",
+    ]
+    assert views["all"].full_path("/nginx/") == "nginx"
 
 
 # Tags

@@ -17,7 +17,6 @@ from reconciler.render.answers import (
     classify_conflicts,
     classify_delivery,
     classify_fresh,
-    conflict_choices,
     current_value,
     find_document,
 )
@@ -415,14 +414,6 @@ def test_record_without_the_marks_of_values_asks_about_none() -> None:
     assert classify_delivery([CONFLICT], before) == DraftConflicts((NAMED,))
 
 
-def test_hidden_conflict_is_named_by_the_commit_of_upstream() -> None:
-    hidden = replace(CONFLICT, hidden=True)
-
-    mark = context().name(hidden).mark
-    assert mark == f"{value_mark('c0ffee')}-{value_mark('mine')}"
-    assert context().name(replace(hidden, upstream="other")).mark == mark
-
-
 def test_conflict_of_this_run_replaces_that_of_main_at_its_place() -> None:
     now = replace(CONFLICT, upstream="newest")
     lines = [text("a", "mine"), text("b", "mine")]
@@ -459,32 +450,6 @@ def classified(of_draft: DraftContext) -> DraftConflicts:
 ASKED_ABOUT = replace(CONFLICT, base=None, name=str(name("new", "mine")))
 
 
-def test_question_of_our_newest_commit_stays_open_while_the_draft_has_the_value() -> None:
-    assert classified(asked()) == DraftConflicts((ASKED_ABOUT,))
-    assert list(asked_conflicts(asked())) == [ASKED_ABOUT]
-
-
-def test_edit_answers_a_question_of_our_newest_commit_and_shows_what_was_asked() -> None:
-    before = replace(CONFLICT, upstream="new", local="mine", name=str(name("new", "mine")))
-    edited = asked(draft="both", recorded={before.name: before})
-
-    shown = replace(ASKED_ABOUT, local="mine")
-    assert classified(edited) == DraftConflicts((), (Answer(shown, AnsweredBy.EDIT, "both"),))
-    assert list(asked_conflicts(edited)) == []
-    unrecorded = replace(ASKED_ABOUT, local="both")
-    assert classified(asked(draft="both")) == DraftConflicts(
-        (), (Answer(unrecorded, AnsweredBy.EDIT, "both"),)
-    )
-
-
-def test_value_of_upstream_in_the_draft_answers_a_question() -> None:
-    taken = asked("new", draft="new")
-
-    (answer,) = classified(taken).answers
-    assert (answer.by, answer.chosen) == (AnsweredBy.EDIT, "new")
-    assert list(asked_conflicts(taken)) == []
-
-
 @pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").place])
 def test_kept_value_answers_a_question_of_our_newest_commit(kept: ConflictName) -> None:
     of_kept = asked(kept=frozenset({kept}))
@@ -497,22 +462,6 @@ def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
     (answer,) = classified(asked(draft="both", kept=frozenset({name("new", "mine")}))).answers
 
     assert (answer.by, answer.chosen) == (AnsweredBy.KEEP, "both")
-
-
-@pytest.mark.parametrize(
-    ("decision", "answers"),
-    [
-        (LOCAL, (Answer(ASKED_ABOUT, AnsweredBy.POLICY, "mine", LOCAL.policy, LOCAL.source),)),
-        (UPSTREAM, ()),
-    ],
-)
-def test_policy_that_keeps_local_answers_an_old_question(
-    decision: ConflictDecision, answers: tuple[Answer, ...]
-) -> None:
-    of_policy = asked(choose=lambda _: decision)
-
-    assert classified(of_policy).answers == answers
-    assert classified(of_policy).open == (() if answers else (ASKED_ABOUT,))
 
 
 @pytest.mark.parametrize(
@@ -596,19 +545,3 @@ def test_question_about_lines_is_answered_by_any_edit_of_their_file(
     conflict = Conflict("notes.txt", "", "", None, "theirs\n", "now\n", "BothChanged", str(LINES))
     answers = (Answer(conflict, by, "now\n"),) if by else ()
     assert classified(of_lines) == DraftConflicts(() if by else (conflict,), answers)
-
-
-def test_our_commit_names_every_conflict_with_the_side_of_its_policy() -> None:
-    def named(label: str) -> Conflict:
-        return replace(CONFLICT, name=label)
-
-    answers = [
-        Answer(named("d"), AnsweredBy.POLICY, "new"),
-        Answer(named("c"), AnsweredBy.POLICY, "mine"),
-        Answer(named("b"), AnsweredBy.EDIT, "new"),
-        Answer(named("a"), AnsweredBy.KEEP, "mine"),
-    ]
-
-    choices = conflict_choices([named("e"), named("b")], answers)
-
-    assert list(choices.items()) == [("b", ""), ("c", "local"), ("d", "upstream"), ("e", "")]

@@ -3,11 +3,8 @@
 import msgspec
 import pytest
 
-from reconciler.base.errors import Location
-from reconciler.inventory.inventory import Source
-from reconciler.names.ids import ObjectName
-from reconciler.policy import OnConflict, Policy
-from reconciler.records.state import AnsweredConflict, OpenConflict
+from reconciler.policy import OnConflict
+from reconciler.records.state import AnsweredConflict
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.conflicts import (
     ON_CONFLICT,
@@ -17,27 +14,16 @@ from reconciler.render.conflicts import (
     conflict_policy,
     is_hidden,
     open_conflict,
-    policy_sources,
     recorded_answers,
     recorded_by_name,
-    recorded_conflicts,
 )
 from reconciler.render.update import Conflict, ConflictPolicy
 from tests.support.model import kptfile, package
-from tests.support.plan_values import a_desired_variant, a_record
+from tests.support.plan_values import a_record
 from tests.support.values import replace
 
 ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
 SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")
-
-
-def test_policies_are_shown_with_the_manifest_of_the_variant_or_of_its_set() -> None:
-    variant = a_desired_variant(source=Source(Location("web.yaml", 3)))
-    policy = Policy(config_path="fleet.yaml")
-
-    assert policy_sources(variant, policy) == SOURCES
-    of_set = replace(variant, set_key=ObjectName("default", "all"))
-    assert policy_sources(of_set, policy).variant == "PackageVariantSet default/all (web.yaml)"
 
 
 def policy_of(kptfile_notes: str, **annotations: str) -> ConflictPolicy:
@@ -82,32 +68,12 @@ def test_policy_that_is_none_is_ignored(text: str) -> None:
     assert policy_of(f"    {ON_CONFLICT}: [local]\n") == nothing
 
 
-@pytest.mark.parametrize("fields", ["a", "=local", ";", "a=;b", "a:local"])
-def test_pattern_without_a_name_or_a_choice_is_ignored(fields: str) -> None:
-    assert policy_of("", fields=fields).fields == {}
-
-
 # Records
 
 MARKED = "app.yaml Secret/app data.key aaaaaa-bbbbbb"
 CONFLICT = Conflict(
     "app.yaml", "ConfigMap app", "data.key", "old", "new", "mine", "BothChanged", "name aaaaaa-bbbbbb"
 )
-
-
-def test_conflict_is_recorded_without_its_base_and_read_again() -> None:
-    record = open_conflict(CONFLICT)
-
-    assert record == OpenConflict(
-        path="app.yaml",
-        resource="ConfigMap app",
-        field="data.key",
-        upstream="new",
-        local="mine",
-        name="name aaaaaa-bbbbbb",
-    )
-    assert recorded_conflicts(a_record(conflicts=(record,))) == (replace(CONFLICT, base=None),)
-    assert recorded_conflicts(None) == ()
 
 
 def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
@@ -144,11 +110,6 @@ def test_values_of_a_secret_are_recorded_as_masks_and_without_marks(secret: Conf
     assert (open_conflict(absent).upstream, open_conflict(absent).local) == (None, None)
     assert answered_conflict(Answer(secret, AnsweredBy.EDIT, "key")).chosen == "***"
     assert answered_conflict(Answer(secret, AnsweredBy.EDIT, None)).chosen is None
-
-
-@pytest.mark.parametrize("resource", ["ConfigMap Secret", "Secrets app", ""])
-def test_conflict_about_anything_else_is_not_hidden(resource: str) -> None:
-    assert not is_hidden(replace(CONFLICT, resource=resource))
 
 
 def test_conflicts_and_answers_of_a_record_are_found_by_their_names() -> None:

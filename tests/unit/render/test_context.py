@@ -99,16 +99,6 @@ def test_invalid_context_blocks(text: str) -> None:
     assert result.reason is Reason.CONTEXT_NOT_INJECTED
 
 
-def test_context_is_found_among_other_documents() -> None:
-    text = f"# first\nkind: Other\n---\n{HEAD}  a: 1x\n---\nkind: Last\n"
-    files = {PACKAGE_CONTEXT_FILE: File.of(text.encode())}
-
-    made = ensure_context(files, deployment=False, package="web", spec=PackageContext(data={"a": "2x"}))
-
-    assert not isinstance(made, Blocked)
-    assert made[PACKAGE_CONTEXT_FILE].data.decode() == text.replace("1x", "2x")
-
-
 def test_context_in_another_file_is_edited() -> None:
     context = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: old\n"
     files = {
@@ -210,13 +200,3 @@ def test_context_is_created_only_if_something_is_written() -> None:
         "    internal.kpt.dev/upstream-identifier: '|ConfigMap|default|kptfile.kpt.dev'\n"
         "data:\n  name: web\n  package-path: deep/web\n"
     )
-
-
-def test_new_keys_are_sorted_behind_those_that_are_there() -> None:
-    files = {PACKAGE_CONTEXT_FILE: File.of((HEAD + "  z: 1x\n  m: 2x\n").encode())}
-    spec = PackageContext(data={"x": "4x", "m": "3x", "a": "5x"})
-
-    made = ensure_context(files, deployment=False, package="web", spec=spec)
-
-    assert not isinstance(made, Blocked)
-    assert made[PACKAGE_CONTEXT_FILE].data.decode() == HEAD + "  z: 1x\n  m: 3x\n  a: 5x\n  x: 4x\n"

@@ -10,12 +10,8 @@ from reconciler.names.objects import Files
 from reconciler.render.injection import (
     Injected,
     InjectionPoint,
-    InjectionResult,
     find_points,
     inject_config,
-    injected_field,
-    merged_conditions,
-    merged_gates,
 )
 from reconciler.render.rendered import Blocked
 from tests.support.model import kptfile, package
@@ -58,18 +54,6 @@ def text(injected: Injected, path: str) -> str:
     return injected.files[path].data.decode()
 
 
-def test_injection_replaces_the_spec_only() -> None:
-    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
-
-    assert result.failure == ""
-    assert "name: team # the point" in text(result, "team.yaml")
-    assert "code: A1" in text(result, "team.yaml")
-    assert "kpt.dev/injected-resource: alpha" in text(result, "team.yaml")
-    assert "kpt.dev/injected-resource-name: alpha" in text(result, "team.yaml")
-    assert "conditionType: config.injection.Team.team" in text(result, "Kptfile")
-    assert 'status: "True"' in text(result, "Kptfile")
-
-
 def test_first_matching_injector_wins() -> None:
     snapshot = a_snapshot(a_team("alpha", "A1"), a_team("beta", "B2"))
     injectors = (
@@ -80,18 +64,6 @@ def test_first_matching_injector_wins() -> None:
     )
 
     assert "code: B2" in text(inject(a_package(), snapshot, *injectors), "team.yaml")
-
-
-def test_two_points_of_one_kind_can_take_two_sources() -> None:
-    snapshot = a_snapshot(a_team("alpha", "A1"), a_team("beta", "B2"))
-    injectors = (
-        InjectionSelector(name="alpha", target=InjectionTarget(name="one")),
-        InjectionSelector(name="beta", target=InjectionTarget(name="two")),
-    )
-
-    result = inject(a_package("required", "one", "two"), snapshot, *injectors)
-
-    assert ("code: A1" in text(result, "one.yaml"), "code: B2" in text(result, "two.yaml")) == (True, True)
 
 
 def test_empty_required_point_does_not_block() -> None:
@@ -203,21 +175,6 @@ def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
     )
 
 
-def test_package_with_a_filled_point_is_complete() -> None:
-    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
-
-    assert text(result, "team.yaml") == (
-        "apiVersion: hr.example.com/v1\nkind: Team\nmetadata:\n  name: team # the point\n  annotations:\n"
-        "    kpt.dev/config-injection: required\n    kpt.dev/injected-resource: alpha\n"
-        "    kpt.dev/injected-resource-name: alpha\nspec:\n  code: A1\n"
-    )
-    assert text(result, "Kptfile") == (
-        kptfile("web") + "info:\n  readinessGates:\n  - conditionType: config.injection.Team.team\n"
-        'status:\n  conditions:\n  - type: config.injection.Team.team\n    status: "True"\n'
-        '    message: injected resource "alpha" from cluster\n    reason: ConfigInjected\n'
-    )
-
-
 def test_package_with_an_empty_point_says_why() -> None:
     result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="beta"))
 
@@ -227,27 +184,6 @@ def test_package_with_an_empty_point_says_why() -> None:
         "    message: no resource matched any injection selector for this injection point\n"
         "    reason: NoResourceSelected\n"
     )
-
-
-def test_config_map_gets_the_data_of_another() -> None:
-    point = (
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  annotations:\n"
-        "    kpt.dev/config-injection: optional\ndata:\n  a: old\nspec: mine\n"
-    )
-    body = {"data": {"a": "new"}, "spec": "theirs"}
-    source = SnapshotObject("v1", "ConfigMap", "default", "alpha", {}, {}, body, Location("s.yaml"))
-    snapshot = Snapshot(present=True, objects={("v1", "ConfigMap"): (source,)})
-
-    result = inject(
-        package({"Kptfile": kptfile("web"), "a.yaml": point}), snapshot, InjectionSelector(name="alpha")
-    )
-
-    assert text(result, "a.yaml").endswith("data:\n  a: new\nspec: mine\n")
-
-
-def test_field_named_data_of_any_other_object_is_not_injected() -> None:
-    assert injected_field("v1", "ConfigMap") == "data"
-    assert {injected_field(*kind) for kind in (("v2", "ConfigMap"), ("v1", "Secret"))} == {"spec"}
 
 
 def test_points_of_a_package_are_in_the_order_of_files_and_documents() -> None:
@@ -337,42 +273,3 @@ def test_every_empty_required_point_is_listed() -> None:
     assert inject(files, a_snapshot()).failure == (
         "config.injection.Team.one: no injectors defined; config.injection.Team.two: no injectors defined"
     )
-
-
-def test_conditions_and_gates_of_points_join_those_of_others() -> None:
-    (one, two) = (
-        InjectionPoint("a", required=required, condition_type=f"config.injection.Team.{name}")
-        for name, required in (("one", True), ("two", False))
-    )
-    results = (InjectionResult(two, error="why"), InjectionResult(one, a_team("alpha", "A1")))
-    gone = {"type": "config.injection.Team.gone", "conditionType": "config.injection.Team.gone"}
-    mine, untyped = {"type": "mine", "conditionType": "mine"}, {"status": "True"}
-    optional = {"conditionType": two.condition_type}
-
-    filled = {
-        "type": one.condition_type,
-        "status": "True",
-        "message": 'injected resource "alpha" from cluster',
-        "reason": "ConfigInjected",
-    }
-    empty = {"type": two.condition_type, "status": "False", "message": "why", "reason": "NoResourceSelected"}
-    old = {"type": two.condition_type, "status": "True"}
-    assert merged_conditions([gone, old, mine, untyped], results) == [empty, mine, untyped, filled]
-    assert merged_conditions(None, results) == [filled, empty]
-    assert merged_conditions([gone, mine], ()) == [mine]
-    assert merged_gates([gone, mine, untyped, optional], results) == [
-        mine,
-        untyped,
-        optional,
-        {"conditionType": one.condition_type},
-    ]
-    assert merged_gates([gone, mine], ()) == [mine]
-
-
-def test_kind_of_a_point_is_empty_where_its_resource_names_none() -> None:
-    named = InjectionPoint(
-        "a.yaml", required=True, condition_type="c", resource={"apiVersion": "v1", "kind": "Pod"}
-    )
-
-    assert named.gvk == ("v1", "Pod")
-    assert InjectionPoint("a.yaml", required=True, condition_type="c").gvk == ("", "")

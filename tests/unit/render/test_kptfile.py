@@ -3,15 +3,13 @@
 import pytest
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.api.porch import Function, PackageVariantSpec, Pipeline
+from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     add_functions,
-    function_name,
-    is_own_function,
     kptfile_value,
     stamp_kptfile,
     strip_ownership,
@@ -98,12 +96,6 @@ def test_stripping_removes_ownership_annotations_only() -> None:
     text = stripped[KPTFILE].data.decode()
     assert "reconciler.dev" not in text
     assert 'annotations: {local: "true"}' in text
-
-
-def test_stripping_unowned_package_changes_no_byte() -> None:
-    files = a_package(BEFORE)
-
-    assert strip_ownership(files) == files
 
 
 def test_empty_annotations_are_deleted() -> None:
@@ -205,13 +197,6 @@ def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(
     assert strip_ownership(files) == blocked
 
 
-def test_kptfile_that_is_no_yaml_is_told_with_its_place() -> None:
-    blocked = strip_ownership(a_package("a: [\n"))
-
-    assert isinstance(blocked, Blocked)
-    assert blocked.message.startswith("The Kptfile cannot be edited: ")
-
-
 INVALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: theirs\n"
 VALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: local\n"
 
@@ -302,32 +287,6 @@ def test_spelling_of_a_repository_stays_until_the_commit_changes(
 # Functions of the variant
 
 
-@pytest.mark.parametrize(
-    ("name", "is_own"),
-    [
-        ("PackageVariant.web.set-labels.0", True),
-        ("PackageVariant.web..12", True),
-        ("PackageVariant.web.x.-1", True),
-        ("PackageVariant.web.x.1-", False),
-        ("PackageVariant.web.x.", False),
-        ("PackageVariant.web.x.a", False),
-        ("PackageVariant.web.x.²", False),
-        ("PackageVariant.web.1", False),
-        ("PackageVariant.web.a.b.1", False),
-        ("PackageVariant.web2.x.1", False),
-        ("packagevariant.web.x.1", False),
-        ("set-labels", False),
-    ],
-)
-def test_function_of_a_variant_has_a_name_of_four_parts(name: str, *, is_own: bool) -> None:
-    assert is_own_function(name, "web") is is_own
-
-
-def test_name_of_a_function_has_no_dots_of_its_own() -> None:
-    assert function_name("web", "a.b.c", 2) == "PackageVariant.web.a-b-c.2"
-    assert is_own_function(function_name("a.b", "x.y", 0), "a.b")
-
-
 def with_pipeline(text: str) -> Files:
     return a_package(f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n{text}")
 
@@ -342,25 +301,7 @@ def functions(text: str, spec: PackageVariantSpec) -> str:
 
 
 LABELS = Function(image="set-labels:v1", name="labels", config_map={"a": "b"})
-CHECK = Function(image="kubeval:v1")
-THEIRS = "pipeline:\n  mutators:\n  - image: theirs:v1 # kept\n"
 OWN = "  - name: PackageVariant.web.labels.0\n    image: set-labels:v1\n    configMap:\n      a: b\n"
-
-
-def test_functions_of_the_variant_come_first() -> None:
-    spec = PackageVariantSpec(pipeline=Pipeline(mutators=[LABELS], validators=[CHECK]))
-
-    assert functions(THEIRS, spec) == (
-        f"pipeline:\n  mutators:\n{OWN}  - image: theirs:v1 # kept\n"
-        "  validators:\n  - name: PackageVariant.web..0\n    image: kubeval:v1\n"
-    )
-
-
-def test_mutators_of_a_variant_are_those_of_its_pipeline_else_its_own() -> None:
-    alone = PackageVariantSpec(mutators=[LABELS])
-    both = PackageVariantSpec(mutators=[CHECK], pipeline=Pipeline(mutators=[LABELS]))
-
-    assert functions("", alone) == functions("", both) == f"pipeline:\n  mutators:\n{OWN}"
 
 
 def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay() -> None:
@@ -391,38 +332,6 @@ def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay()
 )
 def test_list_and_pipeline_without_functions_are_deleted(before: str, after: str) -> None:
     assert functions(before, PackageVariantSpec()) == after
-
-
-def test_functions_that_are_there_already_keep_every_byte() -> None:
-    text = f"pipeline:\n  mutators:\n{OWN}  - image: theirs:v1\n".replace(
-        "labels:v1\n", "labels:v1 # pinned\n"
-    )
-
-    assert functions(text, PackageVariantSpec(mutators=[LABELS])) == text
-
-
-@pytest.mark.parametrize("item", ["- image: a", "- text", "- name: 1", "- name: [a]"])
-def test_entry_without_a_name_is_nobodys_function(item: str) -> None:
-    text = f"pipeline:\n  mutators:\n  {item}\n"
-
-    assert functions(text, PackageVariantSpec()) == text
-
-
-def test_function_is_written_with_its_known_fields_in_order() -> None:
-    function = Function.model_validate(
-        {
-            "exec": "./x",
-            "configPath": "c.yaml",
-            "selectors": [{"kind": "Service"}],
-            "exclude": [{"name": "a"}],
-            "name": "n",
-        }
-    )
-
-    assert functions("", PackageVariantSpec(mutators=[function])) == (
-        "pipeline:\n  mutators:\n  - name: PackageVariant.web.n.0\n    exec: ./x\n    configPath: c.yaml\n"
-        "    selectors:\n    - kind: Service\n    exclude:\n    - name: a\n"
-    )
 
 
 def test_unmet_gates_are_sorted() -> None:

@@ -7,7 +7,6 @@ from reconciler.names.objects import File
 from reconciler.policy import MergeMode
 from reconciler.render import package as package_stage
 from reconciler.render import rendered
-from reconciler.render.injection import _gate_of, _type_of
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import update_package
 from tests.support.model import package
@@ -114,11 +113,6 @@ def test_conditions_merge_by_type() -> None:
 )
 def test_value_of_a_kptfile_is_a_mapping(data: bytes, value: dict[str, object]) -> None:
     assert kptfile_value(File.of(data).data) == value
-
-
-def test_gates_and_conditions_are_known_by_their_type() -> None:
-    assert (_type_of({"type": "a"}), _type_of({})) == ("a", "")
-    assert (_gate_of({"conditionType": "a"}), _gate_of({})) == ("a", "")
 
 
 def test_stage_imports_what_it_is_asked_for() -> None:

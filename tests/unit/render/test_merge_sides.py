@@ -9,18 +9,15 @@ import pytest
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.render.merge_sides import (
-    RenderedUpstreams,
     UpdateTrees,
-    prepare_sides,
     render_sides,
-    updates_of,
     with_own_fields,
 )
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
 from tests.support.model import package
-from tests.support.plan_values import a_draft, a_pin, oid
+from tests.support.plan_values import a_pin, oid
 
 OLD, NEW, LOCAL = oid("c1"), oid("c2"), oid("b1")
 TREES = UpdateTrees(OLD, NEW, LOCAL)
@@ -36,40 +33,6 @@ def config_map(name: str, value: str, **data: str) -> str:
 def a_resolved(**fields: Any) -> ResolvedVariant:
     given: dict[str, Any] = {"pin": a_pin(2), "base": a_pin(1), "local": LOCAL, **fields}
     return plan_values.a_resolved(**given)
-
-
-TOUCHED = a_draft(has_foreign_commits=True)
-
-
-@pytest.mark.parametrize(
-    ("resolved", "updates"),
-    [
-        pytest.param({}, [(OLD, NEW, LOCAL)], id="main is behind"),
-        pytest.param({"settled": LOCAL}, [], id="recorded as up to date"),
-        pytest.param({"local": None}, [], id="nothing on main"),
-        pytest.param({"base": None}, [], id="no base"),
-        pytest.param({"base": a_pin(2)}, [(NEW, NEW, LOCAL)], id="same upstream"),
-        pytest.param({"draft": a_draft(), "draft_base": a_pin(1)}, [(OLD, NEW, LOCAL)], id="draft of ours"),
-        pytest.param(
-            {"draft": TOUCHED, "draft_base": a_pin(1)},
-            [(OLD, NEW, LOCAL), (OLD, NEW, oid("d1"))],
-            id="draft of people",
-        ),
-        pytest.param(
-            {"draft": TOUCHED, "draft_base": a_pin(2), "base": a_pin(2)},
-            [(NEW, NEW, LOCAL)],
-            id="draft of the same upstream",
-        ),
-        pytest.param(
-            {"draft": TOUCHED, "draft_base": a_pin(1), "base": None, "asked_from": oid("c0")},
-            [(OLD, NEW, oid("d1")), (oid("c0"), NEW, oid("d1"))],
-            id="draft with older questions",
-        ),
-        pytest.param({"draft": TOUCHED, "base": None, "asked_from": NEW}, [], id="questions of this one"),
-    ],
-)
-def test_updates_of_a_variant(resolved: Mapping[str, Any], updates: list[tuple[Oid, Oid, Oid]]) -> None:
-    assert list(updates_of(a_resolved(**resolved))) == updates
 
 
 # Rendering of upstream sides
@@ -129,19 +92,6 @@ def rendered(
     return sides, renderer.given
 
 
-def test_both_upstreams_are_rendered_with_local_configuration() -> None:
-    sides, given = rendered(contents(a_side("3", kptfile=MUTATED, labels="mine")))
-
-    assert list(sides) == [TREES]
-    assert sides[TREES].configuration == frozenset()
-    for files, value in zip(given, ("1", "2"), strict=True):
-        assert texts(files)["Kptfile"] == MUTATED
-        assert "a: mine" in texts(files)["labels.yaml"]
-        assert f"a: {value}" in texts(files)["app.yaml"]
-        assert "upstream-identifier: '|ConfigMap|default|app'" in texts(files)["app.yaml"]
-    assert [texts(side)["done.yaml"] for side in sides[TREES][:2]] == ["0", "1"]
-
-
 @pytest.mark.parametrize(
     ("local", "old", "new"),
     [
@@ -157,13 +107,6 @@ def test_update_that_needs_no_rendering_is_left_out(
     assert rendered(contents(local, old, new)) == ({}, [])
 
 
-def test_update_with_contents_that_were_not_read_is_left_out() -> None:
-    trees = contents(a_side("3", kptfile=MUTATED))
-
-    for missing in trees:
-        assert rendered({tree: files for tree, files in trees.items() if tree != missing}) == ({}, [])
-
-
 def test_updates_of_several_variants_are_rendered_once_and_apart() -> None:
     trees = contents(a_side("3", kptfile=MUTATED)) | {oid("b9"): a_side("9", kptfile=MUTATED)}
 
@@ -172,11 +115,6 @@ def test_updates_of_several_variants_are_rendered_once_and_apart() -> None:
     assert list(sides) == [TREES, TREES._replace(local=oid("b9"))]
     assert len(given) == 4
     assert [texts(side)["done.yaml"] for each in sides.values() for side in each[:2]] == ["0", "1", "2", "3"]
-
-
-@pytest.mark.parametrize("failing", [{0}, {1}])
-def test_update_with_an_upstream_that_cannot_be_rendered_is_left_out(failing: set[int]) -> None:
-    assert rendered(contents(a_side("3", kptfile=MUTATED)), failing=frozenset(failing))[0] == {}
 
 
 CONFIGURED = contents(
@@ -244,87 +182,7 @@ def test_kptfile_without_validators_to_remove_stays(kept: str) -> None:
     }
 
 
-def test_kptfiles_of_packages_that_only_local_has_are_no_configuration() -> None:
-    local = {
-        **a_side("3", kptfile=MUTATED),
-        **package({"mine/Kptfile": MUTATED, "both/Kptfile": MUTATED, "both/app.yaml": config_map("b", "1")}),
-    }
-    both = package({"both/Kptfile": KPTFILE, "both/app.yaml": config_map("b", "1")})
-
-    _, given = rendered(contents(local, {**a_side("1"), **both}, {**a_side("2"), **both}))
-
-    assert len(given) == 2
-    for files in given:
-        assert "mine/Kptfile" not in files
-        assert texts(files)["both/Kptfile"] == MUTATED
-
-
 # Sides of the merge
-
-
-def test_sides_that_were_not_rendered_are_compared_with_identifiers() -> None:
-    sides = prepare_sides(a_side("1"), a_side("2"), a_side("3"), None)
-
-    assert isinstance(sides, Sides)
-    assert all("upstream-identifier" in texts(side)["app.yaml"] for side in sides)
-
-
-def test_files_that_the_pipeline_changed_are_compared_rendered() -> None:
-    local = package({"Kptfile": MUTATED, "app.yaml": "a: 3", "same.yaml": "s: 1", "labels.yaml": "l: 1"})
-    original = package({"Kptfile": KPTFILE, "app.yaml": "a: 1", "same.yaml": "s: 1", "labels.yaml": "l: 2"})
-    upstream = package(
-        {
-            "Kptfile": KPTFILE,
-            "app.yaml": "a: 2",
-            "same.yaml": "s: 2",
-            "labels.yaml": "l: 3",
-            "new.yaml": "n: 1",
-        }
-    )
-    done = RenderedUpstreams(
-        package({"app.yaml": "a: old", "same.yaml": "s: old", "Kptfile": MUTATED, "labels.yaml": "l: old"}),
-        package(
-            {
-                "app.yaml": "a: new",
-                "same.yaml": "s: new",
-                "Kptfile": MUTATED,
-                "labels.yaml": "l: new",
-                "new.yaml": "n: new",
-                "generated.yaml": "g: 1",
-            }
-        ),
-    )
-
-    sides = prepare_sides(original, upstream, local, done)
-    apart = prepare_sides(original, upstream, local, done._replace(configuration=frozenset({"labels.yaml"})))
-
-    old = {"Kptfile": KPTFILE, "app.yaml": "a: old", "same.yaml": "s: 1", "labels.yaml": "l: 2"}
-    new = {
-        "Kptfile": KPTFILE,
-        "app.yaml": "a: new",
-        "same.yaml": "s: 2",
-        "labels.yaml": "l: 3",
-        "new.yaml": "n: 1",
-        "generated.yaml": "g: 1",
-    }
-    assert [unmarked(side) for side in sides[:2]] == [old, new]
-    assert [unmarked(side) for side in apart[:2]] == [
-        {**old, "labels.yaml": "l: old"},
-        {**new, "labels.yaml": "l: new"},
-    ]
-
-
-def unmarked(files: Files) -> dict[str, str]:
-    """Return the texts of files; a Kptfile without its identifiers."""
-    marks = ("# kpt-merge", "annotations:", "upstream-identifier")
-    return {
-        path: "".join(
-            line.partition(" #")[0].rstrip() + "\n" if "kpt-merge" in line else line
-            for line in text.splitlines(keepends=True)
-            if not any(mark in line for mark in marks[1:])
-        )
-        for path, text in texts(files).items()
-    }
 
 
 # Fields that we write
@@ -371,12 +229,6 @@ def test_value_of_a_point_that_upstream_took_back_is_upstreams() -> None:
 
     assert old == {"a.yaml": point("9", INJECTED)}
     assert new == {"a.yaml": taken_back}
-
-
-def test_values_of_points_that_were_not_injected_stay() -> None:
-    sides = ({"a.yaml": point("1")}, {"a.yaml": point("2")}, {"a.yaml": point("9")})
-
-    assert own_fields(*sides) == sides[:2]
 
 
 def test_package_that_only_local_has_changes_no_side() -> None:

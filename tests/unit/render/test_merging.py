@@ -109,13 +109,6 @@ def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
     )
 
 
-def test_package_of_the_same_content_stays_byte_for_byte() -> None:
-    local = a_package("mine")
-
-    same = replace(BASE, tree=PIN.tree)
-    assert update_local(inputs({}), local, oid("b1"), same, ASK) == PackageInProgress(local)
-
-
 def test_update_brings_upstreams_changes_and_its_lock() -> None:
     contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green", **{"new.txt": "n\n"})}
 

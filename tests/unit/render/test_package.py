@@ -16,24 +16,20 @@ from reconciler.inventory.inventory import Commit, Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
-from reconciler.records.state import AnsweredConflict, OpenConflict
-from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.kptfile import unmet_gates
 from reconciler.render.merging import base_not_found
 from reconciler.render.package import (
     input_time,
-    recorded_package,
     render_packages,
     render_release,
     unreadable_package,
 )
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
-from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import Release
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
-from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_record, a_resolved, oid
+from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -93,23 +89,6 @@ def test_warnings_are_kept() -> None:
     assert done.ready
     assert len(done.warnings) == 1
     assert "grows with every run" in done.warnings[0]
-
-
-def test_functions_of_blocked_or_conflicting_package_do_not_run() -> None:
-    blocked = Blocked(Reason.INVALID_PACKAGE, "no")
-    conflict = Conflict(
-        path="s.yaml", resource="", field="", base=None, upstream=None, local=None, reason="both"
-    )
-    waiting = made("  - image: example.com/x:v1\n", conflicts=(conflict,))
-
-    assert run_functions(blocked) is blocked
-    assert run_functions(waiting) is waiting
-
-
-def test_functions_of_recorded_package_do_not_run() -> None:
-    recorded = Package(tree_id({}), is_recorded=True, unready=("as recorded",))
-
-    assert run_functions(recorded) is recorded
 
 
 TIMES: DecisionTable[int] = DecisionTable(
@@ -267,21 +246,6 @@ def test_released_package_has_no_owner_any_more() -> None:
     assert release("b2") == unreadable_package(oid("b2"), contents)
     contents[oid("b3")] = package({"Kptfile": "a: ["})
     assert isinstance(release("b3"), Blocked)
-
-
-def test_package_from_its_record_is_as_it_was_applied() -> None:
-    conflict = OpenConflict(path="a.yaml")
-    answer = AnsweredConflict(path="b.yaml", by="edit")
-    record = a_record(conflicts=(conflict,), answers=(answer,), injection="none", unready=("gate",))
-
-    assert recorded_package(oid("b1"), record) == Package(
-        oid("b1"),
-        is_recorded=True,
-        conflicts=recorded_conflicts(record),
-        answers=recorded_answers(record),
-        injection="none",
-        unready=("gate",),
-    )
 
 
 # Results of functions

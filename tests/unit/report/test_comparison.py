@@ -48,26 +48,6 @@ def test_only_a_fleet_that_was_read_whole_is_complete(deep: bool, unread: tuple[
     assert ("not read" in value["sentence"]) is bool(unread)
 
 
-def test_every_problem_is_in_the_list_of_its_kind() -> None:
-    named = [Problem(Location("a.yaml", 1), "InvalidManifest", str(n)) for n in range(4)]
-    comparison = Comparison(new=(named[0],), old=(named[1],), fixed=(named[2],), unread=(named[3],))
-
-    value = comparison_value(comparison, NAMES)
-
-    lists = ("problems", "existingProblems", "fixedProblems", "notRead")
-    assert [[problem["message"] for problem in value[name]] for name in lists] == [["0"], ["1"], ["2"], ["3"]]
-
-
-def test_rows_name_variant_package_and_pin() -> None:
-    table = rows(Comparison((VARIANT,), (PACKAGE,), pins=(PIN,), deep=True), NAMES)
-
-    assert [(row["what"], row["name"]) for row in table] == [
-        ("create", "PackageVariant default/web"),
-        ("update", NAMES.of(PACKAGE.change)),
-        ("lock", PIN.what),
-    ]
-
-
 def test_deletions_come_first_and_what_merging_ends_last() -> None:
     """A deletion that merging withdraws is no danger any more."""
     deleted = change(Op.DELETE, "a", Reason.DELETION_PROPOSED)

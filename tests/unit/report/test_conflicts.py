@@ -3,9 +3,7 @@
 from markdown_it import MarkdownIt
 
 from reconciler.plan.changes import AnswerNote, ConflictNote
-from reconciler.report.json import change_value
 from reconciler.report.markdown import pull_body
-from reconciler.report.text import change_lines
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES
 
@@ -37,30 +35,6 @@ def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
     first, second = fences[:2]
     assert first.content == "--- local\n+++ upstream\n kind: ConfigMap\n data:\n-  a: 2\n+  a: 1\n"
     assert second.content.splitlines()[2:] == [f"-{'x' * 200}"]
-
-
-def test_text_puts_every_line_of_a_value_on_its_own_line() -> None:
-    lines = list(change_lines(CHANGE, NAMES))
-
-    start = lines.index("  conflict: a.yaml ConfigMap a")
-    assert lines[start + 1 : start + 9] == [
-        "    upstream:",
-        "      kind: ConfigMap",
-        "      data:",
-        "        a: 1",
-        "    local:",
-        "      kind: ConfigMap",
-        "      data:",
-        "        a: 2",
-    ]
-    assert "    upstream: (deleted)" in lines
-    assert not any("aHVudGVyMg" in line or "\\x0a" in line for line in lines)
-
-
-def test_json_tells_a_deleted_value_from_an_empty_one() -> None:
-    sides = [(c["upstream"], c["local"]) for c in change_value(CHANGE, NAMES)["conflicts"]]
-
-    assert sides[1:] == [(None, "5"), ("", "x" * 200), ("", "one line\n"), ("***", None)]
 
 
 def test_comments_that_a_package_does_not_have_are_left_out_and_not_deleted() -> None:

@@ -116,3 +116,12 @@ def test_difference_is_that_of_difflib_for_whatever_the_lines_say(
 
         expected = [line.rstrip("\n") for line in unified_diff(before, after, lineterm="")][2:]
         assert [change.text for change in changes] == (["\n".join(expected)] if before != after else [])
+
+
+@pytest.mark.parametrize("sides", [("a web", "a\0b"), ("a\0b", "a web"), ("a\0web", "web\0b")])
+def test_text_with_a_zero_byte_is_shown_as_it_is(sides: tuple[str, str]) -> None:
+    before, after = ({"f": File.of(f"{text}\n".encode())} for text in sides)
+
+    (change,) = DifferenceReader().changes(before, after, ("web",))
+
+    assert change.text == f"@@ -1 +1 @@\n-{sides[0]}\n+{sides[1]}"

@@ -51,16 +51,6 @@ def test_ten_thousand_equal_changes_are_a_few_lines() -> None:
     ]
 
 
-def test_every_distinct_difference_of_a_cause_is_a_line_with_its_risks() -> None:
-    changes = [update(n) for n in range(6)] + [update(n, "y") for n in range(6, 8)]
-
-    assert lines(*changes)[1:] == [
-        "update  8 packages  UpstreamChanged  web/v1 -> web/v2; 8 repositories, 2 distinct diffs",
-        "        6 x edge-00000/web, edge-00001/web, edge-00002/web and 3 more: +4 -1 in 2 files",
-        "        2 x edge-00006/web, edge-00007/web: +4 -1 in 2 files",
-    ]
-
-
 def test_many_distinct_differences_are_counted() -> None:
     last = lines(*(update(n, str(n)) for n in range(MOST_DIFFS + 3)))[-1]
 

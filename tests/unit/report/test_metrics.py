@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
-from reconciler.report.metrics import METRICS, PREFIX, RunFacts, Sample, metrics_text, run_samples
+from reconciler.report.metrics import METRICS, PREFIX, RunFacts, metrics_text, run_samples
 from reconciler.report.timings import StageDuration, Timings, Work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/observability.md"
@@ -67,19 +66,6 @@ def test_equal_samples_in_another_order_make_equal_text() -> None:
     samples = list(run_samples(FACTS, TIMINGS))
 
     assert metrics_text(samples, {"a": "1"}) == metrics_text(reversed(samples), {"a": "1"})
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_unit_is_the_end_of_the_name(name: str) -> None:
-    metric = METRICS[name]
-    text = metrics_text([Sample(name, 1, tuple("x" for _ in metric.labels))], {})
-
-    (family,) = parse_openmetrics(text)
-
-    assert family.type == "gauge"
-    assert family.unit == metric.unit
-    assert name.endswith(("_seconds", "_bytes")) == bool(metric.unit)
-    assert family.documentation == metric.about
 
 
 def page_rows() -> Mapping[str, tuple[str, tuple[str, ...]]]:

@@ -11,7 +11,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
-from reconciler.report.needs import Action, Need, NeedPlace, find_needs, need_lines
+from reconciler.report.needs import NeedPlace, find_needs
 from reconciler.resolve.rollout_model import (
     MemberPhase,
     MemberStatus,
@@ -117,13 +117,3 @@ def test_packages_of_one_cause_share_a_row_and_one_pull_request_is_named_once() 
     (need,) = find_needs(Plan(), [status(EAST, Phase.IN_REVIEW), grouped])
 
     assert need.places == (NeedPlace("east#3", "https://x/3", ""),)
-
-
-def test_only_the_first_places_are_named() -> None:
-    need = Need(Action.REVIEW, "new web/v1", tuple(NeedPlace(f"c{number}#1") for number in range(7)))
-
-    assert list(need_lines([need])) == [
-        "NEEDS YOU  WHAT        WHERE",
-        "review     new web/v1  c0#1, c1#1, c2#1, c3#1 and 3 more",
-    ]
-    assert list(need_lines([])) == []

@@ -14,7 +14,6 @@ from reconciler.plan.changes import (
     ConflictNote,
     Plan,
     Postponed,
-    WriteRemoval,
 )
 from reconciler.plan.context import PlanTarget
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
@@ -37,7 +36,6 @@ from tests.support.sets import a_package
 from tests.support.values import replace
 
 WRITE = a_write()
-REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2"), "web", "", 90)
 V1 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v1", commit="a" * 40))
 V2 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v2", commit="b" * 40))
 ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
@@ -59,12 +57,6 @@ def test_package_with_a_draft_shows_both_revisions_and_its_set_and_cluster() -> 
     assert overview(target=target, variants={WEB: fleet}) == PackageOverview(
         "default/fleet", "prod", "web/v1", "web/v2", "review"
     )
-
-
-def test_package_that_is_in_a_draft_only_has_no_revision_on_main() -> None:
-    target = a_target(package=replace(ON_MAIN, main_tree=None), draft=a_draft(header=V2))
-
-    assert overview(target=target) == PackageOverview(review="web/v2", waiting_for="review")
 
 
 def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
@@ -100,12 +92,6 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
 )
 def test_what_a_package_waits_for(change: dict[str, Any], waiting_for: str) -> None:
     assert overview(replace(KEPT, **change)) == PackageOverview(main="web/v1", waiting_for=waiting_for)
-
-
-def test_stalled_package_waits_for_a_fix() -> None:
-    change = replace(KEPT, reason=Reason.OWNER_STALLED)
-
-    assert overview(change, variants={}).waiting_for == "a fix of its manifest or repository"
 
 
 RULE = ReviewRule(reviewers=("ann", "bob"))

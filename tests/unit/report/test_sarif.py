@@ -5,33 +5,12 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Refusal
 from reconciler.plan.compare import Comparison
 from reconciler.report.sarif import FALLBACK, comparison_sarif
 
 
 def problem(message: str, where: Location = Location("a.yaml", 2, 3)) -> Problem:  # noqa: B008 - a frozen value
     return Problem(where, Reason.INVALID_MANIFEST, message, "Mend it")
-
-
-def test_level_tells_what_the_change_brings() -> None:
-    log = comparison_sarif(
-        Comparison(
-            new=(problem("new"),),
-            old=(problem("old"),),
-            fixed=(problem("fixed"),),
-            unread=(problem("unread"),),
-            refusals=(Refusal(Reason.DELETION_GUARD, "refused", ""),),
-        )
-    )
-
-    levels = {result["message"]["text"]: result["level"] for result in log["runs"][0]["results"]}
-    assert levels == {
-        "new. Mend it": "error",
-        "refused": "error",
-        "unread. Mend it": "warning",
-        "old. Mend it": "note",
-    }
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal, exits_of
 from reconciler.plan.status import PackageStatus
-from reconciler.report.summary import arrow, clusters_text, summary_line
+from reconciler.report.summary import clusters_text, summary_line
 from tests.support.plan_values import web_context
 from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
@@ -26,11 +26,6 @@ BUSY = {
     "a waiting person": replace(IDLE, changes=(replace(change(Op.KEEP), waits=True),)),
     "a pin that moves": replace(IDLE, version_changes=(MOVE,)),
 }
-
-
-def test_plan_without_anything_to_report_has_nothing_to_do() -> None:
-    assert summary_line(IDLE).startswith("Nothing to do: 1 kept")
-    assert summary_line(Plan()) == "Nothing to do: no packages"
 
 
 def test_kept_package_without_a_state_is_not_ours() -> None:
@@ -62,14 +57,6 @@ def test_something_is_to_do_beside(case: str) -> None:
 )
 def test_exit_classes_of_a_plan(plan: Plan, exits: set[Exit]) -> None:
     assert exits_of(plan) == exits
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [("v1", "v2", "v1 -> v2"), ("v1", "v1", "v1"), ("v1", "", "v1"), ("", "v2", "v2"), ("", "", "")],
-)
-def test_arrow_stands_between_two_different_values(old: str, new: str, text: str) -> None:
-    assert arrow(old, new) == text
 
 
 @pytest.mark.parametrize(

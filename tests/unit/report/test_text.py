@@ -6,37 +6,13 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
+from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.support.values import replace
-from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
-
-
-def test_plan_is_counts_then_changes_then_problems() -> None:
-    assert list(plan_lines(PLAN, NAMES)) == [
-        "1 to create, 1 to update, 2 kept, 1 will wait for people, 1 problem (checksum " + "c" * 12 + ")",
-        "risks: conflict in 1 package",
-        "CHANGE  PACKAGE          REASON           DETAIL",
-        "create  edge-east/nginx  New              nginx/v1; waits for a person",
-        "update  edge-west/nginx  UpstreamChanged  nginx/v1 -> nginx/v2; 1 of 4 files differs",
-        "note: Snapshot is 3 days old",
-        "problem: config/bad.yaml:12:5: InvalidExpression: Undeclared reference to 'nam\\x1b[2Je'",
-        "  stalls: PackageVariantSet default/bad",
-        "  hint: Use target.name",
-    ]
-
-
-def test_unchanged_packages_are_listed_on_request() -> None:
-    short, full = list(plan_lines(PLAN, NAMES)), list(plan_lines(PLAN, NAMES, unchanged=True))
-
-    assert [line for line in full if line not in short] == [
-        "keep    edge-west/a      NotOurs",
-        "keep    edge-west/b      UpToDate",
-    ]
-    assert [line for line in full if not line.startswith("keep")] == short
+from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
 
 
 @pytest.mark.parametrize(
@@ -64,26 +40,6 @@ def test_only_published_packages_are_unchanged(phase: Phase) -> None:
     kept = change(Op.KEEP)
 
     assert is_unchanged(kept, PackageStatus(phase, package=kept.package)) is (phase is Phase.PUBLISHED)
-
-
-def test_the_order_of_changes_does_not_matter() -> None:
-    shuffled = replace(PLAN, changes=PLAN.changes[::-1])
-
-    assert list(plan_lines(shuffled, NAMES)) == list(plan_lines(PLAN, NAMES))
-
-
-def test_quiet_leaves_out_notes_and_nothing_else() -> None:
-    full, quiet = list(plan_lines(PLAN, NAMES)), list(plan_lines(PLAN, NAMES, quiet=True))
-
-    assert quiet == [line for line in full if not line.startswith("note: ")]
-
-
-def test_a_refused_plan_is_shown_whole_before_it_says_why() -> None:
-    lines = list(plan_lines(REFUSED, NAMES))
-
-    assert lines[1] == "risks: deletion in 1 package"
-    assert lines[3].startswith("delete")
-    assert lines[4:6] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Consent in the configuration"]
 
 
 def test_colours_change_no_word() -> None:
@@ -124,74 +80,6 @@ def test_failures_come_after_what_was_done() -> None:
         "1 effect done, 1 failed.",
     ]
     assert list(outcome_lines(Outcome())) == ["Nothing was written."]
-
-
-REFUSES = "https://git.example.com/api/v1 refuses the credential: 401 Bad credentials"
-
-
-def unread(number: int) -> Problem:
-    subject = f"Repository default/edge-{number}"
-    kept = "; 2 variants or sets that need it are kept as they are"
-    message, where = f"{subject} could not be read: {REFUSES}{kept}", Location(f"edge-{number}.yaml", 7)
-    return Problem(where, "RepositoryUnavailable", message, "Renew.", subject, REFUSES, kept)
-
-
-def test_problems_of_one_cause_share_a_line_and_a_hint() -> None:
-    other = Problem(Location("a.yaml", 1), "RepositoryUnavailable", "No such host", "Renew.")
-
-    assert list(problem_lines([unread(1), other, unread(2)])) == [
-        f"problem: RepositoryUnavailable: 2, all for one cause: {REFUSES}",
-        "  edge-1.yaml:7: Repository default/edge-1; 2 variants or sets that need it are kept as they are",
-        "  edge-2.yaml:7: Repository default/edge-2; 2 variants or sets that need it are kept as they are",
-        "  hint: Renew.",
-        "problem: a.yaml:1: RepositoryUnavailable: No such host",
-        "  hint: Renew.",
-    ]
-
-
-def test_brief_problems_have_no_owner_and_no_hint() -> None:
-    single, several = unread(1), [unread(1), unread(2)]
-
-    assert list(problem_lines([single], head="fixed:", brief=True)) == [
-        f"fixed: edge-1.yaml:7: RepositoryUnavailable: {single.message}"
-    ]
-    assert list(problem_lines(several, brief=True))[-1].startswith(
-        "  edge-2.yaml:7: Repository default/edge-2"
-    )
-
-
-def test_problems_of_one_cause_with_other_hints_stand_alone() -> None:
-    lines = list(problem_lines([unread(1), replace(unread(2), hint="Ask.")]))
-
-    assert [line for line in lines if line.startswith("problem: ")] == [
-        f"problem: {unread(n).location}: RepositoryUnavailable: {unread(n).message}" for n in (1, 2)
-    ]
-
-
-def test_many_places_of_one_cause_are_counted() -> None:
-    lines = list(problem_lines([unread(n) for n in range(1, 13)]))
-
-    assert len(lines) == 1 + 10 + 1 + 1
-    assert lines[-2] == "  and 2 more"
-
-
-def test_failed_effects_of_one_cause_share_a_line_and_a_hint() -> None:
-    cause = "https://git.example.com/api/v1: 403 not permitted"
-    effects = [
-        Effect(f"edge-{n}", "opened", "Create web", error=f"POST /edge-{n}: 403", hint="Ask.", cause=cause)
-        for n in (1, 2)
-    ]
-    closed = Effect("edge-1", "closed", "#1", error="POST /edge-1: 403", hint="Ask.", cause=cause)
-
-    assert list(outcome_lines(Outcome((*effects, closed)))) == [
-        f"failed: open 2, all for one cause: {cause}",
-        "  edge-1 Create web",
-        "  edge-2 Create web",
-        "  hint: Ask.",
-        "failed: close edge-1 #1: POST /edge-1: 403",
-        "  hint: Ask.",
-        "0 effects done, 3 failed.",
-    ]
 
 
 def test_line_breaks_of_a_message_become_spaces() -> None:

@@ -39,13 +39,19 @@ from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
-from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
+from reconciler.inventory.inventory import (
+    Inventory,
+    RepositoryView,
+    ReviewedLock,
+    Source,
+    SourcedDocument,
+)
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.policy import DeletionGuard
+from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
@@ -448,6 +454,33 @@ def test_generated_package_is_released_only_if_every_manifest_was_understood(
     fleet = resolve_fleet(inventory, expand(inventory), inputs)
 
     assert fleet.desired.released == (keys(BASE) if is_released else frozenset())
+
+
+@pytest.mark.parametrize(
+    ("applied", "fields", "is_refreshed"),
+    [
+        (None, {}, False),
+        ("this", {}, False),
+        ("another", {}, True),
+        ("another", {"policy": Policy(suspend=True)}, False),
+        ("another", {"reviewed": ReviewedLock(is_open=False)}, False),
+    ],
+)
+def test_digest_of_a_lock_that_stays_is_refreshed_by_a_run_that_records_its_commit(
+    world: DependencyWorld, applied: str | None, fields: dict[str, Any], *, is_refreshed: bool
+) -> None:
+    world.publish("blueprints", "base", blueprint("base", a_yaml="base: 2\n"), 2)
+    inventory = world.inventory()
+    commits = {"this": inventory.control.commit.oid, "another": oid("99")}
+    standing = replace(inventory.control.standing, applied=commits.get(applied or ""))
+    inventory = replace(inventory, control=replace(inventory.control, standing=standing), **fields)
+
+    fleet = resolve_fleet(
+        inventory, expand(inventory), DependencyInputs(published_packages(inventory), world.lock_files)
+    )
+
+    assert not any(scope.changed for scope in fleet.locks.scopes)
+    assert (fleet.locks.files != world.lock_files) is is_refreshed
 
 
 def test_warnings_of_published_packages_come_before_those_of_locks(world: DependencyWorld) -> None:

@@ -274,8 +274,10 @@ def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
             False),
         (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(repository="gone"), False),
         (a_package("other", main_tree=oid("b1"), main_header=ON_MAIN), authored(), False),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), generated("web"), False),
     ],
-    ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path"],
+    ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path",
+        "generated"],
 )  # fmt: skip
 def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
     state: PackageState, record: PackageVariantRecord, *, is_held: bool

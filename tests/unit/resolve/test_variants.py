@@ -79,18 +79,6 @@ def test_an_update_reads_base_upstream_and_local(world: ModelWorld) -> None:
     }
 
 
-def test_one_unresolvable_variant_stalls_alone(world: ModelWorld) -> None:
-    world.variants["bad"] = PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=9),
-        downstream=Downstream(repo="edge", package="bad"),
-    )
-
-    resolution = resolved(world)
-
-    assert [one.variant.key.name for one in resolution.variants] == ["web"]
-    assert [key.name for key in resolution.stalled] == ["bad"]
-
-
 @pytest.mark.parametrize("role", RepositoryRole)
 def test_variant_that_another_shard_plans_is_not_resolved(world: ModelWorld, role: RepositoryRole) -> None:
     inventory = world.inventory()

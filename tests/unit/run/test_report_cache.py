@@ -55,12 +55,6 @@ def keep(options: RunOptions, planned: PlannedRun | None = None) -> InputDigest:
     return inputs
 
 
-def test_report_of_an_unknown_question_is_not_found(options: RunOptions) -> None:
-    keep(options)
-
-    assert cache(options, None, "plan", "--all").find() is None
-
-
 @pytest.mark.parametrize("name", ["RECONCILER_INSTANCE", "PATH", "HOME", "ANY_TOKEN"])
 def test_variable_is_an_input(name: str, options: RunOptions) -> None:
     keep(options)
@@ -92,13 +86,6 @@ def test_variable_and_text_may_be_no_utf8(options: RunOptions) -> None:
 
     assert cache(options, environment).find() is not None
     assert cache(options, environment, "-o", "odd\udce9").find() is None
-
-
-def test_version_of_the_program_is_an_input(options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(options)
-    monkeypatch.setattr(report_cache, "__version__", "99")
-
-    assert cache(options).find() is None
 
 
 def test_code_of_the_program_is_an_input(

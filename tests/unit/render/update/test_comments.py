@@ -93,14 +93,6 @@ def test_upstream_comment_below_the_last_value_is_listed(place: str) -> None:
     assert f"# {place} u" in listed(updated)
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place not in BELOW_THE_LAST_VALUE])
-def test_upstream_comment_arrives_where_only_a_value_elsewhere_was_changed(place: str) -> None:
-    updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
-
-    assert f"# {place} u" in updated.files["app.yaml"].data.decode()
-    assert updated.decided == ()
-
-
 @pytest.mark.parametrize("removed", ["  replicas: 3 # count 0\n", BASE])
 def test_comment_goes_with_what_is_removed_and_is_listed(removed: str) -> None:
     upstream = BASE.replace(removed, "") or "apiVersion: v1\nkind: Other\nmetadata:\n  name: app\n"
@@ -190,13 +182,6 @@ def test_comments_above_the_first_field_follow_upstream(
     theirs, ours = Tree.parse(f"{upstream}a: 2\n"), Tree.parse(f"{local}a: 1\n")
 
     assert with_upstream_header(old, theirs, ours, merged) == want
-
-
-@pytest.mark.parametrize("text", ["{a: 1}\n", "# only a comment\n", "{}\n"])
-def test_text_without_a_first_line_has_no_comments_above_it(text: str) -> None:
-    tree, upstream = Tree.parse(text), Tree.parse("# new\n\na: 1\n")
-
-    assert with_upstream_header(tree, upstream, tree, "a: 2\n") == "# new\n\na: 2\n"
 
 
 @pytest.mark.parametrize(

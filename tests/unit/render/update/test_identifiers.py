@@ -111,16 +111,6 @@ def test_only_yaml_files_outside_krmignore_are_marked() -> None:
     assert [path for path in files if marked[path] != files[path]] == ["deep/app.yml"]
 
 
-def test_files_of_local_alone_are_not_marked() -> None:
-    resource = {"app.yaml": File.of(CASES[0].before.encode())}
-    own = {"own.yaml": File.of(CASES[0].before.encode())}
-
-    sides = with_identifiers(resource, resource, {**resource, **own})
-
-    assert sides.local["own.yaml"] == own["own.yaml"]
-    assert sides.local["app.yaml"] == sides.original["app.yaml"] != resource["app.yaml"]
-
-
 @pytest.mark.parametrize(
     ("local", "marked"),
     [

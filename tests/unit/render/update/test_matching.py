@@ -47,17 +47,6 @@ def place(resource: ResourceSides, name: str) -> str:
 A, B = cm("a"), cm("b")
 
 
-def test_resources_match_by_file_and_identity_in_the_order_of_the_sides() -> None:
-    two = {"f.yaml": f"{A}---\n{B}"}
-
-    assert matched(two, {"f.yaml": B, "g.yaml": cm("c")}, {"f.yaml": f"{B}---\n{cm('d')}"}) == [
-        ("f.yaml:/b", "f.yaml:/b", "f.yaml:/b"),
-        ("", "", "f.yaml:/d"),
-        ("f.yaml:/a", "", ""),
-        ("", "g.yaml:/c", ""),
-    ]
-
-
 @pytest.mark.parametrize(
     ("sides", "want"),
     [
@@ -84,33 +73,6 @@ def test_resource_is_followed_to_another_file_if_exactly_one_fits(
     named = [{f"{path}.yaml": text for path, text in files.items()} for files in sides]
 
     assert [tuple(text.replace(".yaml", "") for text in row) for row in matched(*named)] == want
-
-
-def test_moves_are_not_followed_where_kpt_does_not() -> None:
-    assert matched({"f.yaml": A}, {"g.yaml": A}, {"f.yaml": A}, follow_moves=False) == [
-        ("f.yaml:/a", "", "f.yaml:/a"),
-        ("", "g.yaml:/a", ""),
-    ]
-
-
-def test_copies_in_one_file_match_in_their_order() -> None:
-    twice = {"f.yaml": f"{A}---\n{A}"}
-
-    assert matched(twice, twice, twice) == [("f.yaml:/a",) * 3] * 2
-    assert matched(twice, {"f.yaml": A}, twice) == [
-        ("f.yaml:/a",) * 3,
-        ("f.yaml:/a", "", "f.yaml:/a"),
-    ]
-
-
-def test_namespace_that_a_mutator_set_is_the_same_resource() -> None:
-    both = f"{A}---\n{B}"
-    set_both = f"{cm('a', 'prod')}---\n{cm('b', 'prod')}"
-
-    assert matched({"f.yaml": both}, {"f.yaml": both}, {"f.yaml": set_both}) == [
-        ("f.yaml:/a", "f.yaml:/a", "f.yaml:prod/a"),
-        ("f.yaml:/b", "f.yaml:/b", "f.yaml:prod/b"),
-    ]
 
 
 def test_two_namespaces_of_one_upstream_are_each_matched_once() -> None:
@@ -201,31 +163,3 @@ def test_conflict_about_a_whole_resource_is_where_the_resource_is(
 
     assert list(texts.values()) == list(local.values())
     assert [(c.path, c.field, c.reason) for c in conflicts] == [(f"{paths}.yaml", "", reason)]
-
-
-ONE, TWO, THREE = (ENCRYPTED.format(mac) for mac in "123")
-
-
-@pytest.mark.parametrize(
-    ("sides", "kept"),
-    [
-        pytest.param((A, None, A), None, id="deleted upstream, untouched here"),
-        pytest.param((A, A, None), None, id="deleted here, untouched upstream"),
-        pytest.param((None, A, None), A, id="new upstream"),
-        pytest.param((None, None, A), A, id="new here"),
-        pytest.param(
-            (ENCRYPTED.format("1"),) * 2 + (ENCRYPTED.format("3"),), ENCRYPTED.format("3"), id="ours"
-        ),
-        pytest.param(
-            (ENCRYPTED.format("1"), ENCRYPTED.format("2"), ENCRYPTED.format("1")),
-            ENCRYPTED.format("2"),
-            id="theirs",
-        ),
-    ],
-)
-def test_resource_that_one_side_changed_has_no_conflict(
-    sides: tuple[str | None, str | None, str | None], kept: str | None
-) -> None:
-    base, upstream, local = ({"f.yaml": text} if text else {} for text in sides)
-
-    assert update(base, upstream, local) == ({"f.yaml": kept} if kept else {}, [])

@@ -24,46 +24,7 @@ def node(text: str) -> Node:
     return root
 
 
-WHOLE = Conflict("a.yaml", "Service a", "", "b", "u", "l", "BothChanged")
 DEFAULT = Rule(RuleKind.DEFAULT)
-
-
-@pytest.mark.parametrize(
-    ("policy", "wins", "recorded"),
-    [
-        (ASK, False, "conflicts"),
-        (FAIL, False, "fatal"),
-        (LOCAL, False, "decided"),
-        (UPSTREAM, True, "decided"),
-    ],
-)
-def test_conflict_about_a_whole_resource_is_decided_by_the_policy(
-    policy: OnConflict, recorded: str, *, wins: bool
-) -> None:
-    own = report(policy)
-
-    assert own.record_whole("a.yaml", "Service a", ("b", "u", "l"), "BothChanged") is wins
-
-    decided = DecidedConflict(WHOLE, policy, DEFAULT)
-    expected = {"conflicts": [], "fatal": [], "decided": []}
-    expected[recorded] = [decided if recorded == "decided" else WHOLE]
-    assert {name: getattr(own, name) for name in expected} == expected
-    assert own.has_place(WHOLE.place)
-    assert not own.has_place(("a.yaml", "Service a", "spec"))
-
-
-@pytest.mark.parametrize("sides", [("b", None, "l"), ("b", "u", None)])
-def test_deletion_and_the_change_of_what_was_deleted_stay_whatever_the_policy(
-    sides: tuple[str | None, str | None, str | None],
-) -> None:
-    own = report(UPSTREAM)
-
-    assert not own.record_whole("a.yaml", "Service a", sides, "Deleted")
-    assert own.decided == [
-        DecidedConflict(Conflict("a.yaml", "Service a", "", *sides, "Deleted"), LOCAL, DEFAULT)
-    ]
-    added = report(UPSTREAM)
-    assert added.record_whole("a.yaml", "Service a", (None, "u", "l"), "BothAdded")
 
 
 NOTE = {"metadata": {"annotations": {"reconciler.dev/on-conflict": "upstream"}}}

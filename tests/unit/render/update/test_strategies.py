@@ -8,7 +8,6 @@ from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import (
     Conflict,
     ConflictPolicy,
-    Updated,
     UpdateRefused,
     UpstreamRef,
     update_package,
@@ -57,12 +56,6 @@ def test_fast_forward_is_refused_with_the_edited_files() -> None:
         "Local package files have been modified: a.yaml, added.yaml, gone.yaml",
         ("a.yaml", "added.yaml", "gone.yaml"),
     )
-
-
-def test_fast_forward_takes_upstream_whole() -> None:
-    base, upstream = files(a_yaml=cm("a"), gone_yaml=cm("b")), files(a_yaml=cm("a", "up"), new_yaml=cm("c"))
-
-    assert update_package(base, upstream, base, strategy=Strategy.FAST_FORWARD) == Updated(upstream)
 
 
 def test_kptfile_that_is_no_yaml_is_refused() -> None:
@@ -151,19 +144,6 @@ def test_replacement_takes_sub_packages_that_upstream_has_or_had(side: str) -> N
     assert updated.files == upstream
 
 
-def test_copy_keeps_files_of_local_alone_and_deletes_what_upstream_deleted() -> None:
-    base = files(a_yaml=cm("a"), gone_yaml=cm("b"), edited_yaml=cm("c"))
-    upstream = files(a_yaml=cm("a", "up"), edited_yaml=cm("c"), new_yaml=cm("d"))
-    local = files(a_yaml=cm("a"), gone_yaml=cm("b"), edited_yaml=cm("c", "mine"), own_yaml=cm("e"))
-
-    updated = update_package(base, upstream, local, strategy=Strategy.COPY_MERGE)
-
-    assert updated.files == {**upstream, "own.yaml": local["own.yaml"]}
-    conflict = Conflict("edited.yaml", "", "", cm("c"), cm("c"), cm("c", "mine"), "Replaced")
-    rule = Rule(RuleKind.STRATEGY, "copy-merge")
-    assert updated.decided == (DecidedConflict(conflict, OnConflict.UPSTREAM, rule),)
-
-
 @pytest.mark.parametrize("strategy", [Strategy.COPY_MERGE, Strategy.FORCE_DELETE_REPLACE])
 def test_replacement_merges_the_kptfile_and_lists_neither_it_nor_the_context(strategy: Strategy) -> None:
     def side(name: str, info: str) -> Files:
@@ -197,17 +177,6 @@ def test_strategy_is_the_given_one_else_the_kptfiles_else_a_merge() -> None:
     assert text(local("copy-merge")) == replaced
     assert text(local("copy-merge"), Strategy.RESOURCE_MERGE) == merged
     assert text(local(""), Strategy.COPY_MERGE) == replaced
-
-
-def test_new_upstream_is_written_only_where_there_is_a_kptfile() -> None:
-    new = UpstreamRef("https://host/blueprints", "web", "web/v2", "a" * 40)
-
-    updated = update_package(files(), files(), files(), new_upstream=new)
-    git = {"repo": new.repo, "directory": new.directory, "ref": new.ref}
-    value = kptfile_value(updated.files["Kptfile"].data)
-    assert value["upstream"]["git"] == git
-    assert value["upstreamLock"]["git"] == {**git, "commit": new.commit}
-    assert update_package(files(), files(), {}, new_upstream=new).files == {}
 
 
 # Sub-packages

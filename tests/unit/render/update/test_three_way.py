@@ -1,7 +1,5 @@
 """Files on three sides: what needs a merge, whose mode and whose lines stay."""
 
-from itertools import product
-
 import pytest
 
 from reconciler.names.objects import File, Mode
@@ -11,14 +9,8 @@ from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.three_way import (
     FileSides,
     Sides,
-    changed_side,
     file_text,
-    has_directory,
-    is_equal,
-    keep_text_file,
     merge_text_file,
-    merged_mode,
-    needs_merge,
     split_packages,
 )
 from tests.support.model import package
@@ -27,51 +19,7 @@ A, B, C = (File.of(text) for text in (b"a\n", b"b\n", b"c\n"))
 RUN_A = File.of(b"a\n", Mode.EXECUTABLE)
 
 
-def test_files_are_equal_with_bytes_and_mode() -> None:
-    assert is_equal(None, None)
-    assert is_equal(A, File.of(b"a\n"))
-    for other in (B, RUN_A, None):
-        assert not is_equal(A, other)
-        assert not is_equal(other, A)
-
-
-@pytest.mark.parametrize("sides", [*product((None, A, B, C), repeat=3)])
-def test_only_a_file_that_both_sides_changed_differently_needs_a_merge(
-    sides: tuple[File | None, File | None, File | None],
-) -> None:
-    base, upstream, local = sides
-    three = FileSides(*sides)
-
-    assert needs_merge(three) is (len({*map(id, sides)}) == 3)
-    if not needs_merge(three):
-        assert changed_side(three) is (upstream if base == local else local)
-
-
 REGULAR, RUN = Mode.REGULAR, Mode.EXECUTABLE
-
-
-@pytest.mark.parametrize(
-    ("base", "upstream", "local", "mode"),
-    [
-        (REGULAR, REGULAR, REGULAR, REGULAR),
-        (REGULAR, RUN, REGULAR, RUN),
-        (REGULAR, REGULAR, RUN, RUN),
-        (RUN, REGULAR, RUN, REGULAR),
-        (RUN, REGULAR, REGULAR, REGULAR),
-        (None, RUN, REGULAR, REGULAR),
-        (None, RUN, None, RUN),
-        (RUN, None, RUN, RUN),
-        (RUN, None, None, REGULAR),
-        (None, None, RUN, RUN),
-        (None, None, None, REGULAR),
-    ],
-)
-def test_mode_is_locals_unless_only_upstream_changed_it(
-    base: Mode | None, upstream: Mode | None, local: Mode | None, mode: Mode
-) -> None:
-    sides = (File.of(b"", each) if each else None for each in (base, upstream, local))
-
-    assert merged_mode(FileSides(*sides)) is mode
 
 
 def merge(
@@ -103,10 +51,6 @@ def test_file_that_cannot_be_merged_stays_locals_and_is_a_conflict(
     texts = (None if data is None else data.decode() for data in sides)
 
     assert merge(*sides) == (merged, [conflict(*texts, reason)])
-
-
-def test_lines_that_one_side_changed_are_merged() -> None:
-    assert merge(b"1\n2\n3\n4\n5\n", b"0\n2\n3\n4\n5\n", b"1\n2\n3\n4\n6\n") == (b"0\n2\n3\n4\n6\n", [])
 
 
 def test_conflicting_lines_are_upstreams_if_a_policy_says_so() -> None:
@@ -156,23 +100,6 @@ def test_target_of_a_link_is_never_merged() -> None:
     assert merged_file(A, B, link) == link
 
 
-@pytest.mark.parametrize(
-    ("sides", "kept"),
-    [
-        ((A, B, A), B),
-        ((A, B, C), C),
-        ((A, B, None), B),
-        ((None, B, C), C),
-        ((A, None, A), None),
-        ((A, None, B), B),
-    ],
-)
-def test_kpt_keeps_a_text_file_only_if_it_was_edited(
-    sides: tuple[File | None, File | None, File | None], kept: File | None
-) -> None:
-    assert keep_text_file(FileSides(*sides)) == kept
-
-
 def test_files_are_divided_by_the_packages_of_any_side() -> None:
     original = package({"Kptfile": "", "a.txt": "", "sub/b.txt": ""})
     upstream = package({"Kptfile": "", "sub/Kptfile": "", "sub/b.txt": "", "sub/deep/Kptfile": ""})
@@ -189,10 +116,3 @@ def test_files_are_divided_by_the_packages_of_any_side() -> None:
     }
     alone = Sides(original, original, original)
     assert split_packages(alone) == {"": alone}
-
-
-@pytest.mark.parametrize(
-    ("directory", "is_there"), [("sub", True), ("su", False), ("sub/a.txt", False), ("", False)]
-)
-def test_directory_is_there_if_a_file_is_below_it(directory: str, *, is_there: bool) -> None:
-    assert has_directory(package({"sub/a.txt": "", "b.txt": ""}), directory) is is_there

@@ -144,12 +144,6 @@ def test_deleted_resource(
     )
 
 
-def test_conflict_has_place_and_both_sides() -> None:
-    _, conflicts = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": cm("c", "mine")})
-
-    assert conflicts == (Conflict("r.yaml", "ConfigMap c", "data.a", "x", "up", "mine", "BothChanged"),)
-
-
 def test_fail_policy_refuses_the_package() -> None:
     with pytest.raises(UpdateRefused) as caught:
         update(
@@ -358,16 +352,6 @@ def test_fast_forward_allows_own_fields_of_the_kptfile_only(edit: str, *, is_edi
             update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD)
     else:
         assert "new.txt" in update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD).files
-
-
-def test_kptfile_that_local_deleted_stays_deleted() -> None:
-    base, upstream = (
-        {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
-    )
-
-    updated = update_package(base, upstream, files_of({"r.yaml": cm("r")}))
-
-    assert "Kptfile" not in updated.files
 
 
 @pytest.mark.parametrize("field", ["name", "package-path"])
@@ -701,3 +685,13 @@ def test_comment_above_the_first_of_a_block_comes_with_the_block(
 
     assert f"field:\n  # why\n{first}" in texts["a.yaml"]
     assert (last in texts["a.yaml"]) == (change == "a key more")
+
+
+def test_kptfile_that_local_deleted_stays_deleted() -> None:
+    base, upstream = (
+        {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
+    )
+
+    updated = update_package(base, upstream, files_of({"r.yaml": cm("r")}))
+
+    assert "Kptfile" not in updated.files

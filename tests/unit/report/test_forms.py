@@ -1,0 +1,199 @@
+"""One plan with all that reports tell apart, in every form, as reviewed files of tests/goldens/reports."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.base.reasons import Phase
+from reconciler.base.redact import Redactor
+from reconciler.inventory.inventory import Commit
+from reconciler.names.ids import ObjectName
+from reconciler.plan.changes import Op, PinChange, PullRequestContent
+from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
+from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
+from reconciler.plan.status import PackageStatus
+from reconciler.report import comparison, doctor, history, markdown, metrics, needs, rollouts, sarif, text
+from reconciler.report import json as values
+from reconciler.report.console import ansi, plain
+from reconciler.report.dashboard import make_dashboard
+from reconciler.report.diff import FileChange
+from reconciler.report.markdown import UpstreamChange
+from tests.support.plan_values import EDGE, oid
+from tests.support.sets import world
+from tests.support.values import replace
+from tests.unit.report.plans import CREATED, UPDATED
+from tests.unit.report.rich import (
+    CHANGES,
+    FULL,
+    LOCK,
+    NAMES,
+    OUTCOME,
+    PLAN,
+    PROBLEMS,
+    REFUSED,
+    ROLLOUTS,
+    SET,
+    STATUSES,
+)
+
+GOLDENS = Path(__file__).resolve().parents[2] / "goldens/reports"
+FILES = [
+    FileChange("app.yaml", 4, 1, "-a: 1\n+a: 2"),
+    FileChange("Kptfile", 1, 0, "+x"),
+    FileChange("s.yaml", 1, 1, "", "new"),
+]
+COMMITS = [
+    UpstreamChange("c" * 40, "Raise | it", "Ada <a@b>"),
+    UpstreamChange("d" * 40, "Lower it", "Ada", "1"),
+]
+GROUP = tuple(
+    replace(each, request=PullRequestContent(Op.UPDATE, "web/v1", "web/v2"))
+    for each in (FULL, *CHANGES[3:6], UPDATED)
+)
+COMPARISON = Comparison(
+    (
+        VariantDifference(ObjectName("default", "new"), Fate.CREATE, "the set selects east"),
+        VariantDifference(ObjectName("default", "old"), Fate.DELETE, "its file is gone"),
+    ),
+    (
+        PackageDifference("update", None, FULL),
+        PackageDifference("alter", UPDATED, UPDATED),
+        *(PackageDifference("update", None, each) for each in CHANGES[3:9]),
+        PackageDifference("withdraw", CHANGES[12], None),
+        PackageDifference("delete", None, CHANGES[12]),
+    ),
+    new=PROBLEMS[:1],
+    old=PROBLEMS[1:3],
+    fixed=PROBLEMS[3:4],
+    refusals=REFUSED.refusals,
+    pins=LOCK.pins,
+    dangers=1,
+    deep=True,
+)
+UNREAD = replace(COMPARISON, unread=PROBLEMS[4:6])
+SHALLOW = replace(COMPARISON, packages=(), deep=False)
+INDEX = IndexProposal(
+    "carvel:db.io",
+    "refs/heads/x",
+    {},
+    (PinChange("db.io", "1.0.0", "2.0.0", ""),),
+    ProposalPlace(SET, "host/blueprints", "index", Commit(oid("c1"), 5), "main"),
+    (PinChange("carvel:db.io in dev", "1.0.0", "2.0.0", "a manifest asks for it"),),
+    ("1.5.0 was withdrawn",),
+)
+HISTORY = [
+    history.HistoryEntry(
+        "draft", "d" * 40, "web/v3", 0, "", "", PLAN.changes[2].impact, {"tier": "gold", "bare": ""}
+    ),
+    history.HistoryEntry("v2", "c" * 40, "web/v2", 86_400, "Ada", "Approve it", PLAN.changes[4].impact),
+    history.HistoryEntry("v1", "b" * 40),
+]
+FINDINGS = [
+    doctor.Diagnosis("git", "git 2.40"),
+    doctor.Diagnosis("repository", "default/east", doctor.Severity.ERROR, "cannot be read", "Set a token."),
+    doctor.Diagnosis("tags", "default/west", doctor.Severity.WARNING, "3 tags block"),
+]
+STATUS = PackageStatus(Phase.IN_REVIEW, since=86_400, url="https://forge/7", pull=7)
+
+
+def lines(of: Callable[..., Iterable[str]], *given: Any, **options: Any) -> str:
+    return "".join(f"{line}\n" for line in of(*given, **options))
+
+
+def dumped(value: Any) -> str:
+    return values.dump(value, Redactor())
+
+
+def sorted_samples() -> str:
+    views = (EDGE, replace(EDGE, key=ObjectName("default", "away"), problem=PROBLEMS[1]))
+    return metrics.metrics_text(
+        metrics.plan_samples(REFUSED, world(views=views), OUTCOME), {"a": "b", "none": ""}
+    )
+
+
+FORMS: dict[str, Callable[[], str]] = {
+    "plan.txt": lambda: lines(text.plan_lines, PLAN, NAMES),
+    "plan-all.txt": lambda: lines(
+        text.plan_lines, REFUSED, NAMES, unchanged=True, quiet=True, needs=needs.find_needs(REFUSED, STATUSES)
+    ),
+    "plan-color.txt": lambda: lines(text.plan_lines, REFUSED, NAMES, paint=ansi, width=100),
+    "plan.md": lambda: markdown.plan_markdown(REFUSED, NAMES),
+    "applied.md": lambda: markdown.plan_markdown(
+        PLAN, replace(NAMES, report_url="https://acme.example/"), OUTCOME
+    ),
+    "plan.json": lambda: dumped(values.plan_value(REFUSED, NAMES, detailed=True)),
+    "outcome.json": lambda: dumped({**values.outcome_value(PLAN, OUTCOME, NAMES), "changes": []}),
+    "plan.sarif": lambda: dumped(sarif.plan_sarif(REFUSED, NAMES)),
+    "changes.txt": lambda: "\n".join(
+        lines(text.change_lines, each, NAMES, address="https://a/b", status=STATUS, paint=paint)
+        for each, paint in ((CREATED, plain), (FULL, ansi), (CHANGES[12], plain))
+    ),
+    "outcome.txt": lambda: (
+        lines(text.outcome_lines, OUTCOME) + lines(text.outcome_lines, OUTCOME, paint=ansi, quiet=True)
+    ),
+    "failures.txt": lambda: lines(lambda: (f"{what} | {hint}" for what, hint in text.failures(OUTCOME))),
+    "problems.txt": lambda: (
+        lines(text.problem_lines, PROBLEMS, paint=ansi)
+        + lines(text.problem_lines, PROBLEMS[:3], head="old:", brief=True)
+    ),
+    "dashboard.md": lambda: make_dashboard(REFUSED, STATUSES, NAMES, "2 hours").text,
+    "needs.txt": lambda: lines(needs.need_lines, needs.find_needs(REFUSED, STATUSES), paint=ansi, width=90),
+    "needs.json": lambda: dumped([needs.need_value(need) for need in needs.find_needs(REFUSED, STATUSES)]),
+    "rollouts.txt": lambda: lines(rollouts.rollout_lines, ROLLOUTS),
+    "rollouts.json": lambda: dumped([rollouts.rollout_value(each) for each in ROLLOUTS]),
+    "pull-request.md": lambda: markdown.pull_body(
+        FULL,
+        NAMES,
+        FILES,
+        links={"upstream": "https://u/"},
+        difference="https://d/",
+        upstream=COMMITS,
+        origins={FULL.conflicts[0].name: COMMITS[1]},
+        boxes=True,
+    ),
+    "group.md": lambda: markdown.group_body(
+        GROUP,
+        NAMES,
+        {GROUP[0].package: FILES, GROUP[1].package: FILES[:1]},
+        {GROUP[1].package: {"upstream": "https://u/"}},
+        "https://d/",
+        upstream={GROUP[1].package: COMMITS, GROUP[2].package: COMMITS[:1]},
+    ),
+    "lock.md": lambda: markdown.lock_body(LOCK),
+    "index.md": lambda: markdown.index_body(INDEX),
+    "chart.md": lambda: markdown.chart_body(INDEX),
+    "check.txt": lambda: (
+        lines(comparison.comparison_lines, UNREAD, NAMES)
+        + lines(comparison.comparison_lines, SHALLOW, NAMES, paint=ansi)
+    ),
+    "check.md": lambda: (
+        markdown.comparison_markdown(UNREAD, NAMES)
+        + markdown.comparison_markdown(SHALLOW, NAMES, title="Other")
+    ),
+    "check.json": lambda: dumped(comparison.comparison_value(UNREAD, NAMES)),
+    "check.sarif": lambda: dumped(sarif.comparison_sarif(UNREAD)),
+    "history.txt": lambda: (
+        lines(history.history_lines, HISTORY, paint=ansi, width=90) + lines(history.history_lines, [])
+    ),
+    "history.json": lambda: dumped(history.history_items(HISTORY)),
+    "doctor.txt": lambda: (
+        lines(doctor.finding_lines, FINDINGS, paint=ansi) + lines(doctor.finding_lines, FINDINGS[:1])
+    ),
+    "doctor.json": lambda: dumped(doctor.findings_value(FINDINGS)),
+    "metrics.txt": sorted_samples,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_form_of_the_plan_is_as_reviewed(name: str, *, update_golden: bool) -> None:
+    shown, file = FORMS[name]().encode(), GOLDENS / name
+
+    if update_golden:
+        file.write_bytes(shown)
+    assert shown.decode() == file.read_bytes().decode()
+
+
+def test_every_reviewed_file_is_of_a_form() -> None:
+    assert {file.name for file in GOLDENS.iterdir()} == FORMS.keys()

@@ -1,0 +1,224 @@
+"""A package of a chart: what is vendored, what follows, what another version leaves to people."""
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.base.errors import ConfigurationError, ReconcilerError, RefusedError, UsageError
+from reconciler.names.objects import File, Files, Mode
+from reconciler.policy import Policy
+from reconciler.run.from_chart import (
+    VendoredChart,
+    package_with,
+    pinned_chart,
+    read_chart,
+    write_package,
+)
+
+METADATA = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+DIGEST = "sha256:" + "0" * 64
+
+
+def chart(directory: Path, metadata: str = METADATA, **files: str) -> Path:
+    """Write a chart; the names of further files have `__` for a slash and `_` for a dot."""
+    directory.mkdir(exist_ok=True)
+    named = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+    for path, text in {"Chart.yaml": metadata, **named}.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_text(text)
+    return directory
+
+
+def vendored(directory: Path, *given: str, **files: str) -> VendoredChart:
+    return read_chart(str(chart(directory, *given, **files)), "", Policy())
+
+
+def archive(directory: Path, *names: str, kind: bytes = tarfile.REGTYPE) -> Path:
+    """Write an archive with members of these names, each with the metadata of a chart."""
+    file = directory / "web.tgz"
+    with tarfile.open(file, "w:gz") as opened:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            member.size = len(METADATA) if kind == tarfile.REGTYPE else 0
+            opened.addfile(member, io.BytesIO(METADATA.encode()))
+    return file
+
+
+def test_directory_and_archive_of_a_chart_are_read_alike(tmp_path: Path) -> None:
+    from_directory = vendored(tmp_path / "web")
+    from_archive = read_chart(str(archive(tmp_path, "web/Chart.yaml", "./web/x/y")), "", Policy())
+
+    files = {"Chart.yaml": File.of(METADATA.encode())}
+    assert from_directory == ({"apiVersion": "v2", "name": "web", "version": "1.0.0"}, files, "web", "")
+    assert from_archive == (from_directory.metadata, {**files, "x/y": files["Chart.yaml"]}, "web.tgz", "")
+    assert (from_directory.name, from_directory.version) == ("web", "1.0.0")
+
+
+@pytest.mark.parametrize("name", ["/Chart.yaml", "web/../../Chart.yaml", ".."])
+def test_archive_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^web.tgz: the archive may not hold "):
+        read_chart(str(archive(tmp_path, name)), "", Policy())
+
+
+def test_archive_with_a_link_is_refused_and_directories_in_it_are_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="may not hold web/link"):
+        read_chart(str(archive(tmp_path, "web/link", kind=tarfile.SYMTYPE)), "", Policy())
+    with pytest.raises(UsageError, match=r"^web.tgz has no Chart.yaml$"):
+        read_chart(str(archive(tmp_path, "web/dir", kind=tarfile.DIRTYPE)), "", Policy())
+
+
+NEEDS = "dependencies:\n- name: db\n- name: cache\n- version: 1.0.0\n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "files", "message"),
+    [
+        ("name: web\n", {}, "web/Chart.yaml has no name or no version"),
+        ("version: 1\n", {}, "web/Chart.yaml has no name or no version"),
+        ("name: a/b\nversion: 1\n", {}, "web/Chart.yaml has no name or no version"),
+        ("name: [\n", {}, "web/Chart.yaml:2: Did not find"),
+        (f"{METADATA}type: library\n", {}, "web is a library chart"),
+        (METADATA + NEEDS, {}, r"does not have: db, cache$"),
+        (METADATA + NEEDS, {"charts__db__Chart_yaml": "", "charts__cache-1_0_tgz": ""}, ""),
+        (METADATA + NEEDS, {"charts__database": "", "charts__cache": ""}, r"does not have: db$"),
+        (METADATA, {"requirements_yaml": NEEDS}, r"does not have: db, cache$"),
+        (METADATA, {"requirements_yaml": "[]"}, ""),
+        (f"{METADATA}type: application\n", {}, ""),
+    ],
+)
+def test_chart_has_a_name_a_version_and_all_that_it_depends_on(
+    tmp_path: Path, metadata: str, files: dict[str, str], message: str
+) -> None:
+    if not message:
+        assert vendored(tmp_path / "web", metadata, **files).name == "web"
+        return
+    with pytest.raises(ReconcilerError, match=message):
+        vendored(tmp_path / "web", metadata, **files)
+
+
+@pytest.mark.parametrize(
+    ("source", "versions", "found"),
+    [
+        (f"https://h/web@{DIGEST}", "1.*", ("https://h/web", "1.*")),
+        (f"oci://h:5000/a/web:1.2.3@{DIGEST}", "*", ("oci://h:5000/a/web", "*")),
+        (f"https://h/a.git/web@{'a' * 40}", ">1", ("https://h/a.git/web", ">1")),
+        (f"web@{DIGEST}", "*", None),
+        ("https://h/web@1.2.3", "*", None),
+        (f"https://h/web@{DIGEST}", "", None),
+        ("", "*", None),
+    ],
+)
+def test_package_follows_the_chart_that_its_annotations_pin(
+    source: str, versions: str, found: tuple[str, str] | None
+) -> None:
+    annotations = f"reconciler.dev/chart-source: {source}, reconciler.dev/chart-versions: '{versions}'"
+    text = f"metadata: {{annotations: {{{annotations}}}}}\nhelmCharts: [CHARTS]\n"
+    args = "{chartArgs: {name: web, version: 1.2.3}}"
+
+    followed = pinned_chart(text.replace("CHARTS", args).encode())
+
+    assert followed == (("web", *found, "1.2.3") if found else None)
+    assert pinned_chart(text.replace("CHARTS", "").encode()) is None
+    assert pinned_chart(b"a: [") is pinned_chart(b"") is pinned_chart(b"7") is None
+    if found:
+        assert pinned_chart(text.replace("CHARTS", "{}").encode()) == ("", *found, "")
+
+
+def texts(files: Files) -> dict[str, str]:
+    return {path: file.data.decode() for path, file in files.items()}
+
+
+def test_other_version_leaves_what_people_own(tmp_path: Path) -> None:
+    first = vendored(tmp_path / "web", values_yaml="replicas: 1\n\nimage: a\n", old="x")
+    made = package_with(first, {}, "pkg")
+    values = made["values.yaml"].data.replace(b"# replicas: 1\n", b"# replicas: 1\nreplicas: 9\n")
+    configuration = made["chart.yaml"].data.replace(b"namespace: default", b"namespace: mine")
+    own = {
+        **made,
+        "values.yaml": File.of(values, Mode.EXECUTABLE),
+        "README.md": File.of(b"mine"), "Kptfile": File.of(b"kind: Kptfile\n"), "more.yaml": File.of(b""),
+        "chart.yaml": File.of(configuration, Mode.EXECUTABLE),
+    }  # fmt: skip
+    two = METADATA.replace("1.0.0", "2.0.0")
+    second = vendored(tmp_path / "next", two, values_yaml="replicas: 1\n\nimage: b\n")
+
+    after = package_with(second._replace(versions=">1"), own, "pkg")
+
+    assert {path for path in own if own[path] != after.get(path)} == {
+        "chart.yaml", "values.yaml", "charts/web/Chart.yaml", "charts/web/values.yaml", "charts/web/old",
+    }  # fmt: skip
+    assert after.keys() == own.keys() - {"charts/web/old"}
+    head = "# Values for every cluster; the comments are the defaults of web.\n"
+    assert texts(after)["values.yaml"] == f"{head}# replicas: 1\nreplicas: 9\n#\n# image: b\n"
+    assert [after[path].mode for path in ("values.yaml", "chart.yaml")] == [Mode.EXECUTABLE] * 2
+    changed = {*texts(after)["chart.yaml"].splitlines()} - {*texts(own)["chart.yaml"].splitlines()}
+    assert {line.strip().partition(":")[0] for line in changed} == {
+        "version", *(f"reconciler.dev/chart-{name}" for name in ("source", "digest", "versions")),
+    }  # fmt: skip
+    assert "namespace: mine" in texts(after)["chart.yaml"]
+
+
+def test_values_of_people_that_the_defaults_contradict_stay(tmp_path: Path) -> None:
+    first = vendored(tmp_path / "web", values_yaml="a: 1\n")
+    own = {**package_with(first, {}, "p"), "values.yaml": File.of(b"mine: 1\n")}
+
+    after = package_with(vendored(tmp_path / "next", values_yaml="a: 2\n"), own, "p")
+
+    assert after["values.yaml"].data == b"mine: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "error", "message"),
+    [
+        (lambda text: text.replace("name: web", "name: db"), RefusedError, "of another chart than web"),
+        (lambda _: "a: [", ConfigurationError, "cannot be edited"),
+        (lambda _: "", ConfigurationError, "cannot be edited"),
+        (lambda _: "helmCharts: []", ConfigurationError, "cannot be edited"),
+        (lambda _: "helmCharts: 7", ConfigurationError, "cannot be edited"),
+    ],
+)
+def test_configuration_of_another_chart_is_not_changed(
+    tmp_path: Path, configuration: Callable[[str], str], error: type[Exception], message: str
+) -> None:
+    web = vendored(tmp_path / "web")
+    made = package_with(web, {}, "p")
+    text = configuration(made["chart.yaml"].data.decode())
+
+    with pytest.raises(error, match=message):
+        package_with(web, {**made, "chart.yaml": File.of(text.encode())}, "p")
+
+
+def test_only_what_changed_is_told_and_other_directories_are_refused(tmp_path: Path) -> None:
+    web, target = vendored(tmp_path / "web"), tmp_path / "pkg"
+
+    assert "chart.yaml" in write_package(web, target)
+    assert write_package(web, target) == ()
+    newer = vendored(tmp_path / "web", METADATA.replace("1.0.0", "1.0.1"))
+    assert write_package(newer, target) == ("chart.yaml", "charts/web/Chart.yaml")
+    for name in ("Kptfile", "chart.yaml"):
+        (target / name).rename(tmp_path / name)
+        with pytest.raises(RefusedError, match="is not empty, and no package of a chart"):
+            write_package(web, target)
+        (tmp_path / name).rename(target / name)
+
+
+@pytest.mark.parametrize(
+    ("address", "version", "message"),
+    [
+        ("web", "1.0.0", "--version is for charts elsewhere"),
+        ("none", "", "none does not exist"),
+        ("ftp://h/web", "", "ftp://h/web is no address that charts are read from"),
+    ],
+)
+def test_address_that_no_chart_is_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, version: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chart(tmp_path / "web")
+
+    with pytest.raises(UsageError, match=message):
+        read_chart(address, version, Policy(), tmp_path / "cache")
