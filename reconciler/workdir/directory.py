@@ -63,7 +63,6 @@ def write_directory(files: Files, output: Path, *, replaces: Path | None = None)
 def _scratch(parent: Path, name: str) -> Path:
     scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
     (scratch / "new").mkdir()
-    (scratch / "old").mkdir()
     return scratch
 
 

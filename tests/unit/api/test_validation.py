@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from reconciler import api
 from reconciler.api.crossplane import MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
+from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model, type_error
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 
@@ -144,14 +144,6 @@ def test_missing_field_has_a_hint() -> None:
     )
 
 
-def test_valid_manifest_is_returned() -> None:
-    found = parse_model(PackageVariant, {**PV, "spec": {"upstream": {"revision": "v3"}}})
-
-    assert isinstance(found, PackageVariant)
-    assert found.spec.upstream is not None
-    assert found.spec.upstream.revision == 3
-
-
 @pytest.mark.parametrize("data", [None, 1, "a", [], {"kind": 1}, {1: 2}])
 def test_no_data_raises(data: object) -> None:
     assert isinstance(parse_model(PackageVariant, data), tuple)
@@ -159,6 +151,20 @@ def test_no_data_raises(data: object) -> None:
 
 def test_unusual_key_is_quoted_in_a_path() -> None:
     assert field_text(("metadata", "labels", "a.b/c", 0)) == 'metadata.labels["a.b/c"][0]'
+
+
+def test_manifest_of_another_type_is_called_so() -> None:
+    assert type_error((), "a mapping", 7).message == "The manifest must be a mapping, but is the number 7"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [(3, 3), ("3", 3), ("v3", 3), ("-1", -1), (-1, -1), ("v-1", None), ("\u0663", None)]
+)
+def test_revision_is_a_number_or_that_of_the_branch(written: object, read: int | None) -> None:
+    parsed = parse_model(PackageVariant, {**PV, "spec": {"upstream": {"revision": written}}})
+
+    found = parsed.spec.upstream if isinstance(parsed, PackageVariant) else None
+    assert (found and found.revision) == read
 
 
 def test_no_candidates_give_no_hint() -> None:

@@ -25,6 +25,7 @@ def copy(tmp_path: Path) -> Path:
     root = tmp_path / "control"
     root.mkdir()
     git(root, "init", "-q")
+    (root / "index/folder.yaml").mkdir(parents=True)
     for name in ("helm", "azure"):
         (tmp_path / f"{name}.yaml").write_text(BUNDLE.replace("NAME", name))
         run(root, "add", f"r.io/{name}", "1.0.0", "--manifest", str(tmp_path / f"{name}.yaml"))

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.base.errors import Exit, Location, RefusedError, UnavailableError, UsageError
 from reconciler.base.redact import Redactor
-from reconciler.cli.common import terminal_width, wants_color
+from reconciler.cli.common import add_common_options, terminal_width, wants_color
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
     Printer,
@@ -246,3 +246,23 @@ def test_quiet_holds_for_the_call_it_is_given_to(monkeypatch: pytest.MonkeyPatch
         assert invoke(line) == 0
 
     assert [printer.quiet for printer in made] == [True, False]
+
+
+def test_options_that_every_command_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[bool] = []
+    command = click.Command("x", callback=lambda **_: ran.append(make_printer().quiet))
+    reader = click.Command("y", params=[click.Option(["--cache-dir"])])
+    for each in (command, command, reader):
+        add_common_options(each)
+    monkeypatch.chdir(tmp_path)
+
+    for line in (["-q"], ["--quiet"], []):
+        command.main(line, standalone_mode=False)
+
+    assert ran == [True, True, False]
+    assert [option.opts for option in command.params] == [["--quiet", "-q"]]
+    assert [option.opts for option in reader.params[1:]] == [["--quiet", "-q"], ["--verbose", "-v"]]
+    tmp_path.rmdir()
+    with pytest.raises(UsageError, match=r"^The current directory was deleted$") as raised:
+        command.main([], standalone_mode=False)
+    assert raised.value.hint == "Go to a directory that exists, then run again."

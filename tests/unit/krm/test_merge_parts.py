@@ -101,4 +101,4 @@ def test_choice_for_any_field_of_a_union_decides_all_of_it(answered: str) -> Non
 
     (document,) = load_documents((done.text or "").encode())
     assert document.value == {"a": 1, "b": 2, "z": 1}
-    assert {each.winner for each in done.conflicts} == {Winner.UPSTREAM}
+    assert {(each.winner, each.reason) for each in done.conflicts} == {(Winner.UPSTREAM, "BothChanged")}

@@ -18,7 +18,7 @@ from reconciler.report import comparison, doctor, history, markdown, metrics, ne
 from reconciler.report import json as values
 from reconciler.report.console import ansi, plain
 from reconciler.report.dashboard import make_dashboard
-from reconciler.report.diff import FileChange
+from reconciler.report.diff import MOST_TEXT, FileChange
 from reconciler.report.markdown import UpstreamChange
 from tests.support.plan_values import EDGE, oid
 from tests.support.sets import world
@@ -95,6 +95,13 @@ FINDINGS = [
     doctor.Diagnosis("repository", "default/east", doctor.Severity.ERROR, "cannot be read", "Set a token."),
     doctor.Diagnosis("tags", "default/west", doctor.Severity.WARNING, "3 tags block"),
 ]
+DONE = [
+    replace(OUTCOME, effects=OUTCOME.effects[:2] + OUTCOME.effects[-1:]),
+    replace(OUTCOME, effects=OUTCOME.effects[-1:]),
+    replace(OUTCOME, effects=OUTCOME.effects[-1:], locked=True),
+    replace(OUTCOME, effects=OUTCOME.effects[-2:]),
+    replace(OUTCOME, effects=()),
+]
 STATUS = PackageStatus(Phase.IN_REVIEW, since=86_400, url="https://forge/7", pull=7)
 
 
@@ -133,6 +140,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "outcome.txt": lambda: (
         lines(text.outcome_lines, OUTCOME) + lines(text.outcome_lines, OUTCOME, paint=ansi, quiet=True)
     ),
+    "done.txt": lambda: "\n".join(lines(text.outcome_lines, outcome) for outcome in DONE),
     "failures.txt": lambda: lines(lambda: (f"{what} | {hint}" for what, hint in text.failures(OUTCOME))),
     "problems.txt": lambda: (
         lines(text.problem_lines, PROBLEMS, paint=ansi)
@@ -161,6 +169,7 @@ FORMS: dict[str, Callable[[], str]] = {
         "https://d/",
         upstream={GROUP[1].package: COMMITS, GROUP[2].package: COMMITS[:1]},
     ),
+    "bare.md": lambda: markdown.pull_body(replace(CHANGES[5], message="Because"), NAMES),
     "lock.md": lambda: markdown.lock_body(LOCK),
     "index.md": lambda: markdown.index_body(INDEX),
     "chart.md": lambda: markdown.chart_body(INDEX),
@@ -197,3 +206,14 @@ def test_form_of_the_plan_is_as_reviewed(name: str, *, update_golden: bool) -> N
 
 def test_every_reviewed_file_is_of_a_form() -> None:
     assert {file.name for file in GOLDENS.iterdir()} == FORMS.keys()
+
+
+def test_differences_of_a_group_are_shown_as_far_as_they_fit() -> None:
+    files = {
+        each.package: [FileChange("a", 1, 0, name * MOST_TEXT)]
+        for each, name in zip(GROUP, "xyz", strict=False)
+    }
+
+    body = markdown.group_body(GROUP, NAMES, files | {GROUP[0].package: [FileChange("a", 1, 0, "+small")]})
+
+    assert ("+small" in body, "y" * MOST_TEXT in body, "z" * MOST_TEXT in body) == (True, False, False)
