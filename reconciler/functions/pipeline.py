@@ -439,8 +439,7 @@ def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:
         fields[name] = value.get(name, _ABSENT)
     fields.update(_injected_entries(value, ("status", "conditions"), "type"))
     fields.update(_injected_entries(value, ("info", "readinessGates"), "conditionType"))
-    if len(kptfiles) > 1:
-        fields["the number of documents"] = len(kptfiles)
+    fields["the number of documents"] = len(kptfiles)
     return {path: copy_value(field) for path, field in fields.items() if field is not _ABSENT}
 
 

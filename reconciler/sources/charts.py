@@ -75,7 +75,7 @@ def find_chart_version(address: str, version: str, client: RegistryClient) -> Fo
         raise UnavailableError(
             f"{repository} has no chart {name}", hint=f"Ask for one that it has: {near}." if near else ""
         )
-    listed = {str(each.get("version") or ""): each for each in entries[name] if isinstance(each, Mapping)}
+    listed = {str(each.get("version")): each for each in entries[name] if isinstance(each, Mapping)}
     chosen = _chosen(listed, version, address)
     urls = listed[chosen].get("urls")
     url = urljoin(f"{repository}/", str(urls[0])) if isinstance(urls, list) and urls else ""

@@ -98,6 +98,7 @@ def test_ten_thousand_tags_come_in_pages_and_an_etag_saves_those_that_did_not_ch
     assert all(each.etag for each in gate.asked[10:])
     with pytest.raises(UnavailableError, match=r"more tags than registries\.tags allows"):
         client(gate, tags=5000)[0].tags(NAME)
+    assert len(client(gate, tags=9000)[0].tags(NAME)) == 10_000  # counted before each page is asked for
 
 
 def test_pages_that_go_in_a_circle_end(gate: Gate) -> None:

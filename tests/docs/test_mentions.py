@@ -114,6 +114,7 @@ def test_a_template_or_workflow_names_only_what_is_there(path: Path) -> None:
             "tests/unit/test_wording.py::test_gone: no such file",
         ),
         ("`test_gone.py` has it.", "test_gone.py: no such file"),
+        ("It is told (`::test_somewhere`).", "::test_somewhere: of which file?"),
         ("Run `make lints`.", "make lints: no such target"),
     ],
 )

@@ -1,53 +1,19 @@
-"""`index sync` from every kind of PackageRepository, with all versions, and as a mode of the action."""
+"""`index sync` with all versions, and as a mode of the action."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_index_sync import CONFIGURATION, HOST, Fleet, fleet_of, package, push_platform
-from tests.support.git import Repo
+from tests.e2e.test_index_sync import CONFIGURATION, HOST, fleet_of, push_platform
 from tests.support.registry import Gate, Registry, serve_gate, serve_registry
 from tests.support.workflow import installed_job, run_action
-from tests.support.world import git
-
-INSTALL = """\
-apiVersion: packaging.carvel.dev/v1alpha1
-kind: PackageInstall
-metadata: {name: shop, namespace: prod}
-spec:
-  packageRef: {refName: shop.example.com, versionSelection: {constraints: '>=1.1.0'}}
----
-apiVersion: packaging.carvel.dev/v1alpha1
-kind: PackageRepository
-metadata: {name: shops, namespace: prod}
-spec:
-  fetch: FETCH
-"""
-FILES = {f"packages/shop.example.com/{version}.yml": package(version) for version in ("1.0.0", "1.1.0")}
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Registry, Gate]]:
     with serve_registry(tmp_path) as registry, serve_gate(registry.address) as gate:
         yield registry, gate
-
-
-def shop(root: Path, served: tuple[Registry, Gate], fetch: str) -> Fleet:
-    return fleet_of(root, served, {"shop.yaml": INSTALL.replace("FETCH", fetch)})
-
-
-def test_a_package_repository_may_be_in_git(tmp_path: Path, served: tuple[Registry, Gate]) -> None:
-    git(tmp_path, "init", "-q", "--bare", "-b", "main", "shops.git")
-    shops = Repo(tmp_path / "shops.git")
-    shops.commit({f"repo/{path}": text.encode() for path, text in FILES.items()})
-
-    fleet = shop(tmp_path, served, f"{{git: {{url: {tmp_path}/shops.git, ref: origin/main, subPath: repo}}}}")
-    said = fleet.run("index", "sync")
-
-    assert (said.code, said.err) == (0, ""), said
-    assert fleet.versions() == ["shop.example.com/1.1.0"]
-    assert fleet.asked() == []
 
 
 def test_all_takes_every_version_of_what_is_needed_but_no_moving_tag(

@@ -45,15 +45,6 @@ def meta(kind: str, needs: Mapping[str, str] = {}, group: str = "example.com") -
     return f"{head}---\n{crd}" if kind == "Provider" else head
 
 
-def package(version: str, needs: str = "") -> str:
-    """Return a Package of Carvel."""
-    return (
-        "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\n"
-        f"metadata: {{name: shop.example.com.{version}}}\n"
-        f"spec: {{refName: shop.example.com, version: {version}{needs}}}\n"
-    )
-
-
 @dataclass
 class Fleet:
     """A control repository with a working copy, and a registry behind a proxy."""

@@ -259,7 +259,8 @@ def wrong_files(text: str) -> list[str]:
     """Return the files of the project that the spans of a text name and that are not there.
 
     A path is one of the project if it begins with one of its directories; parts in capitals stand for
-    anything. A file without a directory is a module or a page, which may be anywhere.
+    anything. A file without a directory is a module or a page, which may be anywhere. A test is named with
+    its file.
     """
     paths = [match for span in spans(text) if (match := _FILE.fullmatch(span))]
     ours = [
@@ -269,6 +270,7 @@ def wrong_files(text: str) -> list[str]:
     return [
         *(f"{match[0]}: no such file" for match in ours if not _exists(match[1], match[2])),
         *(f"{name}: no such file" for name in bare if name not in _file_names()),
+        *(f"{span}: of which file?" for span in spans(text) if span.startswith("::")),
     ]
 
 

@@ -18,6 +18,7 @@ from reconciler.records.state import (
     SetRecord,
     branch_files,
     branch_records,
+    history_path,
     record_bytes,
     record_path,
     recorded_ticks,
@@ -34,6 +35,10 @@ def test_ticks_are_the_conflicts_that_boxes_answered_with_the_side_that_they_too
 
     assert recorded_ticks(record) == {("keep", "mine"), ("take", "theirs")}
     assert recorded_ticks(None) == frozenset()
+
+
+def test_history_of_a_repository_has_the_path_of_its_address() -> None:
+    assert history_path("host/a b/c") == "observed/pulls/host/a%20b/c.json"
 
 
 SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)

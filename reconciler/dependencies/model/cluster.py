@@ -215,17 +215,10 @@ def _needed_kinds(
 
     Source: Crossplane takes the kind of what it creates from the dependency, `provider:` or apiVersion, kind.
     """
-    unknown = {
-        id_
-        for id_, own in packages.items()
-        if id_.ecosystem is Ecosystem.XPKG and not all(c.kind for c in own)
-    }
-    if not unknown:
-        return []
     requirements = (r for own in packages.values() for candidate in own for r in candidate.requires)
     needs = (need for r in requirements for need in r.alternatives if isinstance(need, PackageNeed))
     kinds = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
-    return sorted((id_, kind) for id_, kind in kinds if id_ in unknown)
+    return sorted((id_, kind) for id_, kind in kinds if id_ in packages)
 
 
 class ResolverSettings(PartlyCompared, frozen=True):

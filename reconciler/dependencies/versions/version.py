@@ -120,8 +120,8 @@ def _within_64_bits(text: str, number: semver.Version) -> semver.Version:
     return number
 
 
-def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int | str], ...]:
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in parts)
 
 
 def precedence(version: Version) -> tuple[Any, ...]:

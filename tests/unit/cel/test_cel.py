@@ -49,6 +49,7 @@ def run(text: str, *extensions: str) -> str | Failure:
         ("string(type('a'))", 6, "found no matching overload for 'string' applied to '(type(string))'"),
         ("(((target.name))", 16, "Syntax error: missing ')' at '<EOF>'"),
         ("string(timestamp('2024-01-01T00:00:00Z') + 'a')", 41, PLUS.format("timestamp")),
+        ("'a b' ==\n  ('b' + 1)", 16, PLUS.format("string").replace("string)", "int)")),
         ("[1].map(k, .k)[0]", 12, "undeclared reference to '.k'"),
         ("timestamp(1).getHours('UTC') == 1 ? 'a' : 'b'", 13, "getHours() takes no time zone"),
         ("duration('1s').getMilliseconds() == 1", 15, "A duration has no getMilliseconds()"),
@@ -170,14 +171,8 @@ def test_test_of_all_keys_of_a_map_is_accepted(text: str, value: str) -> None:
         (f"target.labels.filter(k, {LONG} != '').exists(k, k == 'n') ? 'a' : 'b'", ""),
         (f"['a'].map(k, {LONG})[0]", ""),
         ("target.a.all(k, target.b.all(l, k == l)) ? 'a' : 'b'", ""),
-        (
-            "[1, 2].all(k, target.a.all(l, target.b.all(m, m == l))) ? 'a' : 'b'",
-            TURNS,
-        ),
-        (
-            "target.a.replace(target.b, target.c).replace(target.d, target.e)",
-            GROWS,
-        ),
+        ("[1, 2].all(k, target.a.all(l, target.b.all(m, m == l))) ? 'a' : 'b'", TURNS),
+        ("target.a.replace(target.b, target.c).replace(target.d, target.e)", GROWS),
         ("target.a.replace('b', 'c')", ""),
     ],
 )

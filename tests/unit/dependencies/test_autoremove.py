@@ -82,14 +82,6 @@ BEFORE = resolution(SHOP, DB, DISK)
 USERS_ONLY = {"my-shop": "user"}
 
 
-def test_packages_that_nothing_needs_go_with_all_that_they_needed() -> None:
-    fresh = resolution(package("my-shop", user=True))
-
-    assert told(autoremove(fresh, BEFORE)) == (USERS_ONLY, [])
-    assert told(autoremove(BEFORE, BEFORE)) == ({"my-shop": "user", "db": "my-shop", "disk": "db"}, [])
-    assert told(autoremove(fresh, resolution())) == (USERS_ONLY, [])
-
-
 RETAINED: list[tuple[str, Resolution]] = [
     ("it has data to keep", resolution(SHOP, msgspec.structs.replace(DB, retain=True), DISK)),
     ("its parent leaves it", resolution(package("my-shop", "db", user=True, uninstall=False), DB, DISK)),
@@ -158,13 +150,6 @@ def test_package_that_a_running_revision_needs_stays_though_nobody_wants_its_par
     assert told(kept) == ({"my-shop": "user", "db": "my-shop", "disk": "db"}, [])
     running_alone = autoremove(resolution(), BEFORE, needed=frozenset({str(named("disk"))}))
     assert told(running_alone) == ({"disk": "db"}, [])
-
-
-def test_what_a_locked_part_needs_stays_with_it() -> None:
-    assert told(autoremove(resolution(SHOP), BEFORE)) == (
-        {"my-shop": "user", "db": "my-shop", "disk": "db"},
-        [],
-    )
 
 
 def test_parents_that_are_gone_are_forgotten() -> None:
@@ -243,11 +228,3 @@ def test_package_that_a_user_removed_goes_unless_a_generated_one_needs_it() -> N
     left = leave_dependencies(resolution(), before)
 
     assert set(versions(left)) == {"my-b", "db"}
-
-
-def test_dependencies_that_nothing_needs_stay_and_are_retained_by_the_next_run() -> None:
-    before = resolution(SHOP, msgspec.structs.replace(DB, retain=True), DISK)
-
-    left = leave_dependencies(resolution(), before)
-
-    assert told(left) == ({"db": "my-shop", "disk": "db"}, ["db", "disk"])

@@ -177,14 +177,6 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "text"),
-    [("1", "2", "db 1 -> 2: why"), ("", "2", "db 2: why"), ("1", "", "db 1: why")],
-)
-def test_text_of_a_change(before: str, after: str, text: str) -> None:
-    assert str(VersionChange(MoveOp.CHANGE, "db", before, after, "why", ())) == text
-
-
 # Changes beside versions
 
 

@@ -7,12 +7,7 @@ import yaml
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.dialects.carvel import (
-    package_id,
-    read_carvel,
-    read_kpt,
-    version_of,
-)
+from reconciler.dependencies.dialects.carvel import package_id, read_carvel, read_kpt, version_of
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -235,6 +230,8 @@ def test_a_package_inside_a_kpt_package_has_the_identity_of_its_directory() -> N
     first = web.requires[1].alternatives[0]
     assert isinstance(first, PackageNeed)
     assert first.range.dialect is Dialect.KPT
+    spoilt = read_kpt({**document, "spec": ["x"]}, HERE, repository="r", path="", revision="3.0.0")
+    assert (spoilt.candidates, bool(spoilt.problems)) == ((), True)
     assert [version_of(tag) for tag in ("v3", "v1.2.3", "1.0.0")] == ["3.0.0", "1.2.3", "1.0.0"]
 
 
@@ -249,10 +246,3 @@ def test_a_status_decides_nothing() -> None:
     reported = document | {"status": {"dependencies": [{"packageInstallRef": "cache.example.org.9.9.9"}]}}
 
     assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs
-
-
-@pytest.mark.parametrize(
-    ("api_version", "group", "version"), [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("", "", "")]
-)
-def test_kind_of_the_core_group_has_an_empty_group(api_version: str, group: str, version: str) -> None:
-    assert Gvk.of(api_version, "Service") == Gvk(group, version, "Service")

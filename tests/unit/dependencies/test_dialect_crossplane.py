@@ -6,18 +6,12 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.dialects.crossplane import (
-    flatten_lock,
-    read_crossplane,
-    read_lock,
-    read_meta,
-)
+from reconciler.dependencies.dialects.crossplane import flatten_lock, read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.reading import ParsedManifest, parse_source
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     ApiNeed,
     Ecosystem,
-    Gvk,
     PackageId,
     PackageNeed,
     Platform,
@@ -58,13 +52,6 @@ def test_an_install_pins_what_its_image_says(kind: str) -> None:
     assert aws.need.range.allows(parse_loose("v1.2.3"))
     assert not aws.need.range.allows(parse_loose("v1.2.4"))
     assert str(aws) == f"{kind} aws"
-
-
-def test_a_digest_comes_before_the_tag() -> None:
-    (aws,) = install("Provider", "xpkg.example.org/acme/aws:v1.2.3@sha256:ab").installs
-
-    assert aws.need.range.allows(parse_loose("v9.0.0"), "sha256:ab")
-    assert not aws.need.range.allows(parse_loose("v1.2.3"), "sha256:cd")
 
 
 def test_settings_that_dependencies_inherit_have_one_spelling() -> None:
@@ -219,15 +206,6 @@ def test_the_design_lock_has_a_spec_and_bare_names() -> None:
         ("x/platform", "v1.0.0", "x/aws")
     ]
     assert flatten_lock(design)["customResourceDefinitions"] == {"buckets.aws": "aws"}
-
-
-def test_kinds_of_crds_come_from_the_index() -> None:
-    document = {"apiVersion": "meta.pkg.crossplane.io/v1", "kind": "Provider", "metadata": {"name": "aws"}}
-    bucket = Gvk("aws.example.org", "v1", "Bucket")
-
-    reading = read_meta(document, HERE, image="x/aws", version="v1.0.0", provides=(bucket,))
-
-    assert reading.candidates[0].provides == (bucket,)
 
 
 REVISIONS = [

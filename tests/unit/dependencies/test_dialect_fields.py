@@ -80,12 +80,7 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
 @pytest.mark.parametrize(
     ("api_version", "kind", "problems", "warnings"),
     [
-        (
-            "pkg.crossplane.io/v1",
-            "Thing",
-            [("kind", "Thing is no kind of Crossplane's package API")],
-            [],
-        ),
+        ("pkg.crossplane.io/v1", "Thing", [("kind", "Thing is no kind of Crossplane's package API")], []),
         (
             "meta.pkg.crossplane.io/v1",
             "Provider",
@@ -98,12 +93,7 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
             [("kind", "Thing is no kind of Carvel's packaging API")],
             [],
         ),
-        (
-            "packaging.carvel.dev/v1alpha1",
-            "PackageRepository",
-            [],
-            [],
-        ),
+        ("packaging.carvel.dev/v1alpha1", "PackageRepository", [], []),
         ("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", [], []),
     ],
 )
@@ -124,8 +114,7 @@ META = [
         [("spec.dependsOn[1]", f"{ONE_OF} provider and crd")],
     ),
     Case(
-        {"dependsOn": [{"provider": "x.io/a", "version": "a b c"}]},
-        [("spec.dependsOn[0].version", NO_RANGE)],
+        {"dependsOn": [{"provider": "x.io/a", "version": "a b c"}]}, [("spec.dependsOn[0].version", NO_RANGE)]
     ),
     Case({"dependsOn": [{"crossplane": "a b c"}]}, [("spec.dependsOn[0].crossplane", NO_RANGE)]),
     Case(
@@ -272,8 +261,7 @@ REFERENCE = {"refName": "a.io", "versionSelection": {"constraints": ">=1.0.0"}}
 SELECTION = "versionSelection.constraints"
 CARVEL_INSTALLS = [
     Case(
-        {"packageRef": {"refName": "a.io"}},
-        [("spec.packageRef", "packageRef.versionSelection is missing")],
+        {"packageRef": {"refName": "a.io"}}, [("spec.packageRef", "packageRef.versionSelection is missing")]
     ),
     Case(
         {"packageRef": {"refName": "a.io", "versionSelection": {"constraints": "a b"}}},
@@ -311,10 +299,7 @@ def test_field_of_a_carvel_install(case: Case) -> None:
 
 IN_LIST = "dependencies.requires[0]"
 PORTER = [
-    Case(
-        {"bundle": {"reference": "r.io/a", "version": "a b c"}},
-        [(f"{IN_LIST}.bundle.version", NO_RANGE)],
-    ),
+    Case({"bundle": {"reference": "r.io/a", "version": "a b c"}}, [(f"{IN_LIST}.bundle.version", NO_RANGE)]),
     Case({"reference": "r.io/a", "version": "a b c"}, [(f"{IN_LIST}.version", NO_RANGE)]),
     Case({"reference": "r.io/a:main"}, [(IN_LIST, "'=main' is not a version constraint")]),
     Case({"interface": {"id": "io.x", "version": "a b c"}}, [(f"{IN_LIST}.interface.version", NO_RANGE)]),

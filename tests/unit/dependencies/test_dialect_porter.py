@@ -198,12 +198,6 @@ def test_an_installation_is_a_wish_and_its_digest_comes_first() -> None:
     assert isinstance(shop.need, PackageNeed)
 
 
-def test_an_uninstalled_installation_asks_for_nothing() -> None:
-    document = {**yaml.safe_load(INSTALLATION), "uninstalled": True}
-
-    assert read_installation(document, HERE).installs == ()
-
-
 def test_an_external_installation_only_provides() -> None:
     document = yaml.safe_load(INSTALLATION)
     document["custom"] = {

@@ -8,13 +8,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.dialects.reading import is_generated_by
-from reconciler.dependencies.emit import (
-    GeneratedManifests,
-    generate_manifests,
-    installed_version,
-    is_unmodified,
-)
+from reconciler.dependencies.emit import GeneratedManifests, generate_manifests, installed_version
 from reconciler.dependencies.lock.convert import lock_solution
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -211,20 +205,6 @@ def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() 
     )
 
 
-def test_a_configuration_has_no_runtime_to_inherit() -> None:
-    parent = PLATFORM.replace("platform:v1.0.0'", "platform:v1.0.0', runtimeConfigRef: {name: slim}")
-
-    found = emitted(parent + NET.replace("kind: Provider", "kind: Configuration"))
-
-    assert "runtimeConfigRef" not in body(found, "configurations/acme-net.yaml")
-
-
-def test_a_package_that_a_user_declares_is_never_generated_whatever_it_is_called() -> None:
-    found = emitted(PLATFORM + NET + provider("my-net", "v1.5.0").replace("x.io/my-net", "x.io/acme/net"))
-
-    assert found == GeneratedManifests()
-
-
 def test_a_user_who_declares_a_generated_package_takes_it_over() -> None:
     wish = SHOP + package("db.io", "1.4.0")
 
@@ -232,59 +212,10 @@ def test_a_user_who_declares_a_generated_package_takes_it_over() -> None:
     assert emitted(wish + install("db.io", "db.io", "")).files == {}
 
 
-def test_a_name_that_is_taken_is_told_and_never_taken_over() -> None:
-    wish = SHOP + package("db.io", "1.4.0") + install("db.io", "other.io", "") + package("other.io", "1.0.0")
-
-    found = emitted(wish)
-
-    assert found.files == {}
-    (problem,) = found.problems
-    assert problem.reason is Reason.NAME_TAKEN
-    assert (
-        "PackageInstall prod/db.io would have to be db.io, but that name is carvel:other.io's"
-        in problem.message
-    )
-
-
 APP = installation("app", "app") + bundle(
     "app", "1.0.0", "{requires: [{name: mysql, bundle: {reference: r.io/acme/mysql}}]}"
 )
 MYSQL = bundle("mysql", "1.2.3").replace("r.io/mysql", "r.io/acme/mysql")
-
-
-def test_a_bundle_of_its_parents_own_is_called_by_parent_and_alias() -> None:
-    found = emitted(APP + MYSQL)
-
-    assert_lines(
-        body(found, "installations/prod/app-mysql.yaml"),
-        """
-        schemaType: Installation
-        schemaVersion: 1.0.2
-        name: app-mysql
-        namespace: prod
-        labels:
-          sh.porter.parentInstallation: prod/app
-        bundle:
-          repository: r.io/acme/mysql
-          version: 1.2.3
-        custom:
-          reconciler.dev/needed-by: Installation prod/app
-          reconciler.dev/owner: main/default/dependencies@dev
-        """,
-    )
-
-
-@pytest.mark.parametrize("text", [APP + MYSQL, SHOP + package("db.io", "1.4.0"), PLATFORM + NET])
-def test_the_lock_names_the_object_of_each_generated_package(text: str) -> None:
-    world = world_of(text)
-    locked = locked_of(world)
-    (package_,) = (p for p in locked.resolution.packages if p.owner != "user")
-
-    (document,) = documents(generate_manifests(world, locked, owner=OWNER)).values()
-    api_version = document.get("apiVersion") or document["schemaVersion"]
-    name = document["name"] if "name" in document else document["metadata"]["name"]
-    kind = document.get("kind") or document["schemaType"]
-    assert (package_.api_version, package_.kind, package_.name) == (api_version, kind, name)
 
 
 def test_a_bundle_gets_what_its_parent_says_for_it_and_the_credentials_that_are_there() -> None:
@@ -376,30 +307,6 @@ def test_everything_is_as_the_controllers_take_it(with_digest: bool) -> None:
     assert versions == {"1.4.0", "2.0.0", "1.2.3", "v1.5.0"}
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("spec.package", "net:v1"),
-        ("spec.serviceAccount", {}),
-        ("spec.revisionActivationPolicy", "Sometimes"),
-        ("metadata.namespace", "prod"),
-    ],
-)
-def test_the_schemas_refuse_what_a_cluster_would_refuse(path: str, value: object) -> None:
-    document = documents(emitted(PLATFORM + NET))["providers/acme-net.yaml"]
-    above, name = path.split(".")
-
-    assert faults({**document, above: {**document[above], name: value}}) != []
-
-
-@pytest.mark.parametrize("changes", [{"uninstalled": False}, {"bundle": {"digest": DIGEST}}])
-def test_the_schema_of_installations_refuses_what_porter_would_refuse(changes: dict[str, Any]) -> None:
-    document = documents(emitted(APP + MYSQL))["installations/prod/app-mysql.yaml"]
-    bundle_ = {**document["bundle"], **changes.get("bundle", {})}
-
-    assert faults({**document, **changes, "bundle": bundle_}) != []
-
-
 @pytest.mark.parametrize("with_digest", [False, True])
 def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing(with_digest: bool) -> None:
     world = with_digests(world_of(EVERYTHING)) if with_digest else world_of(EVERYTHING)
@@ -433,17 +340,6 @@ def test_package_with_only_a_header_is_named_without_its_kind() -> None:
 
     assert problem.subject == "package acme-net"
     assert problem.hint.startswith("Add its crossplane.yaml to the folder of its version in the index")
-
-
-def test_generated_files_are_known_by_their_owner_and_edits_by_their_signature() -> None:
-    (data,) = emitted(SHOP + package("db.io", "1.4.0")).files.values()
-    document = load_documents(data)[0].value
-
-    assert is_generated_by(document, "main")
-    assert not is_generated_by(document, "other")
-    assert is_unmodified(data)
-    assert not is_unmodified(data.replace(b"1.4.0", b"1.5.0"))
-    assert not is_unmodified(data.split(b"\n", 1)[1])
 
 
 def revision(version: str, number: int, *, active: bool, current: bool) -> LockedRevision:
@@ -498,18 +394,6 @@ def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
     found = generate_manifests(replace(world, installs=()), locked_of(world), owner=OWNER)
 
     assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
-
-
-def test_order_does_not_matter() -> None:
-    world = world_of(EVERYTHING)
-    locked = locked_of(world)
-    turned = msgspec.structs.replace(locked.resolution, packages=locked.resolution.packages[::-1])
-
-    again = generate_manifests(
-        replace(world, installs=world.installs[::-1]), replace(locked, resolution=turned), owner=OWNER
-    )
-
-    assert again == generate_manifests(world, locked, owner=OWNER)
 
 
 def test_an_empty_lock_generates_nothing() -> None:

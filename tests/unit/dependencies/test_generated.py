@@ -8,13 +8,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.emit import (
-    GeneratedPackage,
-    ObjectRef,
-    PackageGraph,
-    name_collisions,
-    owner_of,
-)
+from reconciler.dependencies.emit import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
 from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedDependency, LockedInstance, LockedPackage, LockedSlot
 from reconciler.dependencies.model.cluster import build_catalogue
@@ -116,20 +110,6 @@ def test_object_of_a_package_is_that_of_its_ecosystem_or_the_users_own(
 def test_text_of_an_object_has_its_namespace_if_it_has_one() -> None:
     assert str(ObjectRef("K", "n", "x")) == "K n/x"
     assert str(ObjectRef("K", "", "x")) == "K x"
-
-
-def test_packages_of_users_and_of_repositories_are_not_generated() -> None:
-    shop = users("shop.io")
-    made = [requested(locked(name), shop) for name in ("b.io", "a.io")]
-    variant = requested(locked("g.io//web", "kpt"), shop)
-
-    packages, problems = graph(shop, variant, *made).generated()
-
-    assert [package.ref.name for package in packages] == ["a.io", "b.io"]
-    assert [package.parents for package in packages] == [
-        (ObjectRef("PackageInstall", "shop", "my-shop.io"),)
-    ] * 2
-    assert problems == ()
 
 
 def test_owner_is_the_parent_that_it_was_made_for_while_that_is_there() -> None:
@@ -271,10 +251,7 @@ def bundle_graph(
         child = msgspec.structs.replace(child, instance=moved)
         parent = users("press", edge(child, "db"), ecosystem="bundle")
     return graph(
-        parent,
-        child,
-        installs={"press": own} if own else {},
-        candidates=(candidate,) if candidate else (),
+        parent, child, installs={"press": own} if own else {}, candidates=(candidate,) if candidate else ()
     )
 
 

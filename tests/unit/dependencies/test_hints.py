@@ -250,29 +250,6 @@ def test_platform_of_a_cluster_forbids_nothing_if_it_is_ignored_unknown_or_new_e
     assert not fits(text, kubernetes="1.24.9")
 
 
-def test_each_of_several_conflicts_is_a_problem_with_its_own_suggestion() -> None:
-    text = "".join(install(name, f"{name}.io", ">=2.0.0") for name in ("one", "two"))
-    text += package("one.io", "1.0.0") + package("two.io", "1.0.0")
-
-    solution = resolve_cluster(world_of(text))
-
-    assert [e.hints for e in solution.explanations] == [
-        (
-            (
-                f"Write `1.0.0` instead of `>=2.0.0` at {FILE}:{line}, "
-                f"so that PackageInstall prod/{name} takes {name}.io 1.0.0"
-            ),
-            (
-                f"Add {name}.io to the index, with `reconciler index sync` or "
-                f"`reconciler index add carvel:{name}.io VERSION`, in a version that is >=2.0.0"
-            ),
-        )
-        for name, line in (("one", "6:65"), ("two", "12:65"))
-    ]
-    assert [str(problem.location) for problem in solution.problems] == [f"{FILE}:2", f"{FILE}:8"]
-    assert [problem.hint for problem in solution.problems] == [e.hint for e in solution.explanations]
-
-
 def test_hint_that_equal_clusters_share_names_the_cluster_that_it_is_for() -> None:
     text = install("web", "web.io", "") + package(
         "web.io", "1.0.0", "{gvk: {apiVersion: g.io/v1, kind: Thing}}"

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
+from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.convert import read_locks
@@ -68,19 +68,6 @@ def test_an_input_that_nobody_gives_is_told_with_what_helps() -> None:
     assert problem.subject == "Installation prod/blog"
     assert "r.io/db 1.0.0 needs the credential key, the parameter size" in problem.message
     assert "db#size" in problem.hint
-
-
-@pytest.mark.parametrize(
-    ("given", "more"),
-    [
-        ("parameters: {size: 3}, credentials: {key: '${bundle.credentials.key}'}", ""),
-        ("credentials: {key: x}", "parameters: {db#size: 3}"),
-        ("parameters: {size: 3}", "credentialSets: [cloud]"),
-    ],
-    ids=["the parent", "the parent and the user", "a credential set"],
-)
-def test_the_parent_or_the_user_gives_it(given: str, more: str) -> None:
-    assert problems(installation("blog", "press", more=more) + press(given) + DB) == ()
 
 
 URL = "{requires: [{name: db, reference: r.io/db, parameters: {url: URL}}, {name: app, reference: r.io/app}]}"
@@ -203,15 +190,14 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
     shapeless = external("{interface: io.cnab.interface.mysql, version: 5.7.9}")
 
     assert [one.code for one in resolve_cluster(world_of(text + shapeless)).explanations] == ["E-BIND"]
+    mysql = "{interface: io.cnab.interface.mysql, version: 5.7.9, outputs: [{name: url}]}"
+    beside = external(f"{mysql}, {{interface: io.cnab.interface.log}}")
+    assert resolve_cluster(world_of(text + beside)).explanations == ()
 
 
 @pytest.mark.parametrize(
     ("clusters", "names", "path"),
-    [
-        (("dev", "prod"), "", "snapshot/dev"),
-        (("dev",), "", "snapshot"),
-        (("dev", "prod"), "dev", "snapshot"),
-    ],
+    [(("dev", "prod"), "", "snapshot/dev"), (("dev",), "", "snapshot"), (("dev", "prod"), "dev", "snapshot")],
 )
 def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(
     clusters: tuple[str, ...], names: str, path: str
@@ -255,10 +241,3 @@ def test_generated_object_is_recognised_by_namespace_and_name(
     lookup = CandidateLookup(ClusterInputs((), build_catalogue([]), pins=pins, presence=state))
 
     assert lookup.observed == tuple(there[is_object:])
-
-
-@pytest.mark.parametrize(
-    ("path", "is_index"), [("index/a.yaml", True), ("x/index/a.yaml", False), ("i", False)]
-)
-def test_index_is_a_directory_at_the_root(path: str, is_index: bool) -> None:
-    assert is_in_index(Location(path)) is is_index

@@ -75,16 +75,6 @@ def test_what_its_parent_orphans_stays_with_what_it_needs_and_is_listed_until_it
     assert pins(pruned) == {"db-less.io": "1.0.0"}
 
 
-def test_an_unused_package_that_is_needed_again_is_the_same_one() -> None:
-    shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
-    newer = package("db.io", "2.0.0", needs("disk.io"))
-
-    locked, _ = run(OTHER + SHOPS + shop, OTHER + SHOPS, OTHER + SHOPS + newer + shop)
-
-    assert unused(locked) == []
-    assert pins(locked)["db.io"] == "1.0.0"
-
-
 GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 ISSUERS = package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]")
 SELF_SUPPLIED = package("one.io", "1.0.0", needs("certs.io")) + ISSUERS
@@ -240,29 +230,6 @@ def test_the_first_creates_and_owns_and_who_comes_later_joins() -> None:
     assert db.requested_by == ("carvel:shop.io@install/prod/a", "carvel:shop.io@install/prod/b")
 
 
-def test_a_users_manifest_adopts_what_was_generated_and_hands_it_back_in_the_same_version() -> None:
-    shop = SHOPS + install("shop", "shop.io", "")
-    newer = package("db.io", "1.1.0", needs("disk.io"))
-
-    adopted, _ = run(shop, shop + newer + install("mine", "db.io", ""))
-    assert owners(adopted)["carvel:db.io@install/prod/mine"] == "user"
-    assert pins(adopted)["db.io"] == "1.0.0"
-    assert unused(adopted) == []
-
-    back, _ = run(shop, shop + newer + install("mine", "db.io", ""), shop + newer)
-    assert owners(back)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/shop"
-    assert pins(back)["db.io"] == "1.0.0"
-
-
-def test_a_users_manifest_adopts_what_a_generated_package_needs() -> None:
-    shop = SHOPS + install("shop", "shop.io", "")
-
-    adopted, decision = run(shop, shop + install("mine", "disk.io", ""))
-
-    assert decision.problems == ()
-    assert [name for name in owners(adopted) if "disk.io" in name] == ["carvel:disk.io@install/prod/mine"]
-
-
 def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its_name() -> None:
     tree = crossplane("web", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
     tree = tree.replace("kind: Configuration\nmetadata: {name: aws", "kind: Provider\nmetadata: {name: aws")
@@ -274,16 +241,6 @@ def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its
     assert owners(generated)["xpkg:x.io/aws@cluster"] == "xpkg:x.io/web@cluster"
     assert owners(adopted)["xpkg:x.io/aws@cluster"] == "user"
     assert adopted.lock.revisions == generated.lock.revisions
-
-
-def test_another_name_is_another_object_and_its_revision_counts_on() -> None:
-    aws, named = provider("aws", "v1.0.0"), provider("aws", "v1.0.0").replace("name: aws", "name: mine")
-
-    before, _ = run(aws + crossplane("aws", "v1.0.0"))
-    after, _ = run(aws + crossplane("aws", "v1.0.0"), named + crossplane("aws", "v1.0.0"))
-
-    assert [(one.package, one.revision) for one in before.lock.revisions] == [("Provider/aws", 1)]
-    assert [(one.package, one.revision) for one in after.lock.revisions] == [("Provider/mine", 2)]
 
 
 def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.convert import locked_choices, locked_pins, transferred_pins, with_lock
+from reconciler.dependencies.lock.convert import locked_choices, locked_pins, transferred_pins
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedInstance,
@@ -162,13 +162,3 @@ def test_first_of_several_pins_is_taken_over() -> None:
     pins = [pin(own("a"), "1.0.0"), pin(own("b"), "2.0.0")]
 
     assert transferred(pins) == [pin(SHARED, "1.0.0")]
-
-
-def test_inputs_with_a_lock_have_its_pins_and_choices() -> None:
-    package = locked(dependency(alternative=1, alternatives=2))
-
-    inputs = with_lock(ClusterInputs((), build_catalogue([])), Resolution(packages=(package,)))
-
-    resolution = Resolution(packages=(package,))
-    assert (inputs.pins, inputs.chosen) == (locked_pins(resolution), locked_choices(resolution))
-    assert inputs.held == ()

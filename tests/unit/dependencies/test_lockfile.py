@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import orjson
 import pytest
 
@@ -10,12 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
-from reconciler.dependencies.lock.convert import (
-    lock_solution,
-    locked_choices,
-    locked_pins,
-    read_locks,
-)
+from reconciler.dependencies.lock.convert import lock_solution, locked_choices, locked_pins, read_locks
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
@@ -32,7 +26,6 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
@@ -169,22 +162,6 @@ def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
     assert told(resolve_cluster(replace(digested, pins=pins))).count("v1.1.0") == 2
 
 
-def test_each_package_of_a_cluster_keeps_its_own_manifest() -> None:
-    world = world_of(
-        provider("platform", "v1.0.0", "Configuration")
-        + provider("aws", "v1.0.0")
-        + crossplane("platform", "v1.0.0")
-        + crossplane("aws", "v1.0.0", "[{package: x.io/net}]")
-        + crossplane("net", "v1.0.0")
-    )
-
-    assert [(one.instance.name, one.kind, one.name, one.owner) for one in locked(world).packages] == [
-        ("x.io/aws", "Provider", "aws", "user"),
-        ("x.io/net", "Configuration", "net", "xpkg:x.io/aws@cluster"),
-        ("x.io/platform", "Configuration", "platform", "user"),
-    ]
-
-
 def test_the_input_digest_ignores_order_names_places_and_what_cannot_matter() -> None:
     world = world_of(TEXT)
     digest = InputDigests().of(world)
@@ -195,34 +172,6 @@ def test_the_input_digest_ignores_order_names_places_and_what_cannot_matter() ->
     assert InputDigests().of(relocked(world)) == digest
     assert InputDigests().of(world_of(TEXT + package("db.io", "2.0.0"))) != digest
     assert InputDigests().of(world_of(TEXT.replace("certs.io/v1/Issuer]", "certs.io/v2/Issuer]"))) != digest
-
-
-def outdated(worlds: list[ClusterInputs], locks: dict[str, PackageLock]) -> list[str]:
-    """Return the clusters with other inputs than their locks were made from."""
-    digests = InputDigests()
-    return [world.cluster for world in worlds if locks[world.cluster].input_digest != digests.of(world)]
-
-
-def test_equal_clusters_are_resolved_once_and_checked_against_the_lock() -> None:
-    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io"))
-    worlds = [replace(world_of(text + package("db.io", "1.0.0")), cluster=name) for name in ("a", "b", "c")]
-    shared = [replace(world, catalogue=worlds[0].catalogue) for world in worlds]
-    resolver = ClusterResolver()
-    solutions = {inputs.cluster: resolver.solution(inputs) for inputs in shared}
-
-    assert solutions["a"] is solutions["b"] is solutions["c"]
-    locks = {
-        world.cluster: next_lock(
-            world.cluster,
-            input_digest=resolver.digests.of(world),
-            resolution=lock_solution(world, solutions[world.cluster]),
-        )
-        for world in shared
-    }
-    assert len({lock.resolution for lock in locks.values()}) == 1
-    assert outdated(shared, locks) == []
-    bumped = world_of(text + package("db.io", "2.0.0")).catalogue
-    assert outdated([replace(shared[0], catalogue=bumped), *shared[1:]], locks) == ["a"]
 
 
 def broken_lock(change: dict[str, bytes]) -> tuple[str, str, str]:
@@ -279,13 +228,6 @@ def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, byt
     assert path == "locks/edge.json"
     assert message.startswith(f"The lock cannot be read: {why}")
     assert hint == "Correct or remove it on the state branch; the cluster is resolved anew."
-
-
-@pytest.mark.parametrize(("kind", "text"), [("Provider", "Provider/aws"), ("", "aws")])
-def test_object_of_a_locked_package_has_its_kind_if_it_has_one(kind: str, text: str) -> None:
-    package_ = msgspec.structs.replace(locked(world_of(TEXT)).packages[0], kind=kind, name="aws")
-
-    assert package_.object == text
 
 
 def test_fleet_changed_if_one_cluster_did() -> None:

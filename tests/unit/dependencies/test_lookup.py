@@ -262,16 +262,6 @@ def pin(version: str, slot: InstallSlot = SLOT, package: PackageId = DB) -> Pin:
     return Pin(Instance(package, slot), candidate(package, version))
 
 
-def test_install_is_found_by_its_slot_unless_it_is_external() -> None:
-    first, second = install("a"), install("b", external=True)
-    found = lookup(first, second)
-
-    assert found.installs == {DB: [first, second]}
-    assert found.install_at(Instance(DB, InstallSlot(SlotKind.INSTALL, "shop", ("a",)))) is first
-    assert found.install_at(Instance(DB, InstallSlot(SlotKind.INSTALL, "shop", ("b",)))) is None
-    assert found.instance_of(second) == Instance(DB, InstallSlot(SlotKind.INSTALL, "shop", ("b",)))
-
-
 def test_locked_version_stays_a_candidate_when_it_is_not_published_any_more() -> None:
     instance = Instance(DB, SLOT)
     gone = lookup(pins=(pin("1.5.0"),))
@@ -288,14 +278,6 @@ def test_locked_version_stays_a_candidate_when_it_is_not_published_any_more() ->
     assert lookup().allowed(instance, version_range(Dialect.CARVEL, "<2.0.0")) == {0}
     upgraded = lookup(pins=(pin("1.5.0"),), choices=ResolverSettings(upgrade=frozenset({"db.io"})))
     assert (upgraded.locked(instance), len(upgraded.candidates(instance))) == (None, 2)
-
-
-def test_generated_pins_are_those_that_no_manifest_installs() -> None:
-    mine, cluster = InstallSlot(SlotKind.INSTALL, "shop", ("mine",)), CLUSTER
-    pins = (pin("1.0.0"), pin("1.0.0", mine), pin("1.0.0", cluster, AWS))
-
-    assert lookup(pins=pins).generated_pins == (Instance(DB, SLOT), Instance(AWS, cluster))
-    assert lookup(install("aws", "", AWS), pins=pins).generated_pins == (Instance(DB, SLOT),)
 
 
 def test_providers_are_known_where_discovery_is_on() -> None:
@@ -335,38 +317,6 @@ def test_api_is_ours_if_the_lock_or_a_manifest_brought_it() -> None:
     assert lookup(pins=(pin("2.0.0", package=LOG),), presence=owned).is_ours(THING)
     narrow = Install("shop", "x", Dialect.CARVEL, need(LOG, ">=2.0.0"))
     assert not lookup(narrow, more=[maker]).is_ours(THING)
-
-
-@pytest.mark.parametrize(
-    ("instance", "context"),
-    [
-        (
-            Instance(MYSQL, InstallSlot(SlotKind.FOR, "n", ("press", "db"))),
-            RequirementContext("n", ("press", "db")),
-        ),
-        (Instance(AWS, CLUSTER), RequirementContext("common", ("x.io/aws",))),
-        (Instance(DB, SLOT), RequirementContext("shop", ("db.io",))),
-        (
-            Instance(MYSQL, InstallSlot(SlotKind.SHARED, "", ("g",))),
-            RequirementContext("parent", ("g", "r.io/mysql")),
-        ),
-    ],
-)
-def test_requirements_of_a_generated_package_are_read_in_its_place(
-    instance: Instance, context: RequirementContext
-) -> None:
-    found = lookup(choices=ResolverSettings(shared_namespace="common"))
-
-    assert found.site_of(instance, RequirementContext("parent")) == context
-
-
-def test_requirements_of_a_users_package_are_read_in_its_namespace() -> None:
-    mine = install()
-    instance = Instance(DB, InstallSlot(SlotKind.INSTALL, "shop", ("mine",)))
-
-    assert lookup(mine).site_of(instance, RequirementContext("x")) == RequirementContext(
-        "shop", ("mine",), mine
-    )
 
 
 @pytest.mark.parametrize(

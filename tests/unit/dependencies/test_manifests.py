@@ -24,7 +24,6 @@ from reconciler.dependencies.lock.format import (
     LockedRevision,
     LockedSlot,
 )
-from reconciler.dependencies.model.packages import Values
 from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -119,35 +118,6 @@ SHOP = ObjectRef("PackageInstall", "shop", "shop")
 ACCOUNT = {"serviceAccountName": "installer"}
 
 
-def test_carvel_install_has_account_package_and_values() -> None:
-    values = (Values("db.io", "secret", "key"), Values("db.io", "other", ""))
-    settings = {"cluster": {"namespace": "x"}, **ACCOUNT}
-    made = generated(
-        "db.io", "PackageInstall", package={"version": "1.2.0"}, settings=settings, values=values
-    )
-
-    document = emit_carvel(replace(made, parents=(SHOP,)), NOTES)
-
-    assert document == {
-        "apiVersion": "packaging.carvel.dev/v1alpha1",
-        "kind": "PackageInstall",
-        "metadata": {
-            "name": "object",
-            "namespace": "shop",
-            "annotations": {"kapp-controller.carvel.dev/owner": "PackageInstall/shop", **NOTES},
-        },
-        "spec": {
-            **settings,
-            "packageRef": {"refName": "db.io", "versionSelection": {"constraints": "1.2.0"}},
-            "values": [
-                {"secretRef": {"name": "secret", "key": "key"}},
-                {"secretRef": {"name": "other"}},
-            ],
-        },
-    }
-    assert list(document["spec"]) == ["serviceAccountName", "cluster", "packageRef", "values"]
-
-
 def test_carvel_install_without_an_owner_and_of_a_prerelease() -> None:
     package = {"version": "1.2.0-rc.1"}
 
@@ -156,10 +126,7 @@ def test_carvel_install_without_an_owner_and_of_a_prerelease() -> None:
     assert isinstance(document, dict)
     assert document["metadata"]["annotations"] == {}
     selection = {"constraints": "1.2.0-rc.1", "prereleases": {}}
-    assert document["spec"] == {
-        **ACCOUNT,
-        "packageRef": {"refName": "db.io", "versionSelection": selection},
-    }
+    assert document["spec"] == {**ACCOUNT, "packageRef": {"refName": "db.io", "versionSelection": selection}}
 
 
 def test_carvel_install_needs_an_account_or_a_cluster() -> None:

@@ -1,6 +1,5 @@
 """Values of the model of packages: their texts, and which implementation meets which need."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -13,13 +12,8 @@ from reconciler.dependencies.model.cluster import (
     UnknownVariableError,
     build_catalogue,
     bundle_name,
-    dependency_parameters,
-    install_slot,
-    own_parameters,
     render_parameter,
-    rendered_labels,
     sharing_labels,
-    template_variables,
     written_values,
 )
 from reconciler.dependencies.model.packages import (
@@ -28,7 +22,6 @@ from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     Interface,
     InterfaceNeed,
     PackageId,
@@ -36,7 +29,6 @@ from reconciler.dependencies.model.packages import (
     Platform,
     PlatformNeed,
     Requirement,
-    Share,
     VersionRange,
     dns_label,
     exact_range,
@@ -81,13 +73,6 @@ SLOT = InstallSlot(SlotKind.SHARED, "shop", ("group", "a=b"))
 )
 def test_text_of_a_value(value: object, text: str) -> None:
     assert str(value) == text
-
-
-def test_order_of_a_locked_instance_is_by_its_parts() -> None:
-    slot = LockedSlot(kind="shared", namespace="shop", path=("g", "a=b"))
-    locked = LockedInstance(ecosystem="bundle", name="r.io/db", slot=slot)
-
-    assert locked.order == ("bundle", "r.io/db", "shared", "shop", ("g", "a=b"))
 
 
 @pytest.mark.parametrize(
@@ -139,20 +124,6 @@ def test_range_of_releases_admits_no_prerelease_that_it_names() -> None:
 
 
 # Requirements
-
-
-def test_alias_of_an_alternative_is_its_own_or_that_of_the_dependency() -> None:
-    assert Requirement((NEED, PLAIN), alias="db").alias_of(1) == "db"
-    both = Requirement((NEED, PLAIN), alias="db", aliases=("", "second"))
-    assert [both.alias_of(number) for number in range(2)] == ["db", "second"]
-
-
-@pytest.mark.parametrize(("install", "declined"), list(product([True, False], [(), (1,)])))
-def test_alternative_may_be_installed_unless_it_is_declined(install: bool, declined: tuple[int, ...]) -> None:
-    requirement = Requirement((NEED, PLAIN), install=install, declined=declined)
-
-    assert [requirement.may_install(number) for number in range(2)] == [install, install and not declined]
-    assert requirement.may_install_all is (install and not declined)
 
 
 # Interfaces
@@ -223,16 +194,6 @@ def test_name_of_a_shared_bundle_is_that_of_its_group_labels_and_inputs(
     assert list(sharing_labels(where)[1]) == sorted(labels[1])
 
 
-def test_labels_of_a_sharing_rule_are_rendered_where_that_is_possible() -> None:
-    labels = (("a", "{{ installation.name }}-x"), ("b", "${installation.namespace}"), ("c", "{{ other }}"))
-
-    assert rendered_labels(Share(labels=labels), "press", "shop") == {
-        "a": "press-x",
-        "b": "shop",
-        "c": "{{ other }}",
-    }
-
-
 # Parameters
 
 
@@ -241,35 +202,6 @@ def test_values_are_written_as_sorted_json() -> None:
         ("a", '"text"'),
         ("b", '{"x":[true],"y":1}'),
     )
-
-
-def installed(parameters: str = "{}") -> Install:
-    return Install("shop", "press", Dialect.PORTER, NEED, inherit=(("parameters", parameters), ("x", "1")))
-
-
-def test_parameters_of_an_installation_and_of_its_dependencies() -> None:
-    own = installed('{"size": 3, "db#size": 4, "db#a#b": 5, "log#x": 6, "#y": 7}')
-
-    assert own_parameters(own) == {"size": 3}
-    assert dependency_parameters(own, "db") == {"size": 4, "a#b": 5}
-    assert dependency_parameters(own, "size") == {}
-    assert own_parameters(Install("shop", "press", Dialect.PORTER, NEED)) == {}
-
-
-BUNDLE = Candidate(DB, parse_strict("1.0.0"), defaults=(("size", "1"), ("color", '"red"')))
-
-
-def test_variables_are_the_installation_and_its_parameters_with_their_defaults() -> None:
-    place = {"installation.name": "press", "installation.namespace": "shop"}
-    own = installed('{"size": 3, "db#size": 4}')
-
-    assert template_variables(BUNDLE, own, "press", "shop") == {
-        **place,
-        "bundle.parameters.size": 3,
-        "bundle.parameters.color": "red",
-    }
-    assert template_variables(None, own, "press", "shop") == place
-    assert template_variables(BUNDLE, None, "press", "shop") == place
 
 
 @pytest.mark.parametrize(
@@ -294,14 +226,6 @@ def test_template_with_an_unknown_variable_is_no_value(text: str) -> None:
 
 
 # Catalogues
-
-
-def test_slot_of_a_users_install_is_the_cluster_for_crossplane_alone() -> None:
-    aws = PackageId(Ecosystem.XPKG, "x.io/aws")
-    need = PackageNeed(aws, version_range(Dialect.CROSSPLANE, ">=v1.0.0"))
-
-    assert install_slot(Install("", "aws", Dialect.CROSSPLANE, need)) == InstallSlot(SlotKind.CLUSTER)
-    assert install_slot(installed()) == InstallSlot(SlotKind.INSTALL, "shop", ("press",))
 
 
 def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:

@@ -5,12 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.dependencies.lock.convert import (
-    USER,
-    ClusterObject,
-    cluster_objects,
-    locked_instance,
-)
+from reconciler.dependencies.lock.convert import USER, ClusterObject, cluster_objects, locked_instance
 from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,

@@ -9,7 +9,7 @@ from reconciler.dependencies.lock.format import LockedRevision
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from tests.support.package_life import Life, digest
+from tests.support.package_life import Life
 from tests.support.values import replace
 
 
@@ -35,32 +35,6 @@ def observed(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
 
 def told(revisions: tuple[LockedRevision, ...]) -> list[str]:
     return [f"{one.revision} {one.name} {one.desired_state}" for one in revisions]
-
-
-def numbers(revisions: tuple[ObservedRevision, ...]) -> list[tuple[int, str, bool]]:
-    return [(revision.number, revision.name, revision.is_active) for revision in revisions]
-
-
-def test_a_revision_keeps_its_name_number_and_content() -> None:
-    (one,) = observed(shown("aws-f00ba4", 7, "Active", f"x.io/aws:v1.0.0@{digest('aws', 1)}"))
-
-    assert (one.package, one.name, one.number, one.is_active) == ("Provider/aws", "aws-f00ba4", 7, True)
-    assert (one.image, one.digest) == ("x.io/aws:v1.0.0", digest("aws", 1))
-
-
-def test_what_cannot_be_is_brought_in_order_and_what_is_none_is_left_out() -> None:
-    several = (
-        shown("b", 2, "Active"),
-        shown("a", 1, "Active"),
-        shown("c", 2),
-        shown("d", "3"),
-        shown("e", 4, package=""),
-    )
-
-    assert numbers(observed(*several)) == [(1, "a", True), (2, "c", False)]
-    assert numbers(observed(*reversed(several))) == [(1, "a", True), (2, "c", False)]
-    twice = observed(shown("a", 1, "Active"), shown("b", 2, "Active"))
-    assert numbers(twice) == [(1, "a", False), (2, "b", True)]
 
 
 def test_the_first_lock_goes_on_from_what_the_cluster_shows_and_later_ones_do_not() -> None:

@@ -7,14 +7,8 @@ import pytest
 from reconciler.api.validation import field_text
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import provided_kinds, read_package_version
-from reconciler.dependencies.model.packages import (
-    Candidate,
-    Ecosystem,
-    Gvk,
-    Interface,
-    PackageId,
-)
+from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 
@@ -115,27 +109,6 @@ def test_a_git_source_is_one_package_however_the_header_writes_it(
 
     (aws,) = read_package_version(folder(head, *manifests)).candidates
     assert (aws.id.name, aws.source) == ("https://git.example.org/acme/aws",) * 2
-
-
-def definition(kind: str) -> dict[str, Any]:
-    claim = {"kind": "Claim", "plural": "claims"}
-    return {**CRD, "kind": kind, "spec": {**CRD["spec"], "claimNames": claim}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "kinds"),
-    [
-        ("CustomResourceDefinition", {"Bucket"}),
-        ("CompositeResourceDefinition", {"Bucket", "Claim"}),
-        ("Deployment", set()),
-    ],
-)
-def test_definition_provides_the_kinds_of_its_names_and_a_composite_one_those_of_claims(
-    kind: str, kinds: set[str]
-) -> None:
-    provided = provided_kinds([definition(kind)])
-
-    assert {api.kind for api in provided if api.version} == kinds
 
 
 class Fields:
@@ -243,14 +216,3 @@ def test_ecosystem_of_a_header_alone_is_crossplane_unless_it_tells_another(
     (candidate,) = read_package_version(folder(HEADER | fields)).candidates
 
     assert candidate.id.ecosystem is ecosystem
-
-
-def test_folder_that_tells_of_a_package_has_no_version() -> None:
-    about = {
-        "apiVersion": "data.packaging.carvel.dev/v1alpha1",
-        "kind": "PackageMetadata",
-        "metadata": {"name": "a.example.com"},
-    }
-    reading = read_package_version(folder(about))
-
-    assert (reading.candidates, reading.problems) == ((), ())

@@ -23,12 +23,7 @@ from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
-from tests.support.dependency_manifests import (
-    install,
-    installation,
-    needs,
-    package,
-)
+from tests.support.dependency_manifests import install, installation, needs, package
 from tests.support.values import replace
 
 FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
@@ -78,11 +73,7 @@ def pins(decision: LockUpdate) -> dict[str, list[str]]:
         ("clusters/dev/shop.yaml", install("shop", "web.io", ""), "dev"),
         ("manifests/clusters/prod.yaml", install("shop", "web.io", ""), "prod"),
         ("clusters/dev/a/b.yaml", installation("a", "app"), "dev"),
-        (
-            "shop.yaml",
-            installation("a", "app", more="custom: {reconciler.dev/cluster: edge}"),
-            "edge",
-        ),
+        ("shop.yaml", installation("a", "app", more="custom: {reconciler.dev/cluster: edge}"), "edge"),
         (
             "clusters/dev/shop.yaml",
             install("shop", "web.io", "").replace(

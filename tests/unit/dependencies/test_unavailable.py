@@ -7,11 +7,8 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
-from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.inventory import Source, SourcedDocument
-from reconciler.names.problems import Problem
 from reconciler.report.dependency_graph import dependency_graph
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, package, world_of
@@ -64,29 +61,6 @@ def test_version_that_a_broken_file_of_the_index_may_have_is_not_called_unpublis
     (line,) = told(locked_then(package("db.io", "1.0.0"), unread=(Location("index/db/a.yaml", 3),)))
 
     assert line == f"unavailable: {KEY} cannot be found while index/db/a.yaml:3 cannot be read; it stays"
-
-
-@pytest.mark.parametrize(
-    ("asked", "refused", "is_found"),
-    [
-        ("v1.0.0", ("v1.0.0", "v2.0.0"), True),
-        ("1.0.0", ("v1.0.0",), True),
-        ("v3.0.0", ("v1.0.0",), False),
-        ("v3.0.0", ("v1.0.0", ""), True),
-    ],
-)
-def test_refusal_is_that_of_the_version_or_of_an_unknown_one(
-    asked: str, refused: tuple[str, ...], *, is_found: bool
-) -> None:
-    versions = tuple(RefusedVersion(v, Problem(Location(v or "unknown"), "X", v)) for v in refused)
-
-    problem = Catalogue(refused={"x.io/aws": versions}).refusal(PackageId(Ecosystem.XPKG, "x.io/aws"), asked)
-
-    assert problem == (
-        next(v for v in versions if v.version in (f"v{asked.removeprefix('v')}", "")).problem
-        if is_found
-        else None
-    )
 
 
 def test_refused_version_of_the_index_is_known_by_package_and_version() -> None:

@@ -4,12 +4,7 @@ import pytest
 
 from reconciler.dependencies.lock.convert import lock_solution, locked_pins, with_lock
 from reconciler.dependencies.lock.format import Resolution, record_bytes
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    LockedChoice,
-    ResolverSettings,
-    build_catalogue,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
@@ -206,23 +201,6 @@ def test_an_override_by_alias_declines_every_alternative_of_its_dependency() -> 
     assert "nothing there meets it, and nothing may be installed" in found
 
 
-def test_a_chosen_alternative_stays_until_reconsidered() -> None:
-    text = (
-        install("shop", "web.io", "")
-        + package("web.io", "1.0.0", "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}")
-        + package("a.io", "1.0.0")
-        + package("b.io", "1.0.0")
-    )
-    world = world_of(text)
-    (web,) = [one for one in resolve_cluster(world).resolved.values() if one.user]
-    locked = (LockedChoice(web.instance, web.edges[0].signature, 1),)
-
-    assert "carvel:a.io@" in resolved(text)
-    assert "carvel:b.io@" in resolved(text, chosen=locked)
-    assert "a.io@" not in resolved(text, chosen=locked)
-    assert "carvel:a.io@" in resolved(text, chosen=locked, choices=ResolverSettings(reconsider=True))
-
-
 def test_an_api_of_another_ecosystem_meets_a_need() -> None:
     found = resolved(
         install("shop", "web.io", "")
@@ -242,16 +220,6 @@ spec: {}
     )
 
     assert "the API aws.io/v1/Bucket <- xpkg:x.io/acme/aws@cluster (planned)" in found
-
-
-def test_an_api_is_not_any_version_of_its_group() -> None:
-    world = world_of(
-        install("shop", "web.io", "")
-        + package("web.io", "1.0.0", "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}")
-        + "---\n{kind: Cluster, apis: [certs.io/v1beta1/Issuer]}\n"
-    )
-
-    assert [explanation.code for explanation in resolve_cluster(world).explanations] == ["E-API"]
 
 
 def test_discovery_installs_an_implementation_of_an_interface_only_if_asked_to() -> None:
@@ -332,13 +300,6 @@ def test_an_override_replaces_a_range_and_may_decline_to_install() -> None:
 
     assert "carvel:db.io@namespace/prod 1.0.0" in resolved(text)
     assert "skipped cache.io" in resolved(text)
-
-
-def test_values_stand_with_the_install_that_gives_them() -> None:
-    values = "dependencies: {values: [{refName: db.io, secretRef: {name: db-values}}]}"
-    (shop,) = world_of(install("shop", "web.io", "", values)).installs
-
-    assert [(value.name, value.secret) for value in shop.values] == [("db.io", "db-values")]
 
 
 def test_install_false_only_checks_what_is_there() -> None:
@@ -627,20 +588,6 @@ def test_a_circle_of_crossplane_packages_is_avoided_where_it_can_be() -> None:
     )
 
     assert "xpkg:x.io/b@cluster v1.0.0" in found
-
-
-def test_one_bad_package_does_not_touch_the_others() -> None:
-    solution = resolve_cluster(
-        world_of(
-            install("good", "web.io", "")
-            + package("web.io", "1.0.0")
-            + install("bad", "broken.io", "")
-            + package("broken.io", "1.0.0", needs("gone.io"))
-        )
-    )
-
-    assert "carvel:web.io@install/prod/good 1.0.0" in told(solution)
-    assert [problem.subject for problem in solution.problems] == ["PackageInstall prod/bad"]
 
 
 def test_crossplane_installs_the_whole_tree_at_the_highest_that_suits_every_parent() -> None:

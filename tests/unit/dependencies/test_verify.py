@@ -167,10 +167,7 @@ ROWS = {
     "a version is withdrawn": Row(WORLD, recatalogued(withdrawn), "_candidate", "db.io 1.5.0 is withdrawn"),
     "a package does not run on the platform": Row(
         SHOP + package("db.io", "1.5.0", "kubernetesVersionSelection: {constraints: '>=1.32.0'}"),
-        lambda inputs, solution: (
-            replace(inputs, presence=world_of(SERVED).presence),
-            solution,
-        ),
+        lambda inputs, solution: (replace(inputs, presence=world_of(SERVED).presence), solution),
         "_candidate",
         "needs kubernetes >=1.32.0, and the cluster has v1.31.0",
     ),

@@ -83,16 +83,6 @@ def test_an_x_in_a_prerelease_is_no_wildcard() -> None:
     assert not fixed.allows(parse_strict("1.2.3"))
 
 
-def test_moving_tags_are_partial() -> None:
-    assert [parse_loose(tag).is_partial for tag in ("v1", "v1.2", "v1.2.3", "1.2.3-rc.1", "01.2.3")] == [
-        True,
-        True,
-        False,
-        False,
-        True,
-    ]
-
-
 def test_exactly_one_prerelease_needs_no_permission() -> None:
     def carvel(text: str, prereleases: Prereleases = None) -> VersionRange:
         return version_range(Dialect.CARVEL, text, prereleases=prereleases)

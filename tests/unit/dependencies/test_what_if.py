@@ -197,10 +197,7 @@ def test_its_own_manifest_decides_what_it_needs() -> None:
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [
-        (crossplane("net", "v1.0.0"), "v2.0.0"),
-        (installation("app", "app") + bundle("app", "1.0.0"), "2.0.0"),
-    ],
+    [(crossplane("net", "v1.0.0"), "v2.0.0"), (installation("app", "app") + bundle("app", "1.0.0"), "2.0.0")],
 )
 def test_every_ecosystem_can_be_asked(text: str, version: str) -> None:
     known = build_catalogue(one for several in world_of(text).catalogue.packages.values() for one in several)
@@ -270,8 +267,10 @@ def test_another_default_of_an_interface_changes_the_package_behind_it() -> None
         + bundle("new", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
         + "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: 'bundle:r.io/old'}}}\n"
     )
-    result = effects(text, change_default("io.cnab.interface.mysql", PackageId(Ecosystem.BUNDLE, "r.io/new")))
+    other = change_default("io.cnab.interface.mysql", PackageId(Ecosystem.BUNDLE, "r.io/new"))
+    result = effects(text, other)
 
+    assert other.text == "bundle:r.io/new were the default of io.cnab.interface.mysql"
     assert result.verdict is WhatIfOutcome.MOVES
     assert [line.partition("@")[0] for line in moved(result)] == ["add bundle:r.io/new"]
     assert effects(OTHER, change_default("i", PackageId(Ecosystem.BUNDLE, "r.io/new"))).changes == ()

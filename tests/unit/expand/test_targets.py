@@ -130,3 +130,24 @@ def test_objects_of_several_clusters_are_in_the_order_of_their_names_then_their_
     assert [(s.name, s.cluster, s.annotations) for s in selected if s] == [
         (name, cluster, {"reconciler.dev/cluster": cluster}) for name in "ab" for cluster in ("dev", "prod")
     ]
+
+
+@pytest.mark.parametrize(
+    ("root", "is_found"),
+    [
+        ({"present": True}, True),
+        ({"present": True, "cluster": "prod"}, True),
+        ({"present": True, "cluster": "dev"}, False),
+        ({}, False),
+        ({"clusters": {"prod": Snapshot(present=True, cluster="prod")}}, True),
+        ({"clusters": {"dev": Snapshot(present=True, cluster="dev")}}, False),
+    ],
+)
+def test_snapshot_of_a_cluster_is_its_own_or_one_without_a_name(
+    root: dict[str, Any], *, is_found: bool
+) -> None:
+    found = Snapshot(path="snapshots", **root).exactly("prod")
+
+    assert found.present is is_found
+    if not is_found:
+        assert found == Snapshot(cluster="prod", path="snapshots/prod")

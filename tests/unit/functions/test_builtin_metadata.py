@@ -273,14 +273,7 @@ POLICY = [
             labelled(
                 "batch/v1", "Job", "spec:", "  selector:", "    matchLabels:", "      x: x", labels=False
             ),
-            labelled(
-                "batch/v1",
-                "Job",
-                "spec:",
-                "  selector:",
-                "    matchLabels:",
-                "      x: x",
-            ),
+            labelled("batch/v1", "Job", "spec:", "  selector:", "    matchLabels:", "      x: x"),
             ("set 1 labels in total",),
         ),
         Row(

@@ -155,6 +155,7 @@ def images(why: str, config: dict[str, str], before: str, after: str, *, compati
         images("the tag", TAG, "web:1", "web:2"),
         images("a tag where there is none", TAG, "web", "web:2"),
         images("another image", TAG, "website:1", "website:1"),
+        images("a name without a tag", {"name": "web", "newName": "b"}, "web", "b"),
         images("an image of another registry", TAG, "host/web:1", "host/web:1"),
         images(
             "a registry with a port", {**TAG, "name": "host:5000/web"}, "host:5000/web:1", "host:5000/web:2"
@@ -626,219 +627,134 @@ def replace_in(source: dict[str, Any], *targets: dict[str, Any]) -> dict[str, An
     return config_of("ApplyReplacements", replacements=[{"source": source, "targets": list(targets)}])
 
 
+def part(index: Any = None) -> dict[str, Any]:
+    return {"delimiter": ".", **({} if index is None else {"index": index})}
+
+
 MAP = {"kind": "ConfigMap", "name": "a"}
+FROM = {**MAP, "fieldPath": "data.from"}
+TO = {"select": MAP, "fieldPaths": ["data.to"]}
+
+
+def swap(
+    path: str = "data.to", source: str = "data.from", into: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return the replacement of a field of the ConfigMap, or of a part of it, by another one."""
+    to = {"select": MAP, "fieldPaths": [path], **({"options": into} if into else {})}
+    return replace_in({**MAP, "fieldPath": source, **more}, to)
+
+
+def everywhere(*rejected: dict[str, str], **select: str) -> dict[str, Any]:
+    return replace_in(FROM, {"select": select, "reject": list(rejected), "fieldPaths": ["data.to"]})
+
+
+def of_pods(path: str, source: str = "metadata.name") -> dict[str, Any]:
+    to = {"select": {"kind": "Pod"}, "fieldPaths": [f"spec.containers.{path}.image"]}
+    return replace_in({"kind": "Pod", "fieldPath": source}, to)
+
+
 POD_PAIR = of_kind(
     "v1", "Pod", "spec:", "  containers:", "  - name: app", "    image: {}", "  - name: side", "    image: {}"
 )
+PODS = POD_PAIR.format("x", "z")
 TWO = (
     body("  from: new", "  to: old")
     + "---\n"
     + of_kind("v1", "Secret", "data:", "  to: old").replace("name: a", "name: s")
 )
+NEW = TWO.replace("old", "new", 1)
 HOST = body("  from: a.b.c", "  to: x.old.z")
+SCALAR = "error: delimiter option can only be used with scalar nodes"
+LISTED = "error: replacements must specify a source and at least one target"
 
 
-def to(path: str, **select: Any) -> dict[str, Any]:
-    return {"select": {**MAP, **select}, "fieldPaths": [path]}
+def host(text: str) -> str:
+    return HOST.replace("x.old.z", text)
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        Row(
-            "a field",
-            replace_in({**MAP, "fieldPath": "data.from"}, to("data.to")),
-            TWO,
-            TWO.replace("old", "new", 1),
-        ),
-        Row("the name by default", replace_in(MAP, to("data.to")), TWO, TWO.replace("old", "a", 1)),
+        Row("a field", swap(), TWO, NEW),
+        Row("the name by default", replace_in(MAP, TO), TWO, TWO.replace("old", "a", 1)),
         Row(
             "the name of a target by default",
-            replace_in({**MAP, "fieldPath": "data.from"}, {"select": {"kind": "Secret"}}),
+            replace_in(FROM, {"select": {"kind": "Secret"}}),
             TWO,
             TWO.replace("name: s", "name: new"),
         ),
         Row(
             "every kind",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {
-                    "select": {"version": "v1"},
-                    "reject": [{"kind": "ConfigMap", "name": "fn"}, {"kind": "ApplyReplacements"}],
-                    "fieldPaths": ["data.to"],
-                },
-            ),
+            everywhere({"kind": "ConfigMap", "name": "fn"}, {"kind": "ApplyReplacements"}, version="v1"),
             TWO,
             TWO.replace("old", "new"),
         ),
+        Row("but a rejected one", everywhere({"kind": "Secret"}, version="v1"), TWO, NEW),
+        Row("another group", everywhere(group="apps"), TWO, TWO),
+        Row("the default namespace", swap(namespace="default"), TWO, NEW),
         Row(
-            "but a rejected one",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {"select": {"version": "v1"}, "reject": [{"kind": "Secret"}], "fieldPaths": ["data.to"]},
-            ),
+            "another namespace",
+            swap(namespace="other"),
             TWO,
-            TWO.replace("old", "new", 1),
+            "error: nothing selected by kind: ConfigMap, name: a, namespace: other",
         ),
-        Row(
-            "a part of the source",
-            replace_in(
-                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": 1}}, to("data.to")
-            ),
-            HOST,
-            HOST.replace("x.old.z", "b"),
-        ),
-        Row(
-            "the first part of the source",
-            replace_in({**MAP, "fieldPath": "data.from", "options": {"delimiter": "."}}, to("data.to")),
-            HOST,
-            HOST.replace("x.old.z", "a"),
-        ),
-        Row(
-            "no such part",
-            replace_in(
-                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": 3}}, to("data.to")
-            ),
-            HOST,
-            "error: options.index 3 is out of bounds",
-        ),
-        Row(
-            "a part of the target",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {**to("data.to"), "options": {"delimiter": ".", "index": 1}},
-            ),
-            HOST,
-            HOST.replace("x.old.z", "x.a.b.c.z"),
-        ),
-        Row(
-            "before the target",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {**to("data.to"), "options": {"delimiter": ".", "index": -1}},
-            ),
-            HOST,
-            HOST.replace("x.old.z", "a.b.c.x.old.z"),
-        ),
-        Row(
-            "behind the target",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {**to("data.to"), "options": {"delimiter": ".", "index": 3}},
-            ),
-            HOST,
-            HOST.replace("x.old.z", "x.old.z.a.b.c"),
-        ),
-        Row(
-            "a part of a mapping",
-            replace_in({**MAP, "fieldPath": "data", "options": {"delimiter": "."}}, to("data.to")),
-            HOST,
-            "error: delimiter option can only be used with scalar nodes",
-        ),
-        Row(
-            "a part in a mapping",
-            replace_in({**MAP, "fieldPath": "data.from"}, {**to("data"), "options": {"delimiter": "."}}),
-            HOST,
-            "error: delimiter option can only be used with scalar nodes",
-        ),
-        Row(
-            "no number",
-            replace_in(
-                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": "1"}}, to("data.to")
-            ),
-            HOST,
-            "error: options.index '1' is no number",
-        ),
+        Row("a part of the source", swap(options=part(1)), HOST, host("b")),
+        Row("the first part of the source", swap(options=part()), HOST, host("a")),
+        Row("no such part", swap(options=part(3)), HOST, "error: options.index 3 is out of bounds"),
+        Row("a part of the target", swap(into=part(1)), HOST, host("x.a.b.c.z")),
+        Row("before the target", swap(into=part(-1)), HOST, host("a.b.c.x.old.z")),
+        Row("behind the target", swap(into=part(3)), HOST, host("x.old.z.a.b.c")),
+        Row("a part of a mapping", swap(source="data", options=part()), HOST, SCALAR),
+        Row("a part in a mapping", swap("data", into=part()), HOST, SCALAR),
+        Row("no number", swap(options=part("1")), HOST, "error: options.index '1' is no number"),
         Row(
             "an item by its name",
-            replace_in(
-                {"kind": "Pod", "fieldPath": "spec.containers.[name=app].image"},
-                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.[name=side].image"]},
-            ),
-            POD_PAIR.format("x", "z"),
+            of_pods("[name=side]", "spec.containers.[name=app].image"),
+            PODS,
             POD_PAIR.format("x", "x"),
         ),
+        Row("an item by an expression", of_pods("[name=^s]"), PODS, POD_PAIR.format("x", "a")),
+        Row("an item by its index", of_pods("0", "spec.containers.1.image"), PODS, POD_PAIR.format("z", "z")),
+        Row("every item", of_pods("*"), PODS, POD_PAIR.format("a", "a")),
         Row(
-            "an item by an expression",
-            replace_in(
-                {"kind": "Pod", "fieldPath": "metadata.name"},
-                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.[name=^s].image"]},
-            ),
-            POD_PAIR.format("x", "z"),
-            POD_PAIR.format("x", "a"),
+            "an item by a text with a sign",
+            of_pods("[image=^x=1$]"),
+            POD_PAIR.format("x=1", "z"),
+            POD_PAIR.format("a", "z"),
         ),
-        Row(
-            "an item by its index",
-            replace_in(
-                {"kind": "Pod", "fieldPath": "spec.containers.1.image"},
-                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.0.image"]},
-            ),
-            POD_PAIR.format("x", "z"),
-            POD_PAIR.format("z", "z"),
-        ),
-        Row(
-            "every item",
-            replace_in(
-                {"kind": "Pod", "fieldPath": "metadata.name"},
-                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.*.image"]},
-            ),
-            POD_PAIR.format("x", "z"),
-            POD_PAIR.format("a", "a"),
-        ),
-        Row(
-            "an absent item",
-            replace_in(
-                {"kind": "Pod", "fieldPath": "metadata.name"},
-                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.2.image"]},
-            ),
-            POD_PAIR.format("x", "z"),
-            'error: unable to find field "spec.containers.2.image"',
-        ),
+        Row("an absent item", of_pods("2"), PODS, 'error: unable to find field "spec.containers.2.image"'),
         Row(
             "a new field",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"},
-                {**to("new.list.[name=x].value"), "options": {"create": True}},
-            ),
+            swap("new.list.[name=x].value", into={"create": True}),
             HOST,
             HOST + "new:\n  list:\n  - name: x\n    value: a.b.c\n",
         ),
         Row(
             "no new field below text",
-            replace_in({**MAP, "fieldPath": "data.from"}, {**to("data.to.x"), "options": {"create": True}}),
+            swap("data.to.x", into={"create": True}),
             HOST,
             'error: unable to find or create field "data.to.x"',
         ),
         Row(
             "an absent field",
-            replace_in({**MAP, "fieldPath": "data.from"}, to("data.q")),
+            swap("data.q"),
             HOST,
             'error: unable to find field "data.q" in replacement target',
         ),
         Row(
             "an absent source field",
-            replace_in({**MAP, "fieldPath": "data.q"}, to("data.to")),
+            swap(source="data.q"),
             HOST,
             "error: fieldPath `data.q` is missing for replacement source",
         ),
-        Row(
-            "no source",
-            replace_in({"kind": "Foo"}, to("data.to")),
-            HOST,
-            "error: nothing selected by kind: Foo",
-        ),
+        Row("no source", replace_in({"kind": "Foo"}, TO), HOST, "error: nothing selected by kind: Foo"),
         Row(
             "two sources",
-            replace_in({"version": "v1"}, to("data.to")),
+            replace_in({"version": "v1"}, TO),
             TWO,
             "error: multiple matches for selector version: v1",
         ),
-        Row(
-            "no targets",
-            replace_in(MAP),
-            HOST,
-            "error: replacements must specify a source and at least one target",
-        ),
+        Row("no targets", replace_in(MAP), HOST, LISTED),
         Row(
             "no selection",
             replace_in(MAP, {"fieldPaths": ["data.to"]}),
@@ -859,29 +775,9 @@ def to(path: str, **select: Any) -> dict[str, Any]:
         ),
         Row(
             "a dot in a key",
-            replace_in({**MAP, "fieldPath": r"data.x\.z"}, to("data.[q.r/s]")),
+            swap("data.[q.r/s]", r"data.x\.z"),
             body("  x.z: new", "  q.r/s: old"),
             body("  x.z: new", "  q.r/s: new"),
-        ),
-        Row(
-            "another group",
-            replace_in(
-                {**MAP, "fieldPath": "data.from"}, {"select": {"group": "apps"}, "fieldPaths": ["data.to"]}
-            ),
-            TWO,
-            TWO,
-        ),
-        Row(
-            "the default namespace",
-            replace_in({**MAP, "namespace": "default", "fieldPath": "data.from"}, to("data.to")),
-            TWO,
-            TWO.replace("old", "new", 1),
-        ),
-        Row(
-            "another namespace",
-            replace_in({**MAP, "namespace": "other", "fieldPath": "data.from"}, to("data.to")),
-            TWO,
-            "error: nothing selected by kind: ConfigMap, name: a, namespace: other",
         ),
     ],
     ids=ids,

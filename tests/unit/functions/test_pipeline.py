@@ -99,17 +99,6 @@ def test_validators_get_the_result_and_change_nothing() -> None:
     assert "'v1'" in text_of(result, "a")
 
 
-def test_sub_packages_run_before_their_parent() -> None:
-    runtime = Python(inner=append("-inner"), outer=append("-outer"))
-    inner = {f"sub/{path}": file for path, file in files(steps("inner"), a=MAP.format(name="deep")).items()}
-
-    result = run_pipeline(files(steps("outer"), a=MAP.format(name="a")) | inner, [runtime])
-
-    assert [call.exec for call in runtime.calls] == ["inner", "outer"]
-    assert "'v-inner-outer'" in result.files["sub/a.yaml"].data.decode()
-    assert "'v-outer'" in text_of(result, "a")
-
-
 ANNOTATED = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n  annotations:\n    {}: {}\n"
 FIRST, SAVE = "kpt.dev/bfs-rendering", "kpt.dev/save-on-render-failure"
 
@@ -491,10 +480,7 @@ TRESPASSES = {
     "info.readinessGates[conditionType=config.injection.Net.a]": lambda k: k["info"]["readinessGates"].pop(0),
     "apiVersion": lambda k: k.update(apiVersion="kpt.dev/v2"),
     "the place": lambda k: k["metadata"]["annotations"].update(
-        {
-            "internal.config.kubernetes.io/path": "other.yaml",
-            "config.kubernetes.io/path": "other.yaml",
-        }
+        {"internal.config.kubernetes.io/path": "other.yaml", "config.kubernetes.io/path": "other.yaml"}
     ),
 }
 
@@ -649,16 +635,8 @@ def test_kustomization_is_left_out_of_pipelines(text: str) -> None:
 @pytest.mark.parametrize(
     ("image", "inline", "want"),
     [
-        (
-            "set-namespace:v0.4.1",
-            "namespaces: a",
-            "9: data.namespaces is no field of set-namespace. Did you",
-        ),
-        (
-            "set-image:v0.1.2",
-            "newTags: a",
-            "9: data.newTags is no field of set-image. Did you mean newTag?",
-        ),
+        ("set-namespace:v0.4.1", "namespaces: a", "9: data.namespaces is no field of set-namespace. Did you"),
+        ("set-image:v0.1.2", "newTags: a", "9: data.newTags is no field of set-image. Did you mean newTag?"),
         ("search-replace:v0.2.0", "by-values: a", "9: data.by-values is no field of search-replace."),
         ("set-namespace:v0.4.1", "namespaceMatcher: a", "9: data.namespaceMatcher is no field of"),
         ("generate-folders:v0.1", "parent: a", "9: data.parent is no field of generate-folders"),

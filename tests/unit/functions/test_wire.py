@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.builtin.call import file_of
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import from_items, parse_results, place_of, result_value, to_items
@@ -35,11 +34,6 @@ def resource(
 )
 def test_place_of_an_item(annotations: dict[str, str], place: dict[str, Any] | None) -> None:
     assert place_of({"metadata": {"annotations": annotations}}) == place
-
-
-def test_place_of_a_resource_is_within_its_package() -> None:
-    assert file_of(resource("a", "sub/d/r.yaml", package="sub")) == {"path": "d/r.yaml"}
-    assert file_of(resource("a", "d/r.yaml", 2)) == {"path": "d/r.yaml", "index": 2}
 
 
 def test_item_without_metadata_comes_back_as_it_was_unless_a_function_gave_it_some() -> None:
@@ -109,12 +103,6 @@ def test_place_that_a_function_changed_counts(annotations: dict[str, str], place
     (received,) = from_items([{"kind": "Foo", "metadata": {"annotations": known}}], [sent], "sub")
 
     assert (received.path, received.index) == place
-
-
-def test_absolute_place_is_below_the_package() -> None:
-    item = {"kind": "Foo", "metadata": {"name": "a", "annotations": {PATH: "/../d/out.yaml"}}}
-
-    assert [r.path for r in from_items([item], [], "sub")] == ["sub/d/out.yaml"]
 
 
 def test_new_item_without_a_place_gets_a_file_of_its_name() -> None:

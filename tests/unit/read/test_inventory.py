@@ -214,6 +214,23 @@ def test_time_is_read_only_where_the_plan_depends_on_it(
     assert before <= now <= time.time() if is_used else now == 0
 
 
+def test_second_way_to_a_repository_is_refused_with_the_place_of_the_first(tmp_path: Path) -> None:
+    ways = {"a": "https://localhost/up", "b": "git@localhost:up"}
+    files = {
+        f"m/{name}.yaml": REPOSITORY.format(name=name, repo=repo, directory="") for name, repo in ways.items()
+    }
+    create(tmp_path, "control", {"reconciler.yaml": CONFIG, **files})
+
+    problem = read(tmp_path).repositories[ObjectName("default", "b")].problem
+
+    assert problem is not None
+    assert problem.reason == Reason.REPOSITORY_REFUSED
+    assert problem.message == (
+        f"{ways['b']} is the repository that m/a.yaml:7:11 registers as {ways['a']}, "
+        "and would be read in another way; that one counts"
+    )
+
+
 def test_secret_ref_is_unused_with_a_note(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "m/a.yaml": BASE["m/a.yaml"] + "    secretRef: {name: token}\n"})

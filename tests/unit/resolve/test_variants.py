@@ -11,6 +11,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.resolve import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.plan_values import oid
 from tests.support.sets import snapshot
 from tests.support.values import replace
 
@@ -90,6 +91,22 @@ def test_variant_that_another_shard_plans_is_not_resolved(world: ModelWorld, rol
 
     assert bool(resolution.variants) is (role is RepositoryRole.PLANNED)
     assert (resolution.stalled, resolution.waiting) == (frozenset(), ())
+
+
+@pytest.mark.parametrize(("policy", "is_local"), [("adoptExisting", True), ("adoptNone", False)])
+def test_directory_without_a_kptfile_is_the_package_where_its_variant_adopts(
+    world: ModelWorld, policy: str, *, is_local: bool
+) -> None:
+    world.variants["web"] = world.variants["web"].model_copy(update={"adoption_policy": policy})
+    inventory = world.inventory()
+    key = ObjectName(NAMESPACE, "edge")
+    edge = replace(inventory.repositories[key], directories={"web": oid("b7"), "db": oid("b8")})
+
+    (found,) = resolved(
+        world, replace(inventory, repositories={**inventory.repositories, key: edge})
+    ).variants
+
+    assert found.local == (oid("b7") if is_local else None)
 
 
 def test_variants_of_clusters_without_a_snapshot_of_their_own_share_one(world: ModelWorld) -> None:

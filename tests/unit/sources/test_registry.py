@@ -134,6 +134,11 @@ def test_an_answer_is_followed_with_the_credential_on_its_host_alone_and_not_for
     hops = 4
     with pytest.raises(UnavailableError, match=r"/hop/4 leads from one address to the next without an end"):
         client_of(gate).tags(NAME)
+    gate.plan = lambda _: Answer(200, TAGS, {"Location": "/elsewhere"})
+    assert client_of(gate).tags(NAME) == ("v1.0.0",)
+    gate.plan = lambda _: Answer(302)
+    with pytest.raises(UnavailableError, match=r"/tags/list: 302$"):
+        client_of(gate).tags(NAME)
     gate.plan = lambda _: Answer(307, b"", {"Location": "http://y.io/a?key=1"})
     with pytest.raises(UnavailableError, match=r"/tags/list leads to http://y\.io/a, which is not encrypted"):
         client_of(gate).tags(NAME)

@@ -19,11 +19,7 @@ from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.policy import Limits
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.registry import RegistryClient
-from reconciler.sources.sync import (
-    SyncRequest,
-    SyncResult,
-    find_new_versions,
-)
+from reconciler.sources.sync import SyncRequest, SyncResult, find_new_versions
 from tests.support.dependency_manifests import crossplane, install, installation, package, provider, world_of
 from tests.support.git import make_repository
 from tests.support.registry import Answer, Gate, MemoryRegistry, serve_gate
@@ -348,7 +344,7 @@ def test_a_package_that_is_published_anew_or_no_more_is_told(
 
     result = synced.sync(world, {"image": {"url": "x.io/shops:1"}}, present=present)
 
-    assert folders(result) == []
+    assert (folders(result), synced.sync(world).notes) == ([], [])
     assert [each.message for each in result.problems] == [
         f"{each}it was published anew with another content" for each in moved
     ]
