@@ -127,8 +127,9 @@ def test_forge_and_credentials_are_set_up(
 def test_workflow_of_the_forge_is_written(
     tmp_path: Path, project_root: Path, forge: str, workflows: set[str]
 ) -> None:
-    run(str(tmp_path), "--forge", forge)
+    said = run(str(tmp_path), "--forge", forge)
 
+    assert ("write your copy of the reconciler into the workflow" in said) is bool(workflows)
     written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.suffix == ".yml"}
     assert written == workflows
     shipped = {p.read_text() for p in (project_root / ".github/examples").glob("*")}

@@ -266,3 +266,19 @@ def test_options_that_every_command_gets(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match=r"^The current directory was deleted$") as raised:
         command.main([], standalone_mode=False)
     assert raised.value.hint == "Go to a directory that exists, then run again."
+
+
+PLAN = '{"kind": "Plan", "checksum": "a"}'
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "7", "{}", PLAN.replace(', "checksum": "a"', ""), PLAN.replace('"a"', '""'),
+             PLAN.replace('"a"', "7"), PLAN.replace("Plan", "Status")]
+)  # fmt: skip
+def test_file_that_is_no_plan_is_not_applied(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "plan.json").write_text(text)
+
+    assert invoke(["apply", str(tmp_path / "plan.json"), "--control", str(tmp_path)]) == Exit.USAGE
+    assert capfd.readouterr().err.startswith(f"error: {tmp_path}/plan.json is no plan\n")
