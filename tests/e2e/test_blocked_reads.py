@@ -19,6 +19,8 @@ from tests.support.samples import sample
 from tests.support.small_world import repository, write_world
 from tests.support.world import World, refs
 
+pytestmark = pytest.mark.slow
+
 EDGES = ("edge-1", "edge-2", "edge-3")
 OBJECT = "objects/00/" + "0" * 38
 PLACES = (

@@ -13,6 +13,8 @@ from tests.support.git import EPOCH, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
 from tests.support.world import World, build_world, git
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 EDGES = ("east", "north", "west")
 DAY_S, HOUR_S, FAR_AWAY = 24 * 3600, 3600, 4_102_444_800

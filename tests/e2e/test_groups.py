@@ -14,6 +14,8 @@ from tests.support.git import BOT, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
 from tests.support.world import Said, World, git
 
+pytestmark = pytest.mark.slow
+
 BRANCH = "reconciler/fleet/group/repository/default/edge/1"
 NEXT = "reconciler/fleet/group/repository/default/edge/2"
 CONFIGURATION = """\

@@ -14,6 +14,8 @@ from tests.support.git import Repo
 from tests.support.small_world import app, manifest, variant, write_world
 from tests.support.world import IDENTITY, World, git, refs
 
+pytestmark = pytest.mark.slow
+
 WEB = manifest("edge-1", "web")
 UPDATE = variant("edge-1", "web", revision=2)
 DELETION = "reconciler/fleet/delete/web"

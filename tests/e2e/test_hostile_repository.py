@@ -11,6 +11,8 @@ from tests.support.hostile_objects import HostilePusher
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, refs
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(24 * int(os.environ.get("RECONCILER_FUZZ", "1")))
 BYSTANDERS = ("edge-2", "edge-3")
 UNFORESEEN = 1
