@@ -146,6 +146,11 @@ def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_cl
         closed = world.run("index", "sync", "--pull-request")
 
     assert said.code == 5
-    assert "apps/away/chart.yaml" in said.err
+    assert said.err.splitlines() == [
+        "problem: apps/away/chart.yaml: RepositoryUnavailable: "
+        f"{tmp_path}/gone.git is not a Git repository that can be read",
+        "  stalls: web",
+        "  hint: Correct the path in the manifest, or make the repository there.",
+    ]
     assert "Update the chart web to 1.1.0" in said.out
     assert "was closed" in closed.out
