@@ -145,10 +145,10 @@ def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_cl
         world.run("pr", "close", "blueprints#1")
         closed = world.run("index", "sync", "--pull-request")
 
+    why = f"{tmp_path / 'gone.git'} is not a Git repository that can be read"
     assert said.code == 5
     assert said.err.splitlines() == [
-        "problem: apps/away/chart.yaml: RepositoryUnavailable: "
-        f"{tmp_path}/gone.git is not a Git repository that can be read",
+        f"problem: apps/away/chart.yaml: RepositoryUnavailable: {why}",
         "  stalls: web",
         "  hint: Correct the path in the manifest, or make the repository there.",
     ]
