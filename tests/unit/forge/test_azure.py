@@ -63,6 +63,21 @@ def test_reviewers_are_people_and_teams_of_the_project(api: ScriptedApi) -> None
             dialect.request_reviews(pull, ("ada", unknown))
 
 
+def test_branch_of_a_fork_is_none_of_ours(api: ScriptedApi) -> None:
+    def pull(number: int, **more: object) -> dict[str, object]:
+        branches = {"sourceRefName": "refs/heads/drafts/web/w", "targetRefName": "refs/heads/main"}
+        created = {"creationDate": "1970-01-01T00:00:01Z", "lastMergeSourceCommit": {"commitId": "c0ffee"}}
+        return {"pullRequestId": number, "status": "active", "title": "T", **branches, **created, **more}
+
+    root = "/acme/fleet/_apis/git/repositories/east"
+    listed = [pull(5), pull(6, forkSource={"name": "refs/heads/drafts/web/w"})]
+    api.answers["GET", f"{root}/pullrequests"] = Answer(200, {"value": listed})
+
+    ((*pulls,),) = Azure(api.transport(), "acme/fleet/_git/east").list_open()
+
+    assert [(each.number, each.head) for each in pulls] == [(5, "drafts/web/w"), (6, "")]
+
+
 def test_page_to_sign_in_is_a_refused_credential() -> None:
     assert classify(203, {}, "Azure DevOps Services | Sign In", now=0).kind is ReplyKind.UNAUTHORIZED
     assert classify(203, {}, {"value": []}, now=0).kind is ReplyKind.NONE

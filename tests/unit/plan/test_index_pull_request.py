@@ -1,0 +1,28 @@
+"""The title of the pull request that proposes new versions of a source."""
+
+import pytest
+
+from reconciler.inventory.inventory import Commit
+from reconciler.names.ids import ObjectName
+from reconciler.plan.changes import PinChange
+from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
+from tests.support.plan_values import oid
+
+DB, WEB = (PinChange(name, "1.0.0", "2.0.0", "") for name in ("db.io", "web.io"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "directory", "title"),
+    [
+        ((DB,), "index", "Add db.io 2.0.0 to the index"),
+        ((DB, WEB), "index", "Add 2 versions of carvel:io to the index"),
+        ((WEB,), "apps/web", "Update the chart web.io to 2.0.0"),
+    ],
+    ids=["one version", "several", "of a chart"],
+)
+def test_title_names_what_is_new(versions: tuple[PinChange, ...], directory: str, title: str) -> None:
+    place = ProposalPlace(
+        ObjectName("default", "control"), "host/control", directory, Commit(oid("c1"), 5), "main"
+    )
+
+    assert IndexProposal("carvel:io", "refs/heads/x", {}, versions, place).title == title
