@@ -326,7 +326,9 @@ class _Converter:
                 documents = load_documents(str(text).encode(), PACKAGE_LIMITS)
             except YamlError as error:
                 raise NotConvertedError(f"source.helm.values is no YAML: {error.message}") from error
-            values = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
+            values = (documents[0].value if documents else None) or {}
+            if len(documents) > 1 or not isinstance(values, dict):
+                raise NotConvertedError("source.helm.values is not one map of values")
         setters: dict[str, Any] = dict(self.scalars(values))
         setters |= {str(each.get("name")): each.get("value") for each in mappings_at(helm, "parameters")}
         if setters:
