@@ -10,8 +10,6 @@ from tests.support.hostile_objects import PERSON, point, write_object
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git, refs
 
-pytestmark = pytest.mark.slow
-
 HEAD = "drafts/web/packagevariant-2"
 
 

@@ -13,8 +13,6 @@ from tests.support.signing import Key, make_key, signing_options
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, build_world, git
 
-pytestmark = pytest.mark.slow
-
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1

@@ -102,6 +102,8 @@ def test_what_the_comments_show_is_the_default(tmp_path: Path) -> None:
          {"app_id": "1", "installation_id": "2", "app_key_env": "RECONCILER_APP_KEY"}),
         ("gitlab", "https://gitlab.com/", {"token_env": "RECONCILER_CONTROL_TOKEN"}),
         ("gitea", "https://codeberg.org/", {"token_env": "GIT_TOKEN"}),
+        ("bitbucket", "https://bitbucket.org/",
+         {"username": "x-token-auth", "token_env": "GIT_TOKEN"}),
     ],
 )  # fmt: skip
 def test_forge_and_credentials_are_set_up(

@@ -39,6 +39,10 @@ def test_shutdown_finishes_the_current_effect_and_starts_no_other() -> None:
     assert caught.value.exit_code is Exit.PARTIAL
 
 
+def test_first_request_of_a_shutdown_is_told_from_the_next_ones() -> None:
+    assert [effects.request_shutdown() for _ in range(3)] == [True, False, False]
+
+
 def test_shutdown_ends_a_wait_at_once() -> None:
     timer = threading.Timer(0.01, effects.request_shutdown)
     timer.start()

@@ -52,6 +52,13 @@ def test_a_shard_is_named(text: str, index: str, want: Shard) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shard", "text"), [(WHOLE, ""), (Shard(0, 1), ""), (Shard(1, 2), "1/2"), (Shard(5, 8), "5/8")]
+)
+def test_a_shard_is_written_as_it_is_given(shard: Shard, text: str) -> None:
+    assert str(shard) == text
+
+
+@pytest.mark.parametrize(
     "text", ["8/8", "1", "-1/8", "a/b", "0/0", "auto/8", "1/8/2", "0/100000", " 0/1", "\u0660/1"]
 )
 def test_what_is_no_shard_is_refused(text: str) -> None:

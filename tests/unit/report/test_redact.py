@@ -52,6 +52,14 @@ def test_what_is_no_credential_stays(harmless: str) -> None:
     assert Redactor().text(harmless) == harmless
 
 
+@pytest.mark.parametrize("secrets", [("hunter22", "hunter2276"), ("hunter2276", "hunter22")])
+def test_secret_that_begins_as_another_one_is_masked_to_its_end(secrets: tuple[str, str]) -> None:
+    for secret in secrets:
+        learn_credential(secret)
+
+    assert Redactor().text("a hunter2276 b hunter22 c") == f"a {MASK} b {MASK} c"
+
+
 @pytest.mark.parametrize(
     "spelling",
     [
