@@ -18,6 +18,8 @@ from tests.support.http_git import serve
 from tests.support.small_world import manifest, published, variant, write_world
 from tests.support.world import Said, World, build_world, git, refs
 
+pytestmark = pytest.mark.slow
+
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
 WEB = manifest("edge-1", "web")
