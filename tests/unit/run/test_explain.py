@@ -5,16 +5,16 @@ from reconciler.inventory.inventory import (
     KptfileHeader,
     Lifecycle,
     PackageRevision,
-    PackageState,
     UnpublishedRevision,
 )
 from reconciler.run.explain import package_stages
 from tests.support.plan_values import a_draft, oid
+from tests.support.sets import a_package
 
 
 def test_stages_of_a_package_are_drafts_what_waits_for_its_tag_and_revisions_the_newest_first() -> None:
     drafts = (a_draft(tip=Commit(oid("d1"), 20)), a_draft(workspace="late", tip=Commit(oid("d2"), 30)))
-    package = PackageState(
+    package = a_package(
         "web",
         drafts=drafts,
         published=tuple(
