@@ -133,7 +133,7 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on FUZZ (10) times the examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=$(or $(FUZZ),10) RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
 
-samples: $(VENV)/.installed  ## Every case of the tests of which `make test` tries a sample
+samples: $(VENV)/.installed  ## Every case of the tests of which `make test` and `make slow` try a sample
 	RECONCILER_SAMPLE=all $(RUN)python -m pytest -q -n auto --dist worksteal tests/contract tests/faults tests/property tests/e2e
 
 gitea: $(VENV)/.installed  ## Contract tests and runs on the server of RECONCILER_GITEA_URL, as RECONCILER_GITEA_TOKEN
