@@ -76,7 +76,7 @@ def spec(template: dict[str, Any], **target: Any) -> PackageVariantSetSpec:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.reason)
-def test_error_of_a_template_has_its_field(fault: Fault) -> None:
+def test_fault_of_a_template_that_porch_accepts_has_its_field(fault: Fault) -> None:
     wrong = spec(fault.template)
 
     (finding,) = check_set(wrong, Environment(Limits()))
