@@ -98,8 +98,8 @@ fix: $(VENV)/.installed  ## Format, and mend what can be mended
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
-golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
-	$(RUN)python -m pytest -q tests/e2e --update-golden
+golden: $(VENV)/.installed  ## Rewrite the expected files of worlds, pages and reports; review them as a diff
+	$(RUN)python -m pytest -q $$(grep -rl update_golden tests --include='test_*.py') --update-golden
 
 docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks, the table of promises
 	$(RUN)python -m tests.support.cli_reference
