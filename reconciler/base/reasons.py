@@ -63,6 +63,7 @@ class Reason(StrEnum):
     BRANCH_NOT_FOUND = "BranchNotFound"
     CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
+    DEFECT = "Defect", Facts(phase=Phase.STALLED, decided=False)
     DELETED_BY_PERSON = (
         "DeletedByPerson",
         Facts(

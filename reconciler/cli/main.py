@@ -1,6 +1,5 @@
 """The command line: which commands there are, and the one place where errors become exit codes."""
 
-import errno
 import gc
 import os
 import re
@@ -12,6 +11,7 @@ from importlib import import_module
 import click
 
 from reconciler import __version__
+from reconciler.base.defects import is_machine_limit
 from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
@@ -65,18 +65,6 @@ COMPLETING = "_RECONCILER_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
 _STDERR = 2
 _STOPPING = "Stopping: what is under way is finished, nothing else begins. A second signal kills."
-_LIMIT_ERRORS = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.EROFS,
-        errno.EIO,
-        errno.ENOMEM,
-    }
-)
 
 
 class LazyGroup(click.Group):
@@ -252,7 +240,7 @@ def _with_choice(error: click.ClickException) -> click.ClickException:
 
 def _limit_error(error: OSError) -> UnavailableError | None:
     """Return a full disk or a limit of the process as what it is, None for any other error."""
-    if error.errno not in _LIMIT_ERRORS and not is_local_failure(str(error)):  # libgit2 gives no number
+    if not is_machine_limit(error) and not is_local_failure(str(error)):  # libgit2 gives no number
         return None
     where = f"{error.filename}: " if error.filename else ""
     what = error.strerror or str(error)

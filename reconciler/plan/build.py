@@ -198,7 +198,9 @@ def _exits(
 ) -> Iterator[Exit]:
     """Yield every class of exit that applies (D1)."""
     inventory = context.inventory
-    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in problems):
+    if any(problem.reason == Reason.DEFECT for problem in problems):
+        yield Exit.BUG
+    if any(problem.reason not in {Reason.DEFECT, Reason.REPOSITORY_UNAVAILABLE} for problem in problems):
         yield Exit.INVALID_INPUT
     if any(map(is_unavailable, inventory.repositories.values())):
         yield Exit.UNAVAILABLE
