@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
+from reconciler.base.wording import plural
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     Tree,
@@ -78,7 +79,7 @@ def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS)
     """
     try:
         text, encoding, bom = decode(data, limits)
-        documents = tuple(_document(chunk, path, limits) for chunk in _split(text))
+        documents = tuple(_document(chunk, path, limits) for chunk in _split(text, limits.max_documents))
     except YamlError as error:
         whole = PackageDocument("", data.decode("utf-8", "surrogateescape"), DocumentKind.OPAQUE)
         return PackageFile((whole,), problem=error)
@@ -96,9 +97,11 @@ _MARKER: Final = re.compile(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
 _DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 
-def _split(text: str) -> list[_Chunk]:
+def _split(text: str, most: int) -> list[_Chunk]:
     """Split before every `---` line; directives stay with the document below them."""
     starts = [0, *(match.start() for match in _BOUNDARY.finditer(text) if match.start())]
+    if len(starts) > most:
+        raise YamlError(f"The file has more than {plural(most, 'document')}")
     chunks: list[_Chunk] = []
     directives = 0  # length of the directives in front of the current document
     line = 1

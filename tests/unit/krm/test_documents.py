@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.krm.documents import DocumentKind, split_file
+from reconciler.krm.yaml import PACKAGE_LIMITS
 
 
 class Case(NamedTuple):
@@ -104,3 +106,15 @@ def test_kind_of_document(reason: str, text: str, path: str, kind: DocumentKind)
     (doc,) = split_file(text.encode(), path).documents
 
     assert doc.kind is kind, reason
+
+
+def test_file_with_too_many_documents_is_not_parsed() -> None:
+    limits = replace(PACKAGE_LIMITS, max_documents=3)
+    three = b"a: 1\n---\nb: 2\n---\nc: 3\n"
+
+    assert len(split_file(three, "f.yaml", limits).documents) == 3
+    for more in (b"---\n", b"--- # c\nd: 4\n", b"---\nd: [\n"):
+        file = split_file(three + more, "f.yaml", limits)
+        assert file.data == three + more
+        assert file.problem is not None
+        assert file.problem.message == "The file has more than 3 documents"
