@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from reconciler.base.errors import RefusedError, UsageError
+from reconciler.git.effects import effect
 from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory, stays_inside
 
@@ -35,29 +36,27 @@ def write_directory(files: Files, output: Path, *, replaces: Path | None = None)
     A new directory is written beside its place and renamed. In one that exists only the files that differ
     are written: the directory itself stays, so that it may be the working directory of a shell, a mount or
     a link. Every new file is complete before the first one takes its place, and the old ones are kept aside
-    until the last one has: a failure puts them back, and a process that is killed leaves them there.
+    until the last one has: a failure puts them back, and a process that is killed leaves them there. A
+    request to shut down waits until all is written.
 
     Raises:
         UsageError: `output` is a file.
         RefusedError: `output` may not be replaced, or a path or link leads out of it.
     """
     check_writable(output, replaces=replaces)
-    root = output.resolve()
-    if not root.exists():
+    with effect(f"write {output}"):
+        root = output.resolve()
         root.parent.mkdir(parents=True, exist_ok=True)
-        scratch = _scratch(root.parent, root.name)
+        scratch = _scratch_of(root) if root.exists() else _scratch(root.parent, root.name)
         try:
+            if root.exists():
+                _replace_files(root, scratch, files)
+                return
             for path in sorted(files):
                 _write(scratch / "new", path, files[path])
             (scratch / "new").rename(root)
         finally:
             shutil.rmtree(scratch)
-        return
-    scratch = _scratch_of(root)
-    try:
-        _replace_files(root, scratch, files)
-    finally:
-        shutil.rmtree(scratch)
 
 
 def _scratch(parent: Path, name: str) -> Path:

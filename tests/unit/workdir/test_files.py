@@ -1,6 +1,7 @@
 """Files that commands write into directories of people: what is replaced, kept, and put back."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import LayerDefaults
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
+from reconciler.git import effects
 from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory
 from reconciler.workdir.control_files import (
@@ -33,6 +35,25 @@ PACKAGE: Files = {
 def tree(root: Path) -> dict[str, str]:
     """Return every path below a directory with its kind and permissions."""
     return {str(p.relative_to(root)): oct(p.lstat().st_mode) for p in sorted(root.rglob("*"))}
+
+
+class Interrupted(dict[str, File]):
+    """Files of which each read asks whether a signal would end the writing there."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self.ends: set[bool] = set()
+
+    def __getitem__(self, path: str) -> File:
+        self.ends.add(effects.is_interruptible(signal.SIGINT))
+        return super().__getitem__(path)
+
+
+def test_signal_waits_until_a_directory_is_written(tmp_path: Path) -> None:
+    for content in (PACKAGE, {**PACKAGE, "Kptfile": B}):
+        files = Interrupted(content)
+        write_directory(files, tmp_path / "pkg", replaces=tmp_path / "pkg")
+        assert files.ends == {False}
 
 
 def test_new_directory_has_all_files_with_their_modes(tmp_path: Path) -> None:
