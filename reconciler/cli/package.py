@@ -460,7 +460,8 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
     with effects.interruptible(), open_runtimes(policy) as runtimes:
         ends_s = time.monotonic() + policy.run_timeout_s
-        result = run_pipeline(before, runtimes, policy, limited(policy, ends_s))
+        limits = read_policy(options["config"]).limits
+        result = run_pipeline(before, runtimes, policy, limited(policy, ends_s), limits=limits)
     if results_dir is not None:
         _write_results(results_dir, result)
     partial = result.partial if out is None else None

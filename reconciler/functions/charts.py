@@ -6,6 +6,7 @@ import posixpath
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace as changed
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -13,12 +14,15 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.errors import RefusedError
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict
+from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, load_documents
 from reconciler.names.objects import File, Files, Mode
+from reconciler.policy import Limits
 
 RENDER_HELM_CHART: Final = "render-helm-chart"
 CHART_HOME: Final = "charts"
@@ -27,7 +31,6 @@ FILES: Final = "reconciler.dev/chart-files"
 """The annotation of a RenderHelmChart that decides how files are named: `resources` or `templates`."""
 _MERGES: Final = ("override", "merge", "replace")
 _NAMED: Final = ("resources", "templates")
-_MOST_BYTES: Final = 64 << 20
 _TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
 _ASKED: Final = re.compile(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
 _RANDOM: Final = re.compile(
@@ -39,7 +42,8 @@ _SCHEMA: Final = "values.schema.json"
 _REFERENCE: Final = re.compile(
     rb"\"\$(?:ref|schema)\"\s*:\s*\"(?!#|https?://json-schema\.org/(?:draft|schema))([^\"]+)\""
 )
-_DOCUMENTS: Final = re.compile(r"(?m)^---(?!-)")
+SEPARATOR: Final = re.compile(r"(?m)^---(?!-)")
+"""The beginning of a document in what a template gives, also with text right behind it."""
 _TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
 VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
 """A value that a template reads."""
@@ -60,11 +64,13 @@ class Chart(Struct, frozen=True):
     `asks` holds the API versions that its templates ask the cluster for by name, None if it has no such
     question; `random` the values that lines with a random or current value read. `requires` is the range of
     versions of Kubernetes that it is for, `elsewhere` what a schema of it refers to outside of itself.
+    `limits` bound what it unpacks and renders to.
     """
 
     name: str
     archive: bytes
     digest: str
+    limits: Limits
     asks_version: bool = False
     asks: tuple[str, ...] = ()
     random: tuple[str, ...] = ()
@@ -101,12 +107,17 @@ class RenderedTemplate(Struct, frozen=True):
     text: str
 
 
-def read_charts(config: Mapping[str, Any] | None, files: Files) -> tuple[ChartCall, ...]:
+def read_charts(
+    config: Mapping[str, Any] | None,
+    files: Files,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+) -> tuple[ChartCall, ...]:
     """Return the charts that a functionConfig asks for, with their values. Charts come from the package.
 
     Args:
         config: A `RenderHelmChart`, or a `ConfigMap` with one chart.
         files: The files of the package, by their paths in it.
+        limits: Bound what archives unpack to, and what the charts render to.
 
     Raises:
         ChartError: The configuration is invalid, or a chart or values file is missing or invalid.
@@ -128,7 +139,7 @@ def read_charts(config: Mapping[str, Any] | None, files: Files) -> tuple[ChartCa
         path = ("metadata", "annotations", FILES)
         raise ChartError(f"{FILES} is {named!r}", path, f"Write {' or '.join(_NAMED)}.")
     own = chart_paths(config, files)
-    calls = (_call(chart, ("helmCharts", index), home, files) for index, chart in enumerate(charts))
+    calls = (_call(chart, ("helmCharts", index), home, files, limits) for index, chart in enumerate(charts))
     return tuple(replace(call, by_template=named == _NAMED[1], own=own) for call in calls)
 
 
@@ -142,12 +153,14 @@ def _of_config_map(data: Mapping[str, Any]) -> dict[str, Any]:
     return {"helmGlobals": home, "helmCharts": [{"chartArgs": chart, "templateOptions": options}]}
 
 
-def _call(spec: Mapping[str, Any], at: Path, home: str, files: Files) -> ChartCall:
+def _call(spec: Mapping[str, Any], at: Path, home: str, files: Files, limits: Limits) -> ChartCall:
     args, options = mapping_at(spec, "chartArgs"), mapping_at(spec, "templateOptions")
     name = str(args.get("name") or "")
     if not name:
         raise ChartError("chartArgs.name is missing", at, "Write the name of the chart.")
-    chart = find_chart(name, str(args.get("version") or ""), home, files, (*at, "chartArgs"))
+    chart = find_chart(
+        name, str(args.get("version") or ""), home, files, limits=limits, at=(*at, "chartArgs")
+    )
     release = str(options.get("releaseName") or options.get("nameTemplate") or name)
     if "{{" in release:
         hint = "Write releaseName, so that every run gives the same manifests."
@@ -236,17 +249,25 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 # Charts in a package
 
 
-def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) -> Chart:
+def find_chart(
+    name: str,
+    version: str,
+    home: str,
+    files: Files,
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    at: Path = (),
+) -> Chart:
     """Return a chart of a package: a directory or an archive below `home`.
 
     Raises:
-        ChartError: There is none, or it is of another version.
+        ChartError: There is none, it is of another version, or it has an archive that is refused.
     """
     root = f"{home}/{name}"
     inside = tuple(sorted((path, file) for path, file in files.items() if path.startswith(f"{root}/")))
     is_directory = inside and f"{root}/Chart.yaml" in files
     if is_directory:
-        chart, actual = _directory(name, root, inside)
+        chart, actual = _directory(name, root, inside, limits)
     else:
         exact = [f"{root}-{version}.tgz", f"{root}.tgz"] if version else [f"{root}.tgz"]
         others = sorted(path for path in files if path.startswith(f"{root}-") and path.endswith(".tgz"))
@@ -257,7 +278,7 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
                 "Vendor it with `reconciler package from-chart`: no run fetches a chart."
             )
             raise ChartError(f"The package has no chart {name} in {home}/", (*at, "name"), hint)
-        chart, actual = _archive(name, files[archive])
+        chart, actual = _archive(name, archive, files[archive], limits)
     if version and actual.lstrip("v") != version.lstrip("v"):
         raise ChartError(
             f"The chart {name} of the package is version {actual}, not {version}",
@@ -353,18 +374,42 @@ def chart_members(chart: Chart) -> Mapping[str, bytes]:
     Raises:
         ChartError: The chart cannot be read.
     """
-    return dict(_unpacked(chart.archive, chart.name))
+    # It was within the limits when the chart was found, where a directory had no headers.
+    return _flattened(chart.archive, chart.name, changed(chart.limits, package_bytes=1 << 62))
 
 
-def _unpacked(archive: bytes, name: str) -> Iterator[tuple[str, bytes]]:
-    for path, data in _members(archive, name):
-        own = path.partition("/")[2]
-        if own.startswith("charts/") and own.endswith(".tgz") and own.count("/") == 1:
-            inner = dict(_unpacked(data, name))
-            folder = value_at(_mapping(inner.get("Chart.yaml", b"")), "name")
-            yield from ((f"charts/{folder}/{each}", text) for each, text in inner.items())
-        else:
-            yield own, data
+def _flattened(chart: bytes | Mapping[str, bytes], origin: str, limits: Limits) -> dict[str, bytes]:
+    """Return the files of a chart; an archive in its `charts/` is a directory of the name of that chart.
+
+    Raises:
+        ChartError: An archive is refused.
+    """
+    reader, result = ArchiveReader(limits), dict[str, bytes]()
+    pending = [("", "", origin, chart)]
+    for folder, file_name, origin_of_it, content in pending:
+        try:
+            files = (
+                dict(reader.read(io.BytesIO(content), origin_of_it, drops_base=True))
+                if isinstance(content, bytes)
+                else content
+            )
+        except RefusedError as error:
+            raise ChartError(str(error), hint=error.hint) from error
+        start = folder
+        if file_name:
+            name = str(value_at(_mapping(files.get("Chart.yaml", b"")), "name") or file_name)
+            start = f"{folder}{name}/"
+            if "/" in name or f"{start}Chart.yaml" in result:
+                start = f"{folder}{file_name}/"  # of two versions of a chart the second one
+        if start.count("/") > limits.path_depth:
+            raise ChartError(f"{origin_of_it} is below more charts than limits.pathDepth allows")
+        for path, data in files.items():
+            above, _, name = path.rpartition("/")
+            if name.endswith(".tgz") and path.count("/") % 2 and {*path.split("/")[::2]} == {"charts"}:
+                pending.append((f"{start}{above}/", name[:-4], f"{path} of {origin_of_it}", data))
+            else:
+                result[f"{start}{path}"] = data
+    return result
 
 
 def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
@@ -382,7 +427,9 @@ def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tuple[Chart, str]:
+def _directory(
+    name: str, root: str, inside: tuple[tuple[str, File], ...], limits: Limits
+) -> tuple[Chart, str]:
     """Return a chart of a directory as an archive with always the same bytes, and its version."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - few packages have a chart
 
@@ -395,8 +442,8 @@ def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tu
     spec = GitIgnoreSpec.from_lines([line for line in lines if not line.startswith("..")])
     kept = (path for path in files if path == "Chart.yaml" or not spec.match_file(path))
     data = _packed({f"{name}/{path}": files[path].data for path in kept})
-    texts = {path: file.data for path, file in files.items()}
-    return _chart(name, data, texts, texts.get("Chart.yaml", b""), f"{root}/Chart.yaml")
+    texts = _flattened({path: file.data for path, file in files.items()}, root, limits)
+    return _chart(name, data, texts, f"{root}/Chart.yaml", limits)
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -409,88 +456,49 @@ def _packed(files: Mapping[str, bytes]) -> bytes:
     return gzip.compress(packed.getvalue(), 1, mtime=0)
 
 
-def without_schemas(archive: bytes, name: str) -> bytes:
+def without_schemas(chart: Chart) -> bytes:
     """Return the archive of a chart without its schemas and those of its dependencies.
 
     Raises:
         ChartError: It cannot be read.
     """
-    members = ((path, data) for path, data in _members(archive, name) if not path.endswith(_SCHEMA))
-    inner = {p: without_schemas(data, name) if p.endswith(".tgz") else data for p, data in members}
-    return _packed(inner)
+    members = chart_members(chart).items()
+    return _packed({f"{chart.name}/{path}": data for path, data in members if not path.endswith(_SCHEMA)})
 
 
 @lru_cache(maxsize=64)
-def _archive(name: str, file: File) -> tuple[Chart, str]:
-    texts = dict(_members(file.data, name))
-    own = next((data for path, data in sorted(texts.items(), key=_depth) if path.endswith("Chart.yaml")), b"")
-    return _chart(name, file.data, texts, own, f"{name}.tgz")
-
-
-def _depth(item: tuple[str, bytes]) -> tuple[int, str]:
-    return item[0].count("/"), item[0]
+def _archive(name: str, path: str, file: File, limits: Limits) -> tuple[Chart, str]:
+    texts = _flattened(file.data, path, limits)
+    return _chart(name, file.data, texts, f"{path}/Chart.yaml", limits)
 
 
 def _chart(
-    name: str, archive: bytes, texts: Mapping[str, bytes], about: bytes, where: str
+    name: str, archive: bytes, texts: Mapping[str, bytes], where: str, limits: Limits
 ) -> tuple[Chart, str]:
-    """Return a chart and its version; `about` is its Chart.yaml, of the path `where`."""
+    """Return a chart and its version; `texts` are its files, and `where` is the path of its Chart.yaml."""
     try:
-        documents = load_documents(about, PACKAGE_LIMITS)
+        documents = load_documents(texts.get("Chart.yaml", b""), PACKAGE_LIMITS)
     except YamlError as error:
         raise ChartError(f"{where}:{error.line}: {error.message}") from error
     metadata = documents[0].value if documents else None
-    sources = list(_sources(texts, name))
+    sources = [data for path, data in texts.items() if "templates/" in path and path.endswith(_TEMPLATE)]
     asks_versions = any(b"APIVersions" in source for source in sources)
     names = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
+    schemas = (data for path, data in texts.items() if path.endswith(_SCHEMA))
+    elsewhere = (match.decode(errors="replace") for data in schemas for match in _REFERENCE.findall(data))
     chart = Chart(
         name,
         archive,
         sha256(archive).hexdigest(),
+        limits,
         any(b"Capabilities" in source for source in sources),
         tuple(sorted(names)) if asks_versions else (),
         tuple(sorted({*_random_values(sources)})),
         str(value_at(metadata, "kubeVersion") or ""),
         value_at(metadata, "type") == "library",
-        next(_references(texts, name), ""),
+        next(elsewhere, ""),
     )
     return chart, str(value_at(metadata, "version") or "")
-
-
-def _references(texts: Mapping[str, bytes], name: str) -> Iterator[str]:
-    """Yield what schemas refer to outside of themselves: the engine would fetch it."""
-    for path, data in texts.items():
-        if path.endswith(".tgz"):
-            yield from _references(dict(_members(data, name)), name)
-        elif path.endswith(_SCHEMA):
-            yield from (match.decode(errors="replace") for match in _REFERENCE.findall(data))
-
-
-def _sources(texts: Mapping[str, bytes], name: str) -> Iterator[bytes]:
-    for path, data in texts.items():
-        if path.endswith(".tgz"):
-            yield from _sources(dict(_members(data, name)), name)
-        elif "templates/" in path and path.endswith(_TEMPLATE):
-            yield data
-
-
-def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the regular files of an archive, up to a bound on their size together."""
-    left = _MOST_BYTES
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-            for member in archive:
-                if not member.isfile():
-                    continue
-                left -= member.size
-                if left < 0:
-                    raise ChartError(
-                        f"The archive of the chart {name} is larger than {_MOST_BYTES >> 20} MiB"
-                    )
-                content = archive.extractfile(member)
-                yield member.name, content.read() if content is not None else b""
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise ChartError(f"The archive of the chart {name} cannot be read: {error}") from error
 
 
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
@@ -501,5 +509,5 @@ def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
 
 def is_test(text: str) -> bool:
     """Tell whether all that a template gives are tests of its chart, which `skipTests` leaves out."""
-    documents = [part for part in _DOCUMENTS.split(text) if part.strip()]
+    documents = [part for part in SEPARATOR.split(text) if part.strip()]
     return bool(documents) and all(map(_TEST.search, documents))

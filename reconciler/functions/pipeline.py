@@ -46,7 +46,7 @@ from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
 from reconciler.krm.yaml import Path, YamlError
 from reconciler.names.objects import Files
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 
 Measure = Callable[[str], AbstractContextManager[object]]
 """Measures the run of the function that it gets the name of; the core has no clock."""
@@ -65,6 +65,8 @@ def run_pipeline(
     runtimes: Sequence[FunctionRuntime] = (),
     policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
     measure: Measure = lambda _: nullcontext(),
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> PipelineResult:
     """Render a package: run the pipelines of its sub-packages, then its own. Total and all or nothing.
 
@@ -83,7 +85,9 @@ def run_pipeline(
         steps = declared_steps(files)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return run_steps(files, steps, runtimes, policy, measure) if steps else PipelineResult(files)
+    return (
+        run_steps(files, steps, runtimes, policy, measure, limits=limits) if steps else PipelineResult(files)
+    )
 
 
 def may_have_pipeline(files: Files) -> bool:
@@ -120,6 +124,8 @@ def run_steps(
     runtimes: Sequence[FunctionRuntime],
     policy: FunctionPolicy,
     measure: Measure = lambda _: nullcontext(),
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> PipelineResult:
     """Run steps on the packages that they belong to. All or nothing.
 
@@ -132,7 +138,7 @@ def run_steps(
         message = "; ".join(f"{each.function}: {each.reason}" for each in listed)
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     package = read_resources(files)
-    run = _Run(package, policy)
+    run = _Run(package, policy, limits)
     saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
     step, engine = steps[0], engines[0]
 
@@ -216,8 +222,9 @@ class _ProtectedFieldError(_StepError):
 class _Run:
     """The resources of a package, changed by one step after the other."""
 
-    def __init__(self, package: PackageResources, policy: FunctionPolicy) -> None:
+    def __init__(self, package: PackageResources, policy: FunctionPolicy, limits: Limits) -> None:
         self._policy = policy
+        self._limits = limits
         self._files = package.files
         self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
@@ -293,7 +300,7 @@ class _Run:
         start = f"{step.package}/" if step.package else ""
         own = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
         try:
-            charts = read_charts(config.value, own)
+            charts = read_charts(config.value, own, self._limits)
         except ChartError as error:
             fault = FieldFault(error.path, str(error), error.hint)
             raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error

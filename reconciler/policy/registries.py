@@ -32,4 +32,4 @@ class RegistryPolicy(SettingsGroup):
     layer_bytes: Bound = 64 << 20
     """Size of one layer or configuration, as it is sent, in bytes."""
     unpacked_bytes: Bound = 256 << 20
-    """Size of the files that are read of one layer, in bytes."""
+    """Size of the layers of one image when they are unpacked, in bytes."""

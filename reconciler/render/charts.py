@@ -27,7 +27,7 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import DeleteItem, DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
-from reconciler.policy import OnConflict
+from reconciler.policy import Limits, OnConflict
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
@@ -254,7 +254,9 @@ def _sides(
         injected = _made(inject_config(files, spec.injectors or (), snapshot, key.namespace))
         return _edit_pipeline(injected.files, _after_charts)
 
-    upstream = once(("new", new, cluster), lambda: _with_capabilities(stripped(new), snapshot))
+    upstream = once(
+        ("new", new, cluster), lambda: _with_capabilities(stripped(new), snapshot, inventory.policy.limits)
+    )
     plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
     own = _own_configuration(old[-1][2] if old else {}, upstream, local)
     yield _Side(_Role.NEW, with_values({**upstream, **own}), plain, local)
@@ -434,7 +436,7 @@ def _pipeline_edits(kptfile: dict[str, Any], chosen: Callable[[Sequence[Any]], s
 # What the cluster has
 
 
-def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
+def _with_capabilities(files: Files, snapshot: Snapshot, limits: Limits) -> Files:
     """Return a package with the version and APIs of the cluster in its configurations, where charts ask."""
     version = snapshot.versions.get(_PLATFORM, "")
     result = dict(files)
@@ -442,7 +444,7 @@ def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
         start = f"{package}/" if package else ""
         inside = {name.removeprefix(start): file for name, file in files.items() if name.startswith(start)}
         try:
-            calls = read_charts(config, inside)
+            calls = read_charts(config, inside, limits)
         except (ChartError, YamlError):
             continue  # the pipeline tells it
         edits: list[Edit] = []

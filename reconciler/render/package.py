@@ -14,7 +14,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import Policy
 from reconciler.records.state import FUNCTIONS, PackageVariantRecord
 from reconciler.render.answers import DraftConflicts, classify_fresh
 from reconciler.render.charts import render_charts
@@ -57,7 +57,7 @@ def render_packages(
     Pure, order-free, isolated: a blocked package blocks no other. A tree that is missing in `contents` could
     not be read; only the packages that need it are blocked.
     """
-    run = run or _builtins(inventory.policy.functions)
+    run = run or _builtins(inventory.policy)
     composed = compose_upstreams(resolution.variants, contents, inventory)
     charts = render_charts(
         composed.variants, composed.contents, inventory, run, lambda f, r: _write_own_fields(f, r, inventory)
@@ -157,8 +157,10 @@ def _with_subpackages(
     return replace(package, subpackages=own) if own else package
 
 
-def _builtins(policy: FunctionPolicy) -> RunPipelines:
-    return lambda packages: [run_pipeline(files, (), policy) for files in packages]
+def _builtins(policy: Policy) -> RunPipelines:
+    return lambda packages: [
+        run_pipeline(files, (), policy.functions, limits=policy.limits) for files in packages
+    ]
 
 
 def render_variant(

@@ -1,20 +1,18 @@
 """A package of a chart: the chart vendored and pinned, with the function that renders it."""
 
-import gzip
 import io
 import os
-import posixpath
 import re
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.base.redact import mask_credentials
 from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
+from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
 from reconciler.functions.values import mapping_at, mappings_at, value_at
@@ -31,8 +29,8 @@ from reconciler.krm.yaml import (
     load_documents,
 )
 from reconciler.names.ids import is_prefix
-from reconciler.names.objects import File, Files
-from reconciler.policy import Policy
+from reconciler.names.objects import File, Files, file_name_error
+from reconciler.policy import Limits, Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
 from reconciler.sources.charts import OCI, FoundChart, fetch_chart, find_chart_in_git, find_chart_version
@@ -46,7 +44,6 @@ SOURCE = "reconciler.dev/chart-source"
 VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
 _OLD_DEPENDENCIES = "requirements.yaml"
-_MOST_BYTES = 64 << 20
 _PINNED = re.compile(r"(.+?)(?::[^:/@]+)?@(?:sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 _IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
 
@@ -54,12 +51,14 @@ _IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
 class VendoredChart(NamedTuple):
     """A chart as it was read: its metadata, its files below its own directory, and where it is from.
 
-    `versions` is the range that it was chosen from, "" for a chart of this machine.
+    `digest` is that of its archive as a run packs it. `versions` is the range that it was chosen from, "" for
+    a chart of this machine.
     """
 
     metadata: Mapping[str, Any]
     files: Files
     source: str
+    digest: str = ""
     versions: str = ""
 
     @property
@@ -123,8 +122,13 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
                 hint="A directory or archive has one version: leave it out.",
             )
         if path.is_dir():
-            return _vendored(read_directory(path), path.name)
-        return _unpacked(path.read_bytes(), path.name)
+            return _vendored(read_directory(path, policy.limits), path.name, policy.limits)
+        if not path.is_file():
+            raise UsageError(
+                f"{chart} is neither a directory nor a file", hint="Name a chart, or its archive."
+            )
+        with path.open("rb") as file:
+            return _unpacked(file, path.name, policy.limits)
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
         raise UsageError(f"{mask_credentials(chart)} has a credential", hint=hint)
@@ -139,7 +143,7 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
             raise UsageError(f"{chart} does not exist", hint=hint)
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
     client = _open_client(policy)
-    return _fetched(find_chart_version(chart.rstrip("/"), version, client), version, client)
+    return _fetched(find_chart_version(chart.rstrip("/"), version, client), version, client, policy.limits)
 
 
 def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart | None:
@@ -154,7 +158,7 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
     listing = find_chart_version(pinned.address, pinned.versions, reader.client)
     if _height(listing.version) <= _height(pinned.version):
         return None
-    return _fetched(listing, pinned.versions, reader.client)
+    return _fetched(listing, pinned.versions, reader.client, reader.policy.limits)
 
 
 def _height(version: str) -> tuple[Any, ...]:
@@ -164,9 +168,9 @@ def _height(version: str) -> tuple[Any, ...]:
         return (0, version)
 
 
-def _fetched(listing: FoundChart, version: str, client: RegistryClient) -> VendoredChart:
+def _fetched(listing: FoundChart, version: str, client: RegistryClient, limits: Limits) -> VendoredChart:
     fetched = fetch_chart(listing, client)
-    read = _unpacked(fetched.archive, fetched.address)
+    read = _unpacked(io.BytesIO(fetched.archive), fetched.address, limits)
     expected = (listing.address.rpartition("/")[2], listing.version.lstrip("v"))
     if (read.name, read.version.lstrip("v")) != expected:
         hint = "Nothing of it was used. Ask who runs the repository."
@@ -189,37 +193,24 @@ def _from_git(chart: str, version: str, policy: Policy, mirrors: Mirrors) -> Ven
         in_repository = find_chart_in_git(mirror, address, path, version, policy.limits)
     except PackageRefusedError as error:
         raise RefusedError(f"{address}: {error.reason}") from error
-    return _vendored(in_repository.files, in_repository.address)._replace(versions=version or "*")
+    chart_in_git = _vendored(in_repository.files, in_repository.address, policy.limits)
+    return chart_in_git._replace(versions=version or "*")
 
 
-def _unpacked(archive: bytes, source: str) -> VendoredChart:
-    files: dict[str, File] = {}
-    left = _MOST_BYTES
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
-            for member in opened:
-                path = posixpath.normpath(member.name)
-                if member.isdir():
-                    continue
-                left -= member.size
-                if not member.isfile() or path.startswith(("/", "..")) or left < 0:
-                    raise ConfigurationError(f"{source}: the archive may not hold {member.name}")
-                content = opened.extractfile(member)
-                files[path.partition("/")[2]] = File.of(content.read() if content else b"")
-    except (tarfile.TarError, OSError, EOFError, gzip.BadGzipFile) as error:
-        raise UsageError(
-            f"{source} is no archive of a chart: {error}", hint="Name a .tgz that `helm package` made."
-        ) from error
-    return _vendored(files, source)
+def _unpacked(archive: BinaryIO, source: str, limits: Limits) -> VendoredChart:
+    members = ArchiveReader(limits).read(archive, source, drops_base=True)
+    return _vendored({path: File.of(data) for path, data in members}, source, limits)
 
 
-def _vendored(files: Files, source: str) -> VendoredChart:
+def _vendored(files: Files, source: str, limits: Limits) -> VendoredChart:
     if "Chart.yaml" not in files:
         raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
     metadata = _mapping(files, "Chart.yaml", source)
     chart = VendoredChart(metadata, files, source)
-    if not chart.name or not chart.version or "/" in chart.name:
+    if not chart.name or not chart.version:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
+    if why := file_name_error(chart.name):
+        raise ConfigurationError(f"{source}/Chart.yaml names the chart {chart.name}, and {why}")
     if metadata.get("type") == "library":
         hint = "Name a chart that depends on it."
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
@@ -234,7 +225,16 @@ def _vendored(files: Files, source: str) -> VendoredChart:
             hint="Put them there with `helm dependency build`, or name the released chart, which has them:"
             " no run fetches a chart.",
         )
-    return chart
+    home = f"{CHART_HOME}/{chart.name}/"
+    try:
+        packed = find_chart(chart.name, "", CHART_HOME, _below(home, files), limits=limits)
+    except ChartError as error:
+        raise ConfigurationError(f"{source}: {error}", hint=error.hint) from error
+    return chart._replace(digest=f"sha256:{packed.digest}")
+
+
+def _below(directory: str, files: Files) -> dict[str, File]:
+    return {f"{directory}{path}": file for path, file in files.items()}
 
 
 def _mapping(files: Files, name: str, source: str) -> Mapping[str, Any]:
@@ -289,14 +289,9 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
         ConfigurationError: The chart is invalid, or the configuration cannot be edited.
     """
     home = f"{CHART_HOME}/{chart.name}/"
-    vendored = {f"{home}{path}": file for path, file in chart.files.items()}
-    try:
-        digest = f"sha256:{find_chart(chart.name, '', CHART_HOME, vendored).digest}"
-    except ChartError as error:
-        raise ConfigurationError(f"{chart.source}: {error}", hint=error.hint) from error
     kept = {path: file for path, file in before.items() if not path.startswith(home)}
     if before:
-        kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart, digest)
+        kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart)
     if _VALUES in before:
         old = {path.removeprefix(home): file for path, file in before.items() if path.startswith(home)}
         texts = _values_text(chart.name, old), _values_text(chart.name, chart.files)
@@ -304,7 +299,7 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
         if merged is not None:
             data = merged.text.encode(errors="surrogateescape")
             kept[_VALUES] = File.of(data, before[_VALUES].mode)
-    return {**_new_files(chart, digest, name), **kept, **vendored}
+    return {**_new_files(chart, name), **kept, **_below(home, chart.files)}
 
 
 def _values_text(name: str, chart: Files) -> str:
@@ -314,11 +309,11 @@ def _values_text(name: str, chart: Files) -> str:
     return f"# Values for every cluster; the comments are the defaults of {name}.\n{commented}"
 
 
-def _updated(file: File, chart: VendoredChart, digest: str) -> File:
+def _updated(file: File, chart: VendoredChart) -> File:
     annotations = ("metadata", "annotations")
     edits = [
         SetValue(("helmCharts", 0, "chartArgs", "version"), chart.version),
-        SetValue((*annotations, DIGEST), digest),
+        SetValue((*annotations, DIGEST), chart.digest),
         SetValue((*annotations, SOURCE), chart.source),
     ]
     if chart.versions:
@@ -332,7 +327,7 @@ def _updated(file: File, chart: VendoredChart, digest: str) -> File:
         raise ConfigurationError(f"{CONFIGURATION} cannot be edited: {error}") from error
 
 
-def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
+def _new_files(chart: VendoredChart, name: str) -> dict[str, File]:
     description = str(chart.metadata.get("description") or f"The chart {chart.name}")
     newest = ".".join(map(str, CLAIMS[RENDER_HELM_CHART][-1].newest))
     step = {"image": f"{REGISTRIES[0]}/{RENDER_HELM_CHART}:v{newest}", "configPath": CONFIGURATION}
@@ -349,7 +344,7 @@ def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
                 "config.kubernetes.io/local-config": "true",
                 SOURCE: chart.source,
                 **({VERSIONS: chart.versions} if chart.versions else {}),
-                DIGEST: digest,
+                DIGEST: chart.digest,
             },
         },
         "helmCharts": [

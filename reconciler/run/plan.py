@@ -161,9 +161,9 @@ def resolve_inputs(
 @contextmanager
 def opened_pipelines(inputs: RunInputs) -> Iterator[RunPipelines]:
     """Yield a function that runs the pipelines of packages, which a signal may end."""
-    policy, cache = inputs.inventory.policy.functions, inputs.mirrors.cache_dir / "functions"
+    policy, cache = inputs.inventory.policy, inputs.mirrors.cache_dir / "functions"
     definitions = [definition.body for definition in inputs.inventory.snapshot.in_any_cluster(*_CRD)]
-    with open_pipelines(policy, cache, definitions) as run:
+    with open_pipelines(policy.functions, cache, definitions, policy.limits) as run:
 
         def interruptible(packages: Sequence[Files]) -> Sequence[PipelineResult]:
             with effects.interruptible():

@@ -1,9 +1,6 @@
 """Bring the versions that anything needs from registries and Git into the index, transitively."""
 
-import gzip
 import io
-import tarfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -29,6 +26,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
 from reconciler.forge.api.errors import MissingError
+from reconciler.functions.archives import ArchiveReader
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
@@ -47,8 +45,6 @@ from reconciler.sources.registry import RegistryClient, split_name
 
 _REFERENCE = "vnd.docker.reference.type"
 _SUFFIXES = (".yaml", ".yml", ".json")
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class PulledFiles(NamedTuple):
@@ -58,7 +54,7 @@ class PulledFiles(NamedTuple):
     files: tuple[tuple[str, bytes], ...]
 
 
-def pull_xpkg(client: RegistryClient, name: str, tag: str, limit: int) -> PulledFiles:
+def pull_xpkg(client: RegistryClient, name: str, tag: str, archives: ArchiveReader) -> PulledFiles:
     """Return the package.yaml of a Crossplane package: of the layer that is annotated as its base.
 
     Source: crossplane, internal/xpkg, the layer that is annotated io.crossplane.xpkg: base.
@@ -76,10 +72,11 @@ def pull_xpkg(client: RegistryClient, name: str, tag: str, limit: int) -> Pulled
         what = f"{name}:{tag} is annotated io.crossplane.xpkg: base"
         message = f"No layer of {what}, so it is no package of Crossplane"
         raise RefusedError(message, hint="Build it with `crossplane xpkg build`.")
-    for path, data in unpack(client.blob(name, base[0]), limit, f"{name}:{tag}"):
-        if path == "package.yaml":
-            return PulledFiles(top.digest, ((path, data),))
-    raise RefusedError(f"The base layer of {name}:{tag} has no package.yaml")
+    layer = io.BytesIO(client.blob(name, base[0]))
+    files = tuple(archives.read(layer, f"The base layer of {name}:{tag}", "package.yaml".__eq__))
+    if not files:
+        raise RefusedError(f"The base layer of {name}:{tag} has no package.yaml")
+    return PulledFiles(top.digest, files)
 
 
 def pull_bundle(client: RegistryClient, name: str, tag: str) -> PulledFiles:
@@ -101,7 +98,7 @@ def pull_bundle(client: RegistryClient, name: str, tag: str) -> PulledFiles:
     return PulledFiles(top.digest, (("bundle.json", client.blob(name, config)),))
 
 
-def pull_packages(client: RegistryClient, name: str, reference: str, limit: int) -> PulledFiles:
+def pull_packages(client: RegistryClient, name: str, reference: str, archives: ArchiveReader) -> PulledFiles:
     """Return the files below packages/ of a repository of Carvel packages, an image or a bundle of imgpkg.
 
     Its layers hold nothing else, and are read from the cache where they did not change.
@@ -113,35 +110,13 @@ def pull_packages(client: RegistryClient, name: str, reference: str, limit: int)
     manifest = client.manifest(name, reference)
     files: dict[str, bytes] = {}
     for layer in manifest.layers:
-        unpacked = unpack(client.cached_blob(name, layer), limit, f"{name}:{reference}")
-        files |= {p: data for p, data in unpacked if p.startswith("packages/") and p.endswith(_SUFFIXES)}
+        data = io.BytesIO(client.cached_blob(name, layer))
+        files |= archives.read(data, f"A layer of {name}:{reference}", _is_packaged)
     return PulledFiles(manifest.digest, tuple(sorted(files.items())))
 
 
-def unpack(data: bytes, limit: int, what: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the plain files of a layer, in their order; nothing is written to disk.
-
-    Raises:
-        RefusedError: It is no archive that is understood, or larger than the limit when it is unpacked.
-    """
-    if data.startswith(_ZSTD):
-        raise RefusedError(f"A layer of {what} is packed with zstd", hint="Push it with gzip.")
-    try:
-        if data.startswith(_GZIP):
-            with gzip.open(io.BytesIO(data)) as packed:
-                data = packed.read(limit + 1)
-            if len(data) > limit:
-                size = f"larger than {plural(limit, 'byte')} when it is unpacked"
-                raise RefusedError(
-                    f"A layer of {what} is {size}", hint="Raise spec.registries.unpackedBytes."
-                )
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-            for member in archive:
-                file = archive.extractfile(member) if member.isreg() else None
-                if file is not None:
-                    yield member.name.removeprefix("./"), file.read()
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile) as error:
-        raise RefusedError(f"A layer of {what} is no whole archive: {error}") from error
+def _is_packaged(path: str) -> bool:
+    return path.startswith("packages/") and path.endswith(_SUFFIXES)
 
 
 _GIT = "://"
@@ -267,7 +242,7 @@ class _Walk(Struct):
             if not tag:
                 raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
         reference = digest or tag or "latest"
-        pulled = pull_packages(self.client, name, reference, self.policy.unpacked_bytes)
+        pulled = pull_packages(self.client, name, reference, self.archives())
         return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
 
     def _git_repository(self, value: Mapping[str, Any]) -> tuple[str, FoundVersions]:
@@ -361,11 +336,15 @@ class _Walk(Struct):
             self.failed.add(id_)
             self._fail(error, place, str(id_))
 
+    def archives(self) -> ArchiveReader:
+        """Return a reader of the layers of one image."""
+        return ArchiveReader(self.limits, self.policy.unpacked_bytes)
+
     def _pull(self, tagged: _Tagged) -> PulledFiles | ReconcilerError:
         try:
             if tagged.id.ecosystem is Ecosystem.BUNDLE:
                 return pull_bundle(self.client, tagged.id.name, tagged.tag)
-            return pull_xpkg(self.client, tagged.id.name, tagged.tag, self.policy.unpacked_bytes)
+            return pull_xpkg(self.client, tagged.id.name, tagged.tag, self.archives())
         except ReconcilerError as error:
             return error
 

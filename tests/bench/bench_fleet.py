@@ -158,11 +158,13 @@ class World:
         texts = set[int]()
         run_steps, roots = pipeline.run_steps, compose._roots
 
-        def counting_steps(files: Any, steps: Any, runtimes: Any, policy: Any, *rest: Any) -> Any:
+        def counting_steps(
+            files: Any, steps: Any, runtimes: Any, policy: Any, *rest: Any, **limits: Any
+        ) -> Any:
             engines = [find_engine(step, (), policy) for step in steps]
             copies = all(isinstance(each, StepEngine) and each.builtin in COPYING for each in engines)
             counts["pipelines of copies" if copies else "other pipelines"] += 1
-            return run_steps(files, steps, runtimes, policy, *rest)
+            return run_steps(files, steps, runtimes, policy, *rest, **limits)
 
         def counting_roots(text: str, *rest: Any, **how: Any) -> Any:
             counts["parses"] += 1

@@ -72,9 +72,14 @@ class Registry:
     def delete(self, name: str, digest: str) -> None:
         assert self.client.delete(f"/v2/{name}/manifests/{digest}").status_code == 202
 
-    def push_xpkg(self, name: str, tag: str, package: str, *, filler: int = 0) -> str:
-        """Push a package as `crossplane xpkg build` does: the annotated layer has package.yaml alone."""
-        base = self.push_blob(name, layer({"package.yaml": package.encode()}))
+    def push_xpkg(self, name: str, tag: str, package: str | bytes, *, filler: int = 0) -> str:
+        """Push a package as `crossplane xpkg build` does: the annotated layer has package.yaml alone.
+
+        Bytes are the layer itself.
+        """
+        base = self.push_blob(
+            name, package if isinstance(package, bytes) else layer({"package.yaml": package.encode()})
+        )
         other = self.push_blob(name, layer({"bin/provider": os.urandom(filler)})) if filler else None
         layers = [_described(base, LAYER, {"io.crossplane.xpkg": "base"})]
         layers = [*([_described(other, LAYER)] if other else []), *layers]

@@ -168,7 +168,7 @@ class HelmRuntime:
 
 def _archive(chart: Chart) -> bytes:
     """Return the archive to render, without schemas that would be fetched."""
-    return without_schemas(chart.archive, chart.name) if chart.elsewhere else chart.archive
+    return without_schemas(chart) if chart.elsewhere else chart.archive
 
 
 def _failure(call: ChartCall, error: str) -> ChartError:

@@ -30,7 +30,7 @@ from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.functions.runtimes.time_limits import RunLimit, limited
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Unrunnable
 from reconciler.names.objects import Files
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 
 _LOCATION: Final = re.compile(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
 
@@ -56,14 +56,17 @@ def open_runtimes(
 
 @contextmanager
 def open_pipelines(
-    policy: FunctionPolicy, cache: Path | None = None, definitions: Definitions = ()
+    policy: FunctionPolicy,
+    cache: Path | None = None,
+    definitions: Definitions = (),
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> Iterator[RunPipelines]:
     """Yield a function that runs the pipelines of packages; end its processes.
 
     Deterministic: each package is rendered by itself, and the results come in the order of the packages.
-    `cache` is a directory for results.
+    `cache` is a directory for results, `limits` bound what functions make.
     """
-    cached = PackageCache(cache and cache / "packages", policy, definitions)
+    cached = PackageCache(cache and cache / "packages", policy, definitions, limits)
     spent_s = 0.0
     limit = RunLimit(policy)
     with open_runtimes(policy, cache, definitions, limit.check) as runtimes:
@@ -79,7 +82,7 @@ def open_pipelines(
             with open_task("running functions", len(missing)) as task:
 
                 def render(number: int) -> PipelineResult:
-                    result = _measured(packages[number], runtimes, policy, limit.ends_s)
+                    result = _measured(packages[number], runtimes, policy, limits, limit.ends_s)
                     task.advance()
                     return result
 
@@ -138,14 +141,18 @@ def _waits(files: Files, policy: FunctionPolicy) -> bool:
 
 
 def _measured(
-    files: Files, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy, ends_s: float
+    files: Files,
+    runtimes: Sequence[FunctionRuntime],
+    policy: FunctionPolicy,
+    limits: Limits,
+    ends_s: float,
 ) -> PipelineResult:
     """Render a package within the limits of time; its functions are spans if there is a watcher."""
     if not is_watched():
-        return run_pipeline(files, runtimes, policy, limited(policy, ends_s))
+        return run_pipeline(files, runtimes, policy, limited(policy, ends_s), limits=limits)
     with timed(SpanKind.PACKAGE, _location(files)) as span:
         spans = limited(policy, ends_s, lambda name: timed(SpanKind.FUNCTION, name))
-        result = run_pipeline(files, runtimes, policy, spans)
+        result = run_pipeline(files, runtimes, policy, spans, limits=limits)
         span.is_kept = result.declared
     return result
 

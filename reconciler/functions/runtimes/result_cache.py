@@ -21,7 +21,7 @@ from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
 from reconciler.functions.wire import parse_results, result_value
 from reconciler.names.objects import File, Files, Mode, tree_id
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 
 _FORMAT: Final = 2
 """Incremented when the meaning of cached bytes changes."""
@@ -124,6 +124,7 @@ class PackageCache:
         directory: Path | None,
         policy: FunctionPolicy,
         definitions: Sequence[Mapping[str, Any]] = (),
+        limits: Limits = Limits(),  # noqa: B008 - a frozen value
     ) -> None:
         repeatable = not policy.exec and not policy.network
         self._store = ResultStore(directory if repeatable else None)
@@ -134,6 +135,7 @@ class PackageCache:
             sorted(policy.images.items()),
             policy.runtime,
             list(policy.engine_arguments),
+            [limits.package_files, limits.package_bytes, limits.package_file_bytes, limits.yaml_documents],
             hashlib.sha256(orjson.dumps(list(definitions), option=orjson.OPT_SORT_KEYS)).hexdigest(),
         ]
 
