@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from reconciler.functions.charts import ChartCall, ChartError, RenderedTemplate
+from reconciler.base.wording import plural
+from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value, is_same, mapping_at
 from reconciler.functions.wire import default_path
@@ -24,12 +25,19 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
     left out where the configuration skips them.
 
     Raises:
-        ChartError: A template gave something that is no resource with a name, or another one twice.
+        ChartError: A template gave something that is no resource with a name, or another one twice, or all
+            of them more than the limits of a package.
     """
     given: dict[tuple[str, ...], tuple[Resource, str]] = {}
-    for template in rendered:
-        if template.path.endswith("NOTES.txt"):
-            continue
+    templates = [each for each in rendered if not each.path.endswith("NOTES.txt")]
+    limits = call.chart.limits
+    documents = sum(len(SEPARATOR.findall(template.text)) + 1 for template in templates)
+    size = sum(len(template.text) for template in templates)
+    if documents > limits.yaml_documents or size > limits.package_bytes:
+        what = f"{plural(documents, 'document')} with {plural(size, 'byte')}"
+        most = f"limits.yamlDocuments is {limits.yaml_documents}, limits.packageBytes {limits.package_bytes}"
+        raise ChartError(f"The chart {call.chart.name} gives {what}: {most}", call.path)
+    for template in templates:
         split = split_file(_GLUED.sub("---\n", template.text).encode(), "")
         if split.problem is not None:
             line = f":{split.problem.line}" if split.problem.line else ""

@@ -4,6 +4,7 @@ Pure: functions that are not built in are run by the given runtimes.
 """
 
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -154,6 +155,7 @@ def run_steps(
                     run.step(step, engine)
                 saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())
+        _check_size(step, files, rendered, limits)
     except _StepError as error:
         changes_protected = isinstance(error, _ProtectedFieldError)
         repeats = isinstance(engine, StepEngine) and engine.runtime is None
@@ -326,7 +328,7 @@ class _Run:
         present = {id(resource) for resource in visible}
         kept = [resource for resource in visible if id(resource) not in removed]
         kept += [resource for resource in output if id(resource) not in present]
-        _check_resources(step, kept)
+        _check_resources(step, kept, self._limits)
         for resource in visible:
             if id(resource) in removed and resource.kind == "Kptfile" and _is_kptfile(resource.path):
                 raise _StepError(f"{step} removes {resource.path}, without which there is no package")
@@ -405,12 +407,19 @@ def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall
     return StepRun(step, engine.name, results)
 
 
-def _check_resources(step: Step, resources: Iterable[Resource]) -> None:
+def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) -> None:
     """Check the resources after a step: each is an object, in the package, and alone at its index.
 
     Raises:
-        _StepError: A resource is invalid.
+        _StepError: A resource is invalid, or they are too many.
     """
+    if len({resource.path for resource in resources}) > limits.package_files:
+        what = plural(limits.package_files, "file")
+        raise _StepError(f"{step} makes more than {what} (limits.packageFiles)")
+    made = Counter(resource.path for resource in resources if resource.part is None)
+    if max(made.values(), default=0) > limits.yaml_documents:
+        what = plural(limits.yaml_documents, "document")
+        raise _StepError(f"{step} makes more than {what} of one file (limits.yamlDocuments)")
     places: set[tuple[str, int]] = set()
     for resource in resources:
         if not resource.api_version or not resource.kind:
@@ -427,6 +436,22 @@ def _check_resources(step: Step, resources: Iterable[Resource]) -> None:
         if place in places:
             raise _StepError(f'{step}: resource at path "{place[0]}" and index "{place[1]}" already exists')
         places.add(place)
+
+
+def _check_size(step: Step, before: Files, after: Files, limits: Limits) -> None:
+    """Refuse what functions made if no later run could read it.
+
+    Raises:
+        _StepError: It is larger than a package or a file may be.
+    """
+    sizes = {path: len(file.data) for path, file in after.items() if before.get(path) is not file}
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    if sizes and sizes[largest] > limits.package_file_bytes:
+        most = f"limits.packageFileBytes is {limits.package_file_bytes}"
+        raise _StepError(f"{step}: {largest} has {plural(sizes[largest], 'byte')}, and {most}")
+    if (size := sum(sizes.values())) > limits.package_bytes:
+        most = f"limits.packageBytes is {limits.package_bytes}"
+        raise _StepError(f"The functions up to {step} make {plural(size, 'byte')}, and {most}")
 
 
 def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:

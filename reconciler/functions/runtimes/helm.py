@@ -202,12 +202,12 @@ def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
 
 def _by_source(output: str) -> dict[str, str]:
     """Return the documents of `helm template` by the template that each names."""
-    files: dict[str, str] = {}
+    files: dict[str, list[str]] = {}
     for document in output.split("---\n" + _SOURCE):
         path, _, text = document.removeprefix("---\n").removeprefix(_SOURCE).partition("\n")
         if text.strip():
-            files[path] = f"{files[path].rstrip()}\n---\n{text}" if path in files else text
-    return files
+            files.setdefault(path, []).append(text)
+    return {path: "\n---\n".join([*map(str.rstrip, texts[:-1]), texts[-1]]) for path, texts in files.items()}
 
 
 def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:

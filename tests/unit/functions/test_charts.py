@@ -14,7 +14,7 @@ from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files, Mode
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 from tests.support.charts import DEPLOYMENT, chart, config, needs_helm, package
 
 pytestmark = needs_helm
@@ -412,6 +412,43 @@ def test_symbolic_links_of_charts_are_refused(runtimes: Sequence[FunctionRuntime
     files = package(chart(a=DEPLOYMENT)) | {"charts/web/b": File.of(b"/etc/passwd", Mode.SYMLINK)}
 
     assert "charts/web/b is a symbolic link" in run_pipeline(files, runtimes).error
+
+
+MANY = f"{{{{ range until 60 }}}}---\n{ONE_LINE % '1'}{{{{ end }}}}".replace("name: a", "name: a{{ . }}")
+ITEM = "- {apiVersion: v1, kind: Pod, metadata: {name: a{{ . }}}}\n"
+LIST = f"apiVersion: v1\nkind: List\nitems:\n{{{{ range until 60 }}}}{ITEM}{{{{ end }}}}"
+
+
+@pytest.mark.parametrize(
+    ("template", "limits", "want"),
+    [
+        (MANY, Limits(yaml_documents=58), "The chart web gives "),
+        (MANY, Limits(yaml_documents=58), "bytes: limits.yamlDocuments is 58, limits.packageBytes 16777216"),
+        (MANY, Limits(package_bytes=4000), "bytes: limits.yamlDocuments is 10000, limits.packageBytes 4000"),
+        (
+            MANY,
+            Limits(package_files=60),
+            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)",
+        ),
+        (
+            LIST,
+            Limits(package_files=60),
+            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)",
+        ),
+        (LIST, Limits(package_file_bytes=40), " bytes, and limits.packageFileBytes is 40"),
+        (MANY, Limits(package_bytes=5500), " bytes, and limits.packageBytes is 5500"),
+    ],
+)
+def test_more_than_a_package_may_have_is_refused_before_it_is_made(
+    template: str, limits: Limits, want: str, runtimes: Sequence[FunctionRuntime]
+) -> None:
+    files = package(chart(a=template))
+
+    result = run_pipeline(files, runtimes, limits=limits)
+
+    assert want in result.error
+    assert result.files is files
+    assert len(made(run_pipeline(files, runtimes), files)) == 60
 
 
 ENDLESS = "{{ range untilStep 0 2000000000 1 }}{{ end }}"

@@ -1,6 +1,7 @@
 """Pipelines: order, selectors, configuration, and the output that is forbidden to functions."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionR
 from reconciler.functions.step import PipelineResult, result_list
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 from tests.support.merges import files_of
 
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"
@@ -214,8 +215,8 @@ def test_a_config_map_is_all_strings() -> None:
     assert config["metadata"] == {"name": "function-input"}
 
 
-def add(value: dict[str, Any]) -> Callable[[FunctionCall], FunctionRun]:
-    return change(lambda items: items.append(value))
+def add(*values: dict[str, Any]) -> Callable[[FunctionCall], FunctionRun]:
+    return change(lambda items: items.extend(values))
 
 
 def test_new_resource_gets_a_new_file() -> None:
@@ -226,6 +227,29 @@ def test_new_resource_gets_a_new_file() -> None:
     assert result.files["space/secret_s.yaml"].data == (
         b"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: space\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "want"),
+    [
+        ("package_files", "makes more than 4 files (limits.packageFiles)"),
+        ("yaml_documents", "makes more than 1 document of one file (limits.yamlDocuments)"),
+        ("package_file_bytes", "large.yaml has 94 bytes, and limits.packageFileBytes is 93"),
+        ("package_bytes", "make 184 bytes, and limits.packageBytes is 183"),
+    ],
+)
+def test_functions_make_no_more_than_the_next_run_can_read(limit: str, want: str) -> None:
+    def pod(name: str, path: str) -> dict[str, Any]:
+        where = {"internal.config.kubernetes.io/path": path}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": where}}
+
+    pods = (pod("a", "large.yaml"), pod("b", "large.yaml"), pod("c", "c.yaml"), pod("d", "d.yaml"))
+    given, functions = files(steps("add"), a=MAP.format(name="a")), Python(add=add(*pods))
+    exact = Limits(package_files=5, yaml_documents=2, package_file_bytes=94, package_bytes=184)
+
+    assert not run_pipeline(given, [functions], limits=exact).error
+    less = replace(exact, **{limit: getattr(exact, limit) - 1})
+    assert want in run_pipeline(given, [functions], limits=less).error
 
 
 def test_omitted_resource_is_deleted_with_its_empty_file() -> None:
