@@ -143,7 +143,9 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
             raise UsageError(f"{chart} does not exist", hint=hint)
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
     client = _open_client(policy)
-    return _fetched(find_chart_version(chart.rstrip("/"), version, client), version, client, policy.limits)
+    return _fetched(
+        find_chart_version(chart.rstrip("/"), version, client, policy.limits), version, client, policy.limits
+    )
 
 
 def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart | None:
@@ -155,7 +157,7 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
     if _IN_GIT.fullmatch(pinned.address):
         chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader.policy, reader.mirrors)
         return chart if _height(chart.version) >= _height(pinned.version) else None
-    listing = find_chart_version(pinned.address, pinned.versions, reader.client)
+    listing = find_chart_version(pinned.address, pinned.versions, reader.client, reader.policy.limits)
     if _height(listing.version) <= _height(pinned.version):
         return None
     return _fetched(listing, pinned.versions, reader.client, reader.policy.limits)

@@ -14,8 +14,7 @@ from reconciler.dependencies.versions.constraint import Grammar, parse_constrain
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict, precedence
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
-from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
+from reconciler.krm.yaml import YamlError, YamlLimits, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.names.refs import HEADS, TAGS
@@ -50,17 +49,18 @@ class ChartInGit(NamedTuple):
     address: str
 
 
-def find_chart_version(address: str, version: str, client: RegistryClient) -> FoundChart:
+def find_chart_version(address: str, version: str, client: RegistryClient, limits: Limits) -> FoundChart:
     """Return the newest version of a chart in a range, of a registry or a repository with an index.
 
     Args:
         address: `oci://HOST/NAME`, or `https://HOST/PATH/NAME` where `https://HOST/PATH` has an index.yaml.
         version: A version or a range as Helm writes it; empty for the newest that is no prerelease.
         client: Reads both.
+        limits: Bound the values of an index.
 
     Raises:
         UsageError: The range is none.
-        UnavailableError: There is no such chart or version.
+        UnavailableError: There is no such chart or version, or the index is none.
     """
     if address.startswith(OCI):
         name = address.removeprefix(OCI)
@@ -69,7 +69,7 @@ def find_chart_version(address: str, version: str, client: RegistryClient) -> Fo
         chosen = _chosen(tags, version, address)
         return FoundChart(chosen, address, f"{address}:{tags[chosen]}")
     repository, _, name = address.rpartition("/")
-    entries = _entries(client.file(f"{repository}/index.yaml"), repository)
+    entries = _entries(client.file(f"{repository}/index.yaml"), repository, limits)
     if name not in entries:
         near = ", ".join(close_names(name, entries)) or ", ".join(sorted(entries)[:5])
         raise UnavailableError(
@@ -78,7 +78,10 @@ def find_chart_version(address: str, version: str, client: RegistryClient) -> Fo
     listed = {str(each.get("version")): each for each in entries[name] if isinstance(each, Mapping)}
     chosen = _chosen(listed, version, address)
     urls = listed[chosen].get("urls")
-    url = urljoin(f"{repository}/", str(urls[0])) if isinstance(urls, list) and urls else ""
+    url = ""
+    if isinstance(urls, list) and urls:
+        with suppress(ValueError):  # what is no address
+            url = urljoin(f"{repository}/", str(urls[0]))
     if not url:
         raise UnavailableError(f"The index of {repository} has no address for {name} {chosen}")
     return FoundChart(chosen, address, url, str(listed[chosen].get("digest") or "").removeprefix("sha256:"))
@@ -108,11 +111,15 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
     return FetchedChart(archive, f"{listing.address}:{listing.version}@sha256:{digest}")
 
 
-def _entries(data: bytes, repository: str) -> Mapping[str, Any]:
+def _entries(data: bytes, repository: str, limits: Limits) -> Mapping[str, Any]:
+    bounds = YamlLimits(
+        max_bytes=len(data), max_documents=1, max_nodes=limits.yaml_nodes, max_depth=limits.yaml_depth
+    )
     try:
-        documents = load_documents(data, SNAPSHOT_LIMITS)
+        documents = load_documents(data, bounds)
     except YamlError as error:
-        raise UnavailableError(f"{repository}/index.yaml:{error.line}: {error.message}") from error
+        message = f"{repository}/index.yaml:{error.line}: {error.message}"
+        raise UnavailableError(message, hint=error.hint or None) from error
     entries = value_at(documents[0].value if documents else None, "entries")
     if not isinstance(entries, Mapping):
         hint = "Name https://REPOSITORY/NAME, where https://REPOSITORY/index.yaml lists the charts."

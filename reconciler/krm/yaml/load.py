@@ -125,13 +125,18 @@ def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[D
         YamlError: The data is not text, not YAML, has a duplicate key, a value that Kubernetes
             refuses, or goes over a limit.
     """
-    if data[:1] == b"{" and data.rstrip()[-1:] == b"}":
+    if data[:1] == b"{" and data.rstrip()[-1:] == b"}" and _most_values(data) <= limits.max_nodes:
         try:
             return (load_json(data, limits),)  # orjson is far faster than libyaml
         except YamlError:
             pass  # flow style, or JSON that only a YAML parser accepts
     text, _, _ = decode(data, limits)
     return tuple(iterate_documents(text, limits))
+
+
+def _most_values(data: bytes) -> int:
+    """Return an upper bound on the number of values in JSON: each but the first is behind one of these."""
+    return 1 + sum(map(data.count, (b",", b":", b"[", b"{")))
 
 
 def iterate_documents(text: str, limits: YamlLimits = MANIFEST_LIMITS) -> Iterator[Document]:

@@ -204,6 +204,9 @@ def test_the_number_of_documents_and_nodes_is_bounded() -> None:
         load_documents(b"a: 1\n---\nb: 1\n---\nc: 1\n", small)
     with pytest.raises(YamlError, match="more than 10 nodes"):
         load_documents(b"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", small)
+    assert load_documents(b'{"a": [1, 2, 3, 4, "5,6,7,8,9,10"]}', small)[0].value["a"][4] == "5,6,7,8,9,10"
+    with pytest.raises(YamlError, match="more than 10 nodes"):
+        load_documents(b'{"a": [1, 2, 3, 4, 5, 6, 7, 8]}', small)
 
 
 def test_error_has_position_and_hint() -> None:

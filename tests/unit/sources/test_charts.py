@@ -1,7 +1,8 @@
 """Versions of charts: which one a range means, and where its archive is."""
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_an_index_tells_where_an_archive_is(
     newest = {"version": "1.1.0", "urls": urls, "digest": digest}
     serve(gate, {"web": [{"version": "1.0.0"}, "x", {"urls": ["z"]}, newest, {"version": "2.0.0"}]})
 
-    found = find_chart_version(f"{SITE}/web", "^1", client)
+    found = find_chart_version(f"{SITE}/web", "^1", client, Limits())
 
     assert found == ("1.1.0", f"{SITE}/web", url, "ab12" if digest else "")
 
@@ -107,6 +108,12 @@ def test_an_index_tells_where_an_archive_is(
         ),
         ("", "web", f"{SITE}/index.yaml is no index of charts", WRITE),
         ("entries: [web]", "web", f"{SITE}/index.yaml is no index of charts", WRITE),
+        (
+            {"web": [{"version": "9.0.0", "urls": ["//["]}]},
+            "web",
+            f"The index of {SITE} has no address",
+            CHECK,
+        ),
         ("a:\n b: [", "web", f"{SITE}/index.yaml:3: ", CHECK),
     ],
 )
@@ -118,11 +125,21 @@ def test_an_index_that_is_not_followed_is_named(
     wanted = "" if "at all" in message else "^9"
 
     with pytest.raises(UnavailableError) as caught:
-        find_chart_version(f"{SITE}/{name}", wanted, client)
+        find_chart_version(f"{SITE}/{name}", wanted, client, Limits())
 
     assert str(caught.value).startswith(message)
     assert caught.value.hint.startswith(hint)
     assert bool(caught.value.hint) is bool(hint)
+
+
+@pytest.mark.parametrize("as_text", [json.dumps, yaml.safe_dump])
+def test_values_of_an_index_are_bounded(gate: Gate, as_text: Callable[[object], str]) -> None:
+    serve(gate, as_text({"entries": {"web": [1] * 100}}))
+
+    with pytest.raises(
+        UnavailableError, match=rf"^{SITE}/index\.yaml:[0-9]+: The document has more than 99 nodes"
+    ):
+        find_chart_version(f"{SITE}/web", "", client_of(gate), Limits(yaml_nodes=99))
 
 
 def test_an_archive_is_the_one_that_was_listed(gate: Gate) -> None:
@@ -135,11 +152,11 @@ def test_an_archive_is_the_one_that_was_listed(gate: Gate) -> None:
     serve(gate, {"web": listed}, **{"web.tgz": b"archive"})
 
     for version in ("1.0.0", "2.0.0"):
-        fetched = fetch_chart(find_chart_version(f"{SITE}/web", version, client), client)
+        fetched = fetch_chart(find_chart_version(f"{SITE}/web", version, client, Limits()), client)
         assert fetched == (b"archive", f"{SITE}/web:{version}@sha256:{digest}")
     stated = rf"stable/web\.tgz should be sha256:{'0' * 12}, and is sha256:{digest[:12]}$"
     with pytest.raises(DigestError, match=stated) as caught:
-        fetch_chart(find_chart_version(f"{SITE}/web", "3.0.0", client), client)
+        fetch_chart(find_chart_version(f"{SITE}/web", "3.0.0", client, Limits()), client)
     assert "Nothing of it was used." in caught.value.hint
 
 
@@ -150,13 +167,13 @@ def test_a_chart_of_a_registry_is_the_layer_of_helm(gate: Gate) -> None:
     digest = registry.push_chart("acme/web", "1.1.0+build.1", b"new")
     other = registry.push_xpkg("acme/web", "1.2.0", "kind: Provider")
 
-    found = find_chart_version(OCI, "<1.2", client)
+    found = find_chart_version(OCI, "<1.2", client, Limits())
 
     assert found == ("1.1.0+build.1", OCI, f"{OCI}:1.1.0_build.1", "")
     assert fetch_chart(found, client) == (b"new", f"{OCI}:1.1.0_build.1@{digest}")
     assert other != digest
     with pytest.raises(UnavailableError, match=rf"^{OCI}:1\.2\.0 is no chart$") as caught:
-        fetch_chart(find_chart_version(OCI, "", client), client)
+        fetch_chart(find_chart_version(OCI, "", client, Limits()), client)
     assert caught.value.hint == "Its manifest has no layer of Helm."
 
 
