@@ -109,12 +109,13 @@ def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
 
 def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -> FileContent:
     """Parse the documents of a broken file one by one, if the error has a position."""
-    if not error.line or len(data) > limits.max_bytes:
+    chunks = list(_chunks(data))
+    if not error.line or len(data) > limits.max_bytes or len(chunks) > limits.max_documents:
         return FileContent(broken=(_broken(path, data, 0, error),))
     objects: list[ParsedObject] = []
     broken: list[BrokenDocument] = []
     lines_above = 0
-    for chunk in _chunks(data):
+    for chunk in chunks:
         try:
             for document in load_documents(chunk, limits):
                 objects += _objects(path, document, lines_above)

@@ -199,6 +199,8 @@ def _is_json(line: bytes) -> bool:
 def _parse_items(path: str, data: bytes, top: _List, limits: YamlLimits) -> FileObjects:
     """Parse a list from kubectl (`kind: List`) or from the API server (`kind: ClusterList`)."""
     items = top.items or []
+    if len(items) > limits.max_documents:
+        return _too_many(path, limits)
     kind = top.kind.removesuffix("List")
     typed = ((top.api_version, kind),) if kind else ()
     partial = bool(top.metadata and top.metadata.rest)
@@ -208,7 +210,14 @@ def _parse_items(path: str, data: bytes, top: _List, limits: YamlLimits) -> File
     return _collect(objects)._replace(lists=typed, partial=partial)
 
 
+def _too_many(path: str, limits: YamlLimits) -> FileObjects:
+    message = f"The file has more than {plural(limits.max_documents, 'object')}"
+    return FileObjects(problems=(_problem(Location(path), message),))
+
+
 def _parse_lines(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
+    if data.count(b"\n") > limits.max_documents:
+        return _too_many(path, limits)
     return _collect(
         _object(path, number, Raw(line), limits)
         for number, line in enumerate(data.split(b"\n"), start=1)

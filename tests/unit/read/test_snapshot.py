@@ -10,10 +10,11 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.krm.yaml import YamlLimits
 from reconciler.names.ids import GroupKind
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.read.snapshot import format_time, parse_time, read_snapshot
-from reconciler.read.snapshot.objects import item_lines
+from reconciler.read.snapshot.objects import FileObjects, item_lines, parse_snapshot_file
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
 Make = Callable[..., World]
@@ -279,6 +280,29 @@ def test_broken_snapshot_file_is_a_problem_and_nothing_is_complete(world: Make, 
     assert snapshot.unreadable
     assert not snapshot.is_complete(KIND, "other")
     assert "default/good" in names(snapshot)
+
+
+@pytest.mark.parametrize("path", ["x.ndjson", "x.json", "x.yaml"])
+def test_file_with_too_many_objects_is_one_problem(path: str) -> None:
+    limits = YamlLimits(max_bytes=1 << 20, max_documents=2, max_nodes=1000)
+    texts = {
+        "x.ndjson": json.dumps(A) + "\n",
+        "x.json": json.dumps(A) + ",",
+        "x.yaml": f"---\n{json.dumps(A)}\n",
+    }
+
+    def parse(number: int) -> FileObjects:
+        text = texts[path] * number
+        return parse_snapshot_file(
+            path,
+            (f'{{"kind": "List", "items": [{text[:-1]}]}}' if path == "x.json" else text).encode(),
+            limits,
+        )
+
+    assert len(parse(2).objects) == 2
+    (problem,) = parse(3).problems
+    assert parse(3).objects == ()
+    assert problem.message in ("The file has more than 2 objects", "The file has more than 2 documents")
 
 
 @pytest.mark.parametrize("case", UNREAD)
