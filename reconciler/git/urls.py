@@ -22,6 +22,7 @@ _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
 _USER = re.compile(r"(?<=:)//[^/]*@")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST = re.compile(r"^(?:.*@)?(\[.*\]|[^:]*):?(.*)$", re.DOTALL)
+_AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:]+)(?::[0-9]*)?")
 _QUERY = re.compile(r"[?#].*$", re.DOTALL)
 
 
@@ -53,8 +54,21 @@ class Remote(Struct, frozen=True):
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an http or https address is on this machine."""
-    return "://" in address and urlsplit(address).hostname in _LOOPBACK
+    """Tell whether an http or https address is on this machine. Total."""
+    return "://" in address and _find_host(address) in _LOOPBACK
+
+
+def _find_host(url: str) -> str:
+    """Return the host of a URL, empty where there is none or it is malformed. Total.
+
+    Patch releases of Python differ: some take `[::1].example.com` for `::1`, or any text in brackets.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    authority = parts.netloc.rpartition("@")[2]
+    return parts.hostname or "" if _AUTHORITY.fullmatch(authority) else ""
 
 
 def local_path(remote: str, base: Path | None = None) -> Path | None:
@@ -147,7 +161,7 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
         _refuse_steps(text, text.partition(":")[2])
         return Remote(text, normalise_url(text))
     scheme = match.group(1).lower()
-    host = urlsplit(text).hostname or ""
+    host = _find_host(text)
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)

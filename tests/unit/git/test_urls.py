@@ -54,7 +54,8 @@ def test_normalising_is_idempotent(case: Case) -> None:
     [
         "ext::sh -c 'touch /tmp/x'", "-oProxyCommand=id", "--upload-pack=id", "ssh://-oProxyCommand=id/x",
         "ftp://example.com/x", "https:///x", "https://example.com/x\n", "https://exa\x00mple.com/x",
-        "git://example.com/x", "",
+        "git://example.com/x", "", "https://[example.com]/x", "https://[::1/x", "https://[::1].example.com/x",
+        "https://example.com[::1]/x", "https://example.com:port/x", "https://\u2100.example.com/x",
     ],
 )  # fmt: skip
 def test_unsafe_address_is_refused(remote: str) -> None:
@@ -169,6 +170,10 @@ def test_user_of_a_url_is_not_shown(url: str, shown: str) -> None:
         ("https://127.0.0.1:80/x", True),
         ("http://[::1]:80/x", True),
         ("http://127.0.0.1.example/x", False),
+        ("http://[::1].example/x", False),
+        ("http://example[::1]/x", False),
+        ("http://127.0.0.1:80@example/x", False),
+        ("http://[x]/", False),
         ("http://git.example/localhost", False),
         ("localhost", False),
         ("localhost:x", False),
