@@ -8,15 +8,25 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from reconciler.base import redact
+from tests.support.ci import need
 from tests.support.notes import VARIABLE
 from tests.support.samples import pick
 
+KEPT = re.compile(
+    r"PATH|PYTHONPATH|TERM|TMPDIR|TZ|CI|SUDO_UID|DOCKER_HOST|XDG_RUNTIME_DIR|(?i:https?|all)_(?i:proxy)"
+    r"|(COV|COVERAGE|HYPOTHESIS|PIP|PYTEST|SSL)_\w+"
+    r"|RECONCILER_(CONFORMANCE|CONTAINERS|CORPUS|ECOSYSTEM|ECOSYSTEM_ALL|FAULTS|FAULTS_SEED|FLEET|FUZZ|GITEA_TOKEN"
+    r"|GITEA_URL|GRAPHQL_SCHEMA|IMAGE|LIVES|README|RECIPES|SAMPLE|SEED|SHRINK_SECONDS|SLOW|SOAK_MINUTES|TEST_ORDER"
+    r"|TRACE)"
+)
+"""Variables that tests see. No setting of Git or of ours, token, colour or language of a person counts."""
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
 """Bytes that must be free in memory: a run of the whole suite holds less than a quarter of them."""
@@ -39,15 +49,20 @@ settings.load_profile("fuzz" if FUZZ > 1 else "default")
 
 def pytest_configure(config: pytest.Config) -> None:
     # Compiled modules take half a minute from a run of the whole suite, whatever the environment says.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's environment
+        config.add_cleanup(partial(_restore_environment, dict(os.environ)))
+        for name in set(os.environ) - set(filter(KEPT.fullmatch, os.environ)):
+            del os.environ[name]
         if "TMPDIR" not in os.environ and not config.option.basetemp and _has_room():
             _remove_scratch_of_killed_runs()
             scratch = tempfile.mkdtemp(dir=MEMORY, prefix=f"t-{os.getpid()}-")
             config.stash[SCRATCH] = os.environ["TMPDIR"] = scratch
             tempfile.tempdir = None
-            config.add_cleanup(_leave_scratch)
+        home = tempfile.mkdtemp(prefix="home-")
+        config.add_cleanup(partial(shutil.rmtree, home, ignore_errors=True))
+        os.environ |= {"HOME": home, "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
+        os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
         descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="test-notes-")
         os.close(descriptor)
 
@@ -60,9 +75,10 @@ def _has_room() -> bool:
     return there.f_bavail * there.f_frsize >= ROOM and not there.f_flag & os.ST_NOEXEC
 
 
-def _leave_scratch() -> None:
+def _restore_environment(before: dict[str, str]) -> None:
     """Let what runs later in this process choose its own directory: a process can hold several runs."""
-    del os.environ["TMPDIR"]
+    os.environ.clear()
+    os.environ |= before
     tempfile.tempdir = None
 
 
@@ -105,14 +121,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (place[item.path], random.Random(f"{seed} {item.nodeid}").random()))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        need(*marker.args)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     reports = terminalreporter.stats.get("skipped", ())
-    if skipped := Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports):
+    # What stands in parentheses tells the cases of one need apart, such as the vectors that are absent.
+    reasons = (report.longrepr[2].removeprefix("Skipped: ").partition(" (")[0] for report in reports)
+    if skipped := Counter(reasons):
         terminalreporter.section("what was not tried")
         for reason, number in sorted(skipped.items()):
             terminalreporter.line(f"{number} {reason}")
+        terminalreporter.line("A full run: .ci/run installs the programs, CONTRIBUTING.md names the folders.")
     notes = Path(os.environ.pop(VARIABLE))
     if lines := notes.read_text(encoding="utf-8").splitlines():
         terminalreporter.section("what was measured")
