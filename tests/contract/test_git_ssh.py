@@ -15,10 +15,10 @@ from reconciler.git.urls import Credential
 from reconciler.names.objects import File, Signature
 from reconciler.policy import CredentialRule, Policy
 from reconciler.read.credentials import control_credential, find_credentials
-from tests.support.ci import lacking
+from tests.support.ci import lacking, need
 from tests.support.git import Repo, make_repository
 from tests.support.signing import make_key
-from tests.support.sshd import SSHD, Server, serve
+from tests.support.sshd import Server, serve
 
 DRAFT = "refs/heads/drafts/web/one"
 WHO = Signature("Bot", "bot@example.com", 1_767_300_000)
@@ -26,8 +26,9 @@ WHO = Signature("Bot", "bot@example.com", 1_767_300_000)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    if not SSHD.exists() or os.geteuid():
-        lacking("needs /usr/sbin/sshd, and root to start it")
+    need("/usr/sbin/sshd", "ssh")
+    if os.geteuid():
+        lacking("needs root, to start an SSH server")
     with serve(tmp_path_factory.mktemp("sshd")) as running:
         yield running
 

@@ -1,12 +1,13 @@
 """`completion`: real shells complete commands and options."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.ci import need
 
 BASH = """\
 source <(reconciler completion bash)
@@ -56,8 +57,7 @@ def _completions(shell: str, script: str, line: str, environment: dict[str, str]
 def test_a_shell_completes(
     shell: str, script: str, line: str, expected: list[str], environment: dict[str, str]
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    need(shell)
 
     assert _completions(shell, script, line, environment) == expected
 

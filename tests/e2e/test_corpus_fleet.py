@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.names.objects import File
-from tests.support.ci import need
 from tests.support.combination import trees
 from tests.support.combination.fleet import run_line
 from tests.support.combination.spec import dump
@@ -96,9 +95,8 @@ def test_draft_holds_upstreams_changes_and_the_persons(updated: World, package: 
         assert any(f"Kim of {cluster}".encode() in data for data in drafted.values())
 
 
-@pytest.mark.kpt
+@pytest.mark.needs("kpt")
 def test_kpt_pkg_update_gives_the_same_data(updated: World, before: Path) -> None:
-    need("kpt")
     mine = repo(updated, "edge00")
     for package in PACKAGES:
         point_kptfile(before / package / "Kptfile", updated.root / "catalog.git")

@@ -105,9 +105,16 @@ CASES: list[tuple[Callable[[World], None], str, str, str]] = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
 def test_broken_set_up_has_a_named_cause_and_a_next_step(
-    healthy: World, tmp_path: Path, case: tuple[Callable[[World], None], str, str, str]
+    healthy: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[Callable[[World], None], str, str, str],
 ) -> None:
+    """On a machine that has Git, and none of the engines."""
     damage, check, message, hint = case
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").symlink_to(shutil.which("git") or "")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     shutil.copytree(healthy.root, tmp_path / "w")
     world = World(tmp_path / "w")
     damage(world)

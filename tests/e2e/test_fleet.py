@@ -63,8 +63,7 @@ def test_every_draft_holds_the_upstream_package(fleet: World) -> None:
         assert set(listed) >= {f"{package}/{path}" for path in upstream}
 
 
-@pytest.mark.kpt
-@pytest.mark.skipif(KPT is None, reason="kpt is not on the PATH")
+@pytest.mark.needs("kpt")
 @pytest.mark.parametrize("package", PACKAGES)
 def test_kpt_accepts_a_draft(fleet: World, package: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy"

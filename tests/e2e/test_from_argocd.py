@@ -15,7 +15,7 @@ from reconciler.policy import Policy
 from reconciler.run.validate import validate_files
 from reconciler.workdir.argocd import Addresses, convert_application_sets
 from reconciler.workdir.porch_export import Conversion
-from tests.ecosystem.inputs import ROOT
+from tests.ecosystem.inputs import ABSENT, ROOT
 from tests.support.git import make_repository
 from tests.support.world import git
 
@@ -103,7 +103,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "argo-cd"
 
 
-@pytest.mark.skipif(not EXAMPLE_FILES.is_dir(), reason="needs the public files of RECONCILER_ECOSYSTEM")
+@pytest.mark.skipif(not EXAMPLE_FILES.is_dir(), reason=ABSENT)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_of_argo_cd(name: str, checkout: Path) -> None:
     want = EXAMPLES[name]

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from reconciler.cli.main import invoke
-from tests.support.conformance import PROJECT
+from tests.ecosystem.inputs import ABSENT, ROOT
 from tests.support.registry import Answer, Asked, Gate, Registry, serve_gate, serve_registry
 from tests.support.samples import ALL
 from tests.support.world import EPOCH, Said, World, build_world, git
@@ -246,9 +245,6 @@ def test_a_closed_proposal_and_one_that_people_edited_are_left_alone(
     assert fleet.world.all_refs() == before
 
 
-ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
-
-
 def push_ecosystem(registry: Registry) -> int:
     """Push every published version of the public configurations, and the providers and functions they name.
 
@@ -256,7 +252,7 @@ def push_ecosystem(registry: Registry) -> int:
     """
     leaves: dict[str, set[tuple[str, str]]] = {}
     pushed = 0
-    for manifest in sorted((ECOSYSTEM / "crossplane").glob("*/*/*.yaml")):
+    for manifest in sorted((ROOT / "crossplane").glob("*/*/*.yaml")):
         repository, tag = manifest.parent.parent.name, manifest.parent.name
         registry.push_xpkg(f"upbound/{repository}", tag, manifest.read_text())
         pushed += 1
@@ -269,7 +265,7 @@ def push_ecosystem(registry: Registry) -> int:
                 padded = (number if "." in number else f"{number}.9.0" for number in numbers)
                 leaves.setdefault(path, set()).update((kind, number) for number in padded)
     for path, versions in leaves.items():
-        if not (ECOSYSTEM / "crossplane" / path.rpartition("/")[2]).is_dir():
+        if not (ROOT / "crossplane" / path.rpartition("/")[2]).is_dir():
             for kind, number in versions:
                 registry.push_xpkg(path, number, meta(kind, group=f"{path.rpartition('/')[2]}.example.com"))
                 pushed += 1
@@ -277,7 +273,7 @@ def push_ecosystem(registry: Registry) -> int:
 
 
 @pytest.mark.skipif(not ALL, reason="`make samples` syncs a public platform")
-@pytest.mark.skipif(not ECOSYSTEM.is_dir(), reason="needs the public packages of RECONCILER_ECOSYSTEM")
+@pytest.mark.skipif(not ROOT.is_dir(), reason=ABSENT)
 def test_a_public_platform_is_synced_planned_and_applied(
     tmp_path: Path, served: tuple[Registry, Gate], record_property: Callable[[str, object], None]
 ) -> None:

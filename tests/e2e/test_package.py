@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -275,7 +274,7 @@ def test_a_package_in_a_package_is_called_so(capsys: pytest.CaptureFixture[str])
         assert said in capsys.readouterr().out
 
 
-@pytest.mark.skipif(shutil.which("kpt") is None, reason="kpt is not installed")
+@pytest.mark.needs("kpt")
 @pytest.mark.parametrize("name", ["web", "on", "1.5", "Web_App"])
 def test_the_kptfile_is_that_of_kpt(name: str, tmp_path: Path) -> None:
     (tmp_path / "kpt" / name).mkdir(parents=True)

@@ -1,7 +1,6 @@
 """`reconciler package` on every spelling of a directory, on directories that are no packages, and killed."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
+from tests.ecosystem.inputs import ABSENT, ROOT
 from tests.support.command_server import run_reconciler
 
-PROJECT = Path(__file__).resolve().parents[2]
-ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
 KPTFILE = """\
 apiVersion: kpt.dev/v1
 kind: Kptfile
@@ -249,11 +247,10 @@ KPT_CASES = (
 )
 
 
+@pytest.mark.skipif(not ROOT.is_dir(), reason=ABSENT)
 @pytest.mark.parametrize("case", KPT_CASES)
 def test_what_kpt_refuses_to_read_is_refused(case: str, tmp_path: Path) -> None:
-    if not ECOSYSTEM.is_dir():
-        pytest.skip(f"the folder of real packages is not here: {ECOSYSTEM}")
-    shutil.copytree(ECOSYSTEM / "kpt-fn-render" / case, tmp_path / "p")
+    shutil.copytree(ROOT / "kpt-fn-render" / case, tmp_path / "p")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     ours = run_reconciler(["package", "render", ".", "--compatible"], cwd=tmp_path / "p")

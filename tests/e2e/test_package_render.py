@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from reconciler.krm.yaml import load_documents
+from tests.support.ci import lacking
 from tests.support.command_server import run_reconciler
-from tests.support.corpus import CORPUS, corpus_package
+from tests.support.conformance import parameters
+from tests.support.corpus import ABSENT, CORPUS, corpus_package
 from tests.support.schema import output_violations
 
 BUILT_IN = (
@@ -61,13 +63,14 @@ def package(directory: Path, pipeline: str, **files: str) -> Path:
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a   # kept\n"
 
 
-def without_functions() -> list[Path]:
-    found = sorted(path.parent for path in CORPUS.rglob("Kptfile")) if CORPUS.is_dir() else []
-    return [
+def without_functions() -> list[Any]:
+    found = (path.parent for path in sorted(CORPUS.rglob("Kptfile")))
+    plain = (
         each
         for each in found
         if not any(b"\npipeline:" in path.read_bytes() for path in each.rglob("Kptfile"))
-    ]
+    )
+    return parameters(((str(each.relative_to(CORPUS)), each) for each in plain), absent=ABSENT)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -101,7 +104,7 @@ def test_a_package_of_other_functions_names_exactly_them_and_stays_as_it_was(
     assert content(directory) == before
 
 
-@pytest.mark.parametrize("directory", without_functions(), ids=lambda p: str(p.relative_to(CORPUS)))
+@pytest.mark.parametrize("directory", without_functions())
 def test_a_package_without_functions_keeps_every_byte(directory: Path, tmp_path: Path) -> None:
     copy = tmp_path / "package"
     shutil.copytree(directory, copy)
@@ -206,7 +209,7 @@ def test_functions_list_names_what_is_built_in() -> None:
 def test_functions_pull_says_what_it_cannot_pull() -> None:
     docker = shutil.which("docker") or shutil.which("podman")
     if docker is None:
-        pytest.skip("neither docker nor podman is installed: there is nothing to pull with")
+        lacking("needs docker or podman")
     said = reconciler(
         "functions",
         "pull",

@@ -1,6 +1,6 @@
 """Porch and we share repositories: ours is read by its rules, and one of its own is taken over by ours."""
 
-import tarfile
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -123,9 +123,9 @@ LABEL = "    upgraded: yes-it-is\n"
 
 def adopting(base: Path) -> World:
     """A repository that Porch wrote, and a variant that is to take one of its packages over."""
-    base.mkdir()
-    with tarfile.open(require_file("porch/fixtures/drafts-repository.tar")) as tar:
-        tar.extractall(base / "extracted", filter="data")
+    (base / "extracted").mkdir(parents=True)
+    archive = require_file("porch/fixtures/drafts-repository.tar")
+    subprocess.run(["tar", "-xf", archive, "-C", base / "extracted", "--no-same-owner"], check=True)
     git(base, "clone", "-q", "--bare", str(base / "extracted" / ".git"), str(base / "porch.git"))
     git(base / "porch.git", "fetch", "-q", "origin", "+refs/*:refs/*")
     blueprints = make_repository(base / "blueprints.git")

@@ -36,7 +36,7 @@ def port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize("scheme", ["http://", "ssh://git@"])
+@pytest.mark.parametrize("scheme", ["http://", pytest.param("ssh://git@", marks=pytest.mark.needs("ssh"))])
 def test_silent_servers_cost_one_deadline_and_everything_else_is_written(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -223,7 +222,7 @@ def api_server(tmp_path: Path) -> Iterator[dict[str, str]]:
     server.server_close()
 
 
-@pytest.mark.skipif(not shutil.which("kubectl"), reason="needs the real kubectl on the PATH")
+@pytest.mark.needs("kubectl")
 def test_the_real_kubectl_understands_the_commands(copy: Path, api_server: dict[str, str]) -> None:
     ApiServer.objects = {"Cluster": [cluster("a"), cluster("b", "east")], "Secret": [SECRET]}
     ran = publish(copy, api_server)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.ecosystem.inputs import VARIABLE, inputs_of, name_of
+from tests.ecosystem.inputs import ABSENT, inputs_of, name_of
 from tests.ecosystem.laws import RUNS, KnownFault, check_laws, known_faults
 from tests.ecosystem.session import Session
 
@@ -25,8 +25,7 @@ def cases() -> list[Any]:
                 row = known.get(name_of(path))
                 marks = [pytest.mark.xfail(raises=KnownFault, reason=row, strict=True)] if row else []
                 found.append(pytest.param(run, path, id=f"{run.__name__}-{name_of(path)}", marks=marks))
-    reason = f"There are no public packages beside the project; {VARIABLE} names their folder"
-    return found or [pytest.param(None, None, id="absent", marks=pytest.mark.skip(reason=reason))]
+    return found or [pytest.param(None, None, id="absent", marks=pytest.mark.skip(reason=ABSENT))]
 
 
 @pytest.mark.parametrize(("run", "directory"), cases())

@@ -28,9 +28,8 @@ FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 PIPELINES = 10 if FUZZ == 1 else 30 * FUZZ
 
 pytestmark = [
-    pytest.mark.kpt,
+    pytest.mark.needs("kpt"),
     pytest.mark.slow,
-    pytest.mark.skipif(KPT is None, reason="kpt is not on the PATH: there is nothing to compare with"),
 ]
 
 FUNCTION = """#!{python} -I

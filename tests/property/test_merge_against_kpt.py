@@ -20,7 +20,7 @@ from reconciler.policy import MergeMode, Strategy
 from tests.property.test_merge_laws import examples
 from tests.support.merges import attempt, difference, documents, files_of, read_tree
 from tests.support.notes import note
-from tests.support.oracles import KPT, ORACLE, load_kpt
+from tests.support.oracles import ORACLE, load_kpt
 from tests.support.random_packages import Example
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -29,10 +29,9 @@ EXAMPLES = 10 if FUZZ == 1 else 50 * FUZZ
 """In each chunk."""
 
 pytestmark = [
-    pytest.mark.kpt,
+    pytest.mark.needs("kpt"),
     pytest.mark.slow,
-    pytest.mark.skipif(KPT is None, reason="kpt is not on the PATH: there is nothing to compare with"),
-    pytest.mark.skipif(not ORACLE.is_file(), reason="the oracle that runs kpt is not beside the project"),
+    pytest.mark.skipif(not ORACLE.is_file(), reason="needs the oracle that runs kpt beside the project"),
 ]
 
 HISTOGRAM: Counter[str] = Counter()

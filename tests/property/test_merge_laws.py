@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict
 from reconciler.render.update import MergeCache, update_package
-from tests.support.conformance import PROJECT, parameters
+from tests.support.conformance import parameters
+from tests.support.corpus import ABSENT, CORPUS
 from tests.support.merges import difference, files_of, read_tree
 from tests.support.random_packages import Chooser, Example, draw_example
 
-CORPUS = PROJECT.parent / "shared" / "corpus" / "nephio-catalog"
-PACKAGES = [path.parent for path in sorted(CORPUS.rglob("Kptfile"))]
-EACH = parameters(
-    ((str(path.relative_to(CORPUS)), path) for path in PACKAGES), absent="no corpus beside the project"
-)
+CATALOG = CORPUS / "nephio-catalog"
+PACKAGES = [path.parent for path in sorted(CATALOG.rglob("Kptfile"))]
+EACH = parameters(((str(path.relative_to(CATALOG)), path) for path in PACKAGES), absent=ABSENT)
 
 
 @st.composite

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from types import ModuleType
 
@@ -96,9 +95,8 @@ def test_an_unedited_package_becomes_what_the_new_upstream_renders_to(
         assert tree_id(dict(rendered(updated.files))) == tree_id(dict(sides.upstream))
 
 
-@pytest.mark.kpt
-@pytest.mark.skipif(shutil.which("kpt") is None, reason="kpt is not on the PATH: nothing to compare with")
-@pytest.mark.skipif(not ORACLE.is_file(), reason="the oracle that runs kpt is not beside the project")
+@pytest.mark.needs("kpt")
+@pytest.mark.skipif(not ORACLE.is_file(), reason="needs the oracle that runs kpt beside the project")
 @given(before=SIDES, after=SIDES, pipeline=PIPELINES)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_kpt_updates_a_package_written_here_to_the_same_data(

@@ -25,9 +25,9 @@ from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from tests.ecosystem.inputs import inputs_of, name_of, revisions
+from tests.ecosystem.inputs import ABSENT, inputs_of, name_of, revisions
 from tests.property.test_yaml_round_trip import PIECES, documents
-from tests.support.conformance import PROJECT
+from tests.support.conformance import PROJECT, parameters
 from tests.support.model import package
 from tests.support.plan_values import a_desired_variant, a_pin, a_resolved
 from tests.support.sets import repository, snapshot, world
@@ -442,7 +442,9 @@ def _public_package(directory: Path) -> Files:
     return {str(path.relative_to(directory)): File.of(path.read_bytes()) for path in files}
 
 
-@pytest.mark.parametrize("directory", inputs_of("nephio"), ids=name_of)
+@pytest.mark.parametrize(
+    "directory", parameters(((name_of(each), each) for each in inputs_of("nephio")), absent=ABSENT)
+)
 @given(data=st.data(), function=st.sampled_from(FUNCTIONS))
 @settings(max_examples=settings().max_examples // 20)
 def test_public_packages_of_many_repositories_are_those_rendered_alone(

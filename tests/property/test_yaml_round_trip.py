@@ -40,7 +40,7 @@ from reconciler.krm.yaml import (
 from reconciler.krm.yaml.edits import edited
 from reconciler.krm.yaml.splice import plan_splice, splice
 from reconciler.krm.yaml.tree import line_comment
-from tests.support.corpus import CORPUS
+from tests.support.corpus import ABSENT, CORPUS
 
 pytestmark = pytest.mark.slow
 
@@ -316,7 +316,7 @@ def _corpus_files() -> list[FilePath]:
 def _corpus_documents() -> Iterator[tuple[str, str]]:
     files = _corpus_files()
     if not files:
-        pytest.skip(f"the folder of real packages is not here: {CORPUS}")
+        pytest.skip(ABSENT)
     for path in files if FUZZ > 1 else files[::3]:  # a third in the test suite, all by `make laws`
         for part in split_file(path.read_bytes(), path.name).documents:
             if part.kind in (DocumentKind.KRM, DocumentKind.DATA):
@@ -331,7 +331,7 @@ def _sample(items: list[Any], size: int, seed: str) -> list[Any]:
 def test_real_files_are_split_without_loss() -> None:
     files = _corpus_files()
     if not files:
-        pytest.skip(f"the folder of real packages is not here: {CORPUS}")
+        pytest.skip(ABSENT)
 
     assert len(files) > 100
     for path in files:

@@ -16,7 +16,7 @@ def lacking(reason: str) -> None:
 
 
 def need(*commands: str) -> None:
-    """Require commands on the PATH."""
+    """Require commands, by name or path; the marker `needs` does it for a whole test."""
     missing = [command for command in commands if shutil.which(command) is None]
     if missing:
-        lacking(f"not installed: {', '.join(missing)}")
+        lacking(f"needs {' and '.join(missing)}")

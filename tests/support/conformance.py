@@ -83,10 +83,7 @@ def skip_absent(message: str) -> NoReturn:
 
 def absence(pattern: str) -> str:
     """Return the message about absent vectors."""
-    return (
-        f"There are no vectors {pattern} in {named_folder()} or {OWN.relative_to(PROJECT)}. "
-        f"Put them beside the project, or name their folder in {VARIABLE}"
-    )
+    return f"needs the vectors that {VARIABLE} names ({pattern}, in {named_folder()})"
 
 
 def is_required() -> bool:

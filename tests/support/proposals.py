@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.conformance import named_folder, skip_absent
+from tests.support.conformance import VARIABLE, named_folder, skip_absent
 
 CARVEL, PORTER, CROSSPLANE = "002", "003", "004"
 
@@ -20,7 +20,7 @@ def proposal(number: str) -> str:
     folder = named_folder().parent / "seeds"
     files = sorted(folder.glob(f"{number}_*.txt"))
     if not files:
-        skip_absent(f"There is no proposal {number} in {folder}")
+        skip_absent(f"needs the proposals beside the vectors that {VARIABLE} names ({number}, in {folder})")
     return files[0].read_text(encoding="utf-8")
 
 

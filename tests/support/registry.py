@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -23,21 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import pytest
 import yaml
+
+from tests.support.ci import need
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar+gzip"
 CNAB = "application/vnd.cnab.config.v1+json"
 _GIVEN = Path(__file__).parents[1] / "docs/given"
-PROGRAM = shutil.which("docker-registry") or "/usr/bin/docker-registry"
-
-
-def needs_registry() -> None:
-    """Skip by name where the registry is not installed; in CI that is an error."""
-    if not Path(PROGRAM).exists():
-        assert not os.environ.get("CI"), "docker-registry is not installed"
-        pytest.skip("needs docker-registry")
 
 
 class Descriptor(NamedTuple):
@@ -200,14 +192,14 @@ def free_port() -> int:
 @contextmanager
 def serve_registry(directory: Path) -> Iterator[Registry]:
     """Run a registry with its content in a directory."""
-    needs_registry()
+    need("docker-registry")
     address = f"127.0.0.1:{free_port()}"
     config = directory / "registry.yml"
     storage = {"filesystem": {"rootdirectory": str(directory / "registry")}, "delete": {"enabled": True}}
     settings = {"version": 0.1, "log": {"level": "error"}, "storage": storage, "http": {"addr": address}}
     config.write_text(json.dumps(settings))
     with (directory / "registry.log").open("wb") as log:
-        process = subprocess.Popen([PROGRAM, "serve", str(config)], stdout=log, stderr=log)
+        process = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
         try:
             for _ in range(200):
                 try:

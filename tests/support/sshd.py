@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from tests.support.signing import make_key
 
-SSHD = Path("/usr/sbin/sshd")
 _SEPARATION = Path("/run/sshd")
 
 
@@ -42,7 +41,7 @@ def serve(folder: Path) -> Iterator[Server]:
         "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
     )
     _SEPARATION.mkdir(exist_ok=True)
-    process = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", config], stderr=subprocess.DEVNULL)
     try:
         _wait(port)
         yield Server(port, client, known)

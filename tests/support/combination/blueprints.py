@@ -3,7 +3,7 @@
 from functools import cache
 
 from tests.support.ci import IN_CI, lacking
-from tests.support.corpus import CORPUS, corpus_package
+from tests.support.corpus import ABSENT, CORPUS, corpus_package
 
 KPTFILE = """\
 apiVersion: kpt.dev/v1
@@ -95,7 +95,7 @@ def corpus_names() -> tuple[str, ...]:
     """Return the real packages that are here; without the corpus none, and in CI that is a fault."""
     if not CORPUS.is_dir():
         if IN_CI:
-            lacking(f"the folder of real packages is not here: {CORPUS}")
+            lacking(ABSENT)
         return ()
     present = {kptfile.parent.name for kptfile in CORPUS.rglob("Kptfile")}
     return tuple(name for name in CORPUS_NAMES if name in present)

@@ -1,7 +1,6 @@
 """The type of every kind of scalar, as Kubernetes types it; where kubectl is installed, it is asked too."""
 
 import json
-import shutil
 import subprocess
 from typing import Any, NamedTuple
 
@@ -195,16 +194,14 @@ def test_yaml_merge_key_applies_in_the_order_of_the_text(case: Case) -> None:
     assert document.value["v"] == case.want
 
 
+@pytest.mark.needs("kubectl")
 def test_kubectl_agrees_with_these_tables() -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not installed, so it cannot be asked")
     head = "apiVersion: v1\nkind: X\nmetadata: {name: a}\n"
     cases = [case for case in CASES if case.text != '!!null ""']
     lines = [f"v{number}: {case.text}\n" for number, case in enumerate(cases)]
     merges = [f"m{number}:\n  {case.text}\n" for number, case in enumerate(MERGES)]
     keys = [f"k{number}:\n  {case.text}: x\n" for number, case in enumerate(KEYS)]
-    command = [kubectl, "annotate", "--local", "-f", "-", "a=b", "-o", "json"]
+    command = ["kubectl", "annotate", "--local", "-f", "-", "a=b", "-o", "json"]
     text = head + "".join([*lines, *merges, *keys])
 
     answer = subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
