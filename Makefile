@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation scores faults fuzz laws samples gitea soak soak-team lock clean
+.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme fresh recipes image bench structure fix golden docs mutants mutation scores faults fuzz laws samples gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -79,8 +79,11 @@ audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the pac
 release-check:  ## The release without publishing: reproducible, checked, installed from a local index by every Python here
 	.ci/release-check
 
-readme: $(VENV)/.installed  ## The commands of README.md on a clean clone with an empty home, as a newcomer types them
+readme: $(VENV)/.installed  ## Install a clean clone with pipx as README.md says, and compare what its commands print
 	RECONCILER_README=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_readme.py
+
+fresh: $(VENV)/.runs  ## The first commands of README.md on a bare Debian system; needs root and debootstrap
+	.ci/fresh
 
 recipes: $(VENV)/.installed  ## Follow every recipe of CONTRIBUTING.md in a copy of the project
 	RECONCILER_RECIPES=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -n auto tests/e2e/test_recipes.py
@@ -158,4 +161,4 @@ lock:  ## Rewrite the lock files from pyproject.toml: everything, what runs in p
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
 clean:  ## Remove everything that these targets made
-	rm -rf $(VENV) $(DEMO) dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) .fresh dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,7 +12,18 @@ from typing import NamedTuple
 PROJECT = Path(__file__).resolve().parents[2]
 LINKED = ("fixtures",)
 """Large, and changed by no recipe."""
-LEFT_OUT = ("__pycache__", ".git", ".venv*", ".*_cache", ".hypothesis", ".mutation", "dist", "demo", "_build")
+LEFT_OUT = (
+    "__pycache__",
+    ".git",
+    ".venv*",
+    ".*_cache",
+    ".hypothesis",
+    ".mutation",
+    ".fresh",
+    "dist",
+    "demo",
+    "_build",
+)
 """Made in the checkout, and no part of it."""
 _HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
 _FENCE = re.compile(
