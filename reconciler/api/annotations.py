@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.api.validation import FieldError
+from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 
@@ -12,6 +13,8 @@ PREFIX = "reconciler.dev/"
 DEPENDENCY = "a manifest of dependencies"
 """Manifests of Carvel, Crossplane and Porter, which have the same keys."""
 INSTALLATION = "Installation"
+VERSION = "PackageVersion"
+"""The header of a version in the package index."""
 CRD = "CustomResourceDefinition"
 RESOURCE = "a resource of a package"
 REVISIONS = "the package revisions of a PackageVariant"
@@ -31,11 +34,12 @@ class Key(NamedTuple):
     accepts: Check
     expects: str
     words: tuple[str, ...] = ()
+    may_be_label: bool = False
 
 
-def _of_words(name: str, kinds: set[str], *words: str) -> Key:
+def _of_words(name: str, kinds: set[str], *words: str, may_be_label: bool = False) -> Key:
     quoted = " or ".join(f'"{word}"' for word in words)
-    return Key(PREFIX + name, frozenset(kinds), words.__contains__, quoted, words)
+    return Key(PREFIX + name, frozenset(kinds), words.__contains__, quoted, words, may_be_label)
 
 
 def _matching(name: str, kinds: set[str], pattern: str, expects: str) -> Key:
@@ -49,7 +53,9 @@ def _matching(name: str, kinds: set[str], pattern: str, expects: str) -> Key:
 
 
 def _text(name: str, kinds: set[str]) -> Key:
-    return Key(PREFIX + name, frozenset(kinds), lambda value: isinstance(value, str), "a text")
+    # Whoever selects Repositories by `reconciler.dev/environment` needs it as a label, too.
+    accepts = lambda value: isinstance(value, str)  # noqa: E731 - a value of the table
+    return Key(PREFIX + name, frozenset(kinds), accepts, "a text", may_be_label=True)
 
 
 _CHOICE = r"(upstream|local|ask|fail)"
@@ -114,12 +120,12 @@ KEYS: Mapping[str, Key] = {
         _text("version", {INSTALLATION}),
         _text("take-over", {DEPENDENCY}),
         _text("withdrawn", {DEPENDENCY}),
-        _of_words("retain", {DEPENDENCY}, "true", "false"),
+        _of_words("retain", {DEPENDENCY, VERSION}, "true", "false", may_be_label=True),
         _of_words("prune-orphaned-crds", {DEPENDENCY}, "true", "false"),
         Key(
             f"{PREFIX}prune-dependencies",
             frozenset({DEPENDENCY, INSTALLATION}),
-            lambda value: isinstance(value, bool) or value in ("true", "false"),
+            lambda value: parse_boolean(value) is not None,
             'true or false ("true" or "false" as an annotation)',
         ),
         Key(
@@ -174,7 +180,12 @@ def check_mapping(
         elif not key.accepts(value):
             message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
             hint = suggest(str(value), key.words, most=1) if key.words else f"Write {key.expects}."
+            hint = f"Write it in quotes: {key.expects}." if isinstance(value, bool) else hint
             yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)
+        elif "labels" in place and not key.may_be_label:
+            message = f"{name} is an annotation, and nothing reads it among the labels"
+            hint = "Write it in metadata.annotations."
+            yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
 
 
 def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[FieldError]:

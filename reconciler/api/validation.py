@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import close_names, suggest
 from reconciler.policy import refuse_field
@@ -247,6 +248,8 @@ def _type_hint(expected_type: str, value: object) -> str:
         return "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
     if expected_type == "a string" and isinstance(value, int | float):
         return "Put it in quotes, as it is written: without them it is a number."
+    if expected_type == "true or false" and isinstance(value, str):
+        return "Write it without quotes." if parse_boolean(value) is not None else boolean_hint(value)
     if value is None:
         return "Give it a value, or remove the field."
     if expected_type == "a list" and isinstance(value, Mapping):

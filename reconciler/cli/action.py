@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
+from reconciler.base.suggestions import suggest
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
 from reconciler.cli.index_sync import sync
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     from reconciler.run.plan import PlannedRun
 
 MODES = ("check", "plan", "apply", "index-sync")
+FLAGS = {"comment": True, "strict": False, "detailed-exitcode": False}
+"""Boolean inputs with their defaults."""
 JSON_FILE, SARIF_FILE, HTML_FILE = "reconciler.json", "reconciler.sarif", "reconciler.html"
-_TRUE = frozenset({"true", "yes", "1"})
 
 
 @click.command()
@@ -49,12 +52,14 @@ def action(ctx: click.Context) -> Exit:
     reports = {name: inputs.reports / file for name, file in files.items()}
     runner.tell({name: str(path) for name, path in reports.items()})
     try:
-        mode = inputs.choice("mode", MODES)
+        # Every input is read in every mode: a word that means nothing is no default.
+        mode, level = inputs.choice("mode", MODES), inputs.choice("level", LEVELS)
+        flags = {name: inputs.flag(name, default=default) for name, default in FLAGS.items()}
         if mode == "check":
-            return Exit(_check(ctx, inputs))
+            return Exit(_check(ctx, inputs, level, flags))
         if mode == "index-sync":
             return _sync_index(ctx, runner, inputs)
-        return _plan(runner, inputs, apply=mode == "apply")
+        return _plan(runner, inputs, apply=mode == "apply", detailed=flags["detailed-exitcode"])
     except Exception as error:
         _report_fatal(runner, error, inputs)
         raise
@@ -85,9 +90,17 @@ class Inputs:
         """Return an input; empty if it was not given."""
         return self._environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
 
-    def flag(self, name: str) -> bool:
-        """Return the value of a boolean input."""
-        return self.text(name).lower() in _TRUE
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return the value of a boolean input, the default if it was not given.
+
+        Raises:
+            UsageError: It is no boolean.
+        """
+        text = self.text(name)
+        flag = parse_boolean(text) if text else default
+        if flag is None:
+            raise UsageError(f"Input {name} is {text!r}, which is no boolean", hint=boolean_hint(text))
+        return flag
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return an input that is one of a few words, the first of them if it was not given.
@@ -97,7 +110,7 @@ class Inputs:
         """
         value = self.text(name) or allowed[0]
         if value not in allowed:
-            raise UsageError(f"Input {name} is {value!r}", hint=f"Use one of: {', '.join(allowed)}.")
+            raise UsageError(f"Input {name} is {value!r}", hint=suggest(value, allowed))
         return value
 
     @property
@@ -138,7 +151,7 @@ class Inputs:
         return Path(self._environment.get("GITHUB_WORKSPACE") or ".").absolute()
 
 
-def _check(ctx: click.Context, inputs: Inputs) -> int:
+def _check(ctx: click.Context, inputs: Inputs, level: str, flags: Mapping[str, bool]) -> int:
     code: int = ctx.invoke(
         check,
         control=inputs.control,
@@ -146,10 +159,10 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
         output=str(Output.TEXT),
         base=inputs.text("base") or os.environ.get("GITHUB_BASE_REF", ""),
         head=inputs.head,
-        level=inputs.choice("level", LEVELS),
-        comment_on=pull_number(os.environ) if inputs.flag("comment") else None,
-        strict=inputs.flag("strict"),
-        detailed_exitcode=inputs.flag("detailed-exitcode"),
+        level=level,
+        comment_on=pull_number(os.environ) if flags["comment"] else None,
+        strict=flags["strict"],
+        detailed_exitcode=flags["detailed-exitcode"],
         json_file=inputs.reports / JSON_FILE,
         sarif_file=inputs.reports / SARIF_FILE,
         html_file=inputs.reports / HTML_FILE,
@@ -157,7 +170,7 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
     return code
 
 
-def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
+def _plan(runner: Runner, inputs: Inputs, *, apply: bool, detailed: bool) -> Exit:
     from reconciler.plan.changes import exit_of
     from reconciler.report.text import outcome_lines
     from reconciler.run.apply import apply_plan
@@ -165,7 +178,6 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
 
     if apply:
         check_event(os.environ)
-    detailed = inputs.flag("detailed-exitcode")
     printer = make_printer(color=False)
     planned = plan_run(_settings(inputs, writes=apply), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import RefusedError
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
@@ -197,9 +198,10 @@ def _is_accepted(kube_version: str, requires: str) -> bool:
 
 def _is_true(options: Mapping[str, Any], name: str, at: Path) -> bool:
     value = options.get(name)
-    if value in (None, True, False, "true", "false", ""):
-        return value in (True, "true")
-    raise ChartError(f"{name} is {value!r}", (*at, name), "Write true or false.")
+    flag = False if value in (None, "") else parse_boolean(value)
+    if flag is None:
+        raise ChartError(f"{name} is {value!r}", (*at, name), boolean_hint(value))
+    return flag
 
 
 def _values(spec: Mapping[str, Any], at: Path, files: Files) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
+from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
@@ -23,6 +24,7 @@ class KptfileError(NamedTuple):
 
 
 TEXT: Final = "text"
+BOOLEAN: Final = "boolean"
 TEXTS: Final = [TEXT]
 TEXT_MAP: Final = {"*": TEXT}
 _GIT: Final = {"repo": TEXT, "directory": TEXT, "ref": TEXT}
@@ -142,12 +144,15 @@ class FieldFault(NamedTuple):
 def check_fields(value: Any, shape: Any, path: Path, owner: str) -> Iterator[FieldFault]:
     """Yield the unknown and mistyped fields of a value of `owner`; a null is an absent field.
 
-    A shape is TEXT, a list of one shape, a mapping of names to shapes (`*` for any), or None for anything.
+    A shape is TEXT, BOOLEAN, a list of one shape, a mapping of names to shapes (`*` for any), or None for
+    anything.
     """
     if value is None or shape is None:
         return
     kind = dict if isinstance(shape, dict) else list if isinstance(shape, list) else str
-    if kind is str and isinstance(value, (dict, list)):
+    if shape is BOOLEAN and value != "" and parse_boolean(value) is None:
+        yield FieldFault(path, f"{path_text(path)} must be true or false", boolean_hint(value))
+    elif kind is str and isinstance(value, (dict, list)):
         yield FieldFault(path, f"{path_text(path)} must be one value, and is a {_NAMES[type(value)]}")
     elif kind is not str and not isinstance(value, kind):
         yield FieldFault(path, f"{path_text(path)} must be a {_NAMES[kind]}")

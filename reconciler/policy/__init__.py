@@ -38,6 +38,7 @@ from reconciler.policy.settings import (
     Count,
     Directory,
     Duration,
+    Flag,
     Internal,
     SettingsGroup,
     Share,
@@ -203,7 +204,7 @@ class SnapshotPolicy(SettingsGroup):
     """Directory of the snapshot in the control repository."""
     max_age_s: Annotated[Duration, Field(alias="maxAge")] = 7 * 24 * 3600
     """Older than the commit of the control repository by more than this (`7d`, `12h`): nothing is deleted."""
-    repositories: bool = False
+    repositories: Flag = False
     """Read and write repositories that only a snapshot names; otherwise a manifest has to register them."""
 
 
@@ -211,7 +212,7 @@ class SnapshotPolicy(SettingsGroup):
 class PublishPolicy(SettingsGroup):
     """Publication of merged drafts."""
 
-    tags: bool = True
+    tags: Flag = True
     """Tag merged packages as `<package>/vN`, hotfixes too."""
 
 
@@ -231,7 +232,7 @@ class DeletionGuard(SettingsGroup):
 class ReviewedLockPolicy(SettingsGroup):
     """Reviewed locks."""
 
-    strict: bool = False
+    strict: Flag = False
     """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
 
 
@@ -286,9 +287,9 @@ class DependencyPolicy(SettingsGroup):
 
     discovery: Discovery = Discovery.NONE
     """`index`: any package of the index may provide an API or interface; `none`: only a named package."""
-    allow_downgrade: bool = False
+    allow_downgrade: Flag = False
     """A package may go below its locked version where nothing else fits."""
-    reconsider: bool = False
+    reconsider: Flag = False
     """Alternatives are chosen anew by every run; otherwise the one that was chosen stays while it can."""
     select: SelectPolicy = SelectPolicy()
     steps: Bound = 200_000
@@ -319,9 +320,9 @@ class FunctionPolicy(SettingsGroup):
     """Images, without a tag, that may use the network."""
     parallel: Bound = 2
     """Executables and containers at one time."""
-    claim_floating: bool = True
+    claim_floating: Flag = True
     """Run built-in functions also for images tagged `latest` or without a tag."""
-    compatible: bool = False
+    compatible: Flag = False
     """Copy the faults of the functions that are reproduced."""
     timeout_s: Annotated[Bound, Field(alias="timeout")] = 300
     """Longest time of one function, in seconds."""
@@ -377,7 +378,7 @@ class Policy(SettingsGroup):
     unavailable: OnUnavailable = OnUnavailable.FAIL
     """Effect of an unreachable repository: `fail` (exit 5) or `warn`."""
     exit: ExitPolicy = ExitPolicy()
-    suspend: bool = False
+    suspend: Flag = False
     """Plan, and change nothing."""
     functions: FunctionPolicy = FunctionPolicy()
     forges: tuple[ForgeRule, ...] = ()

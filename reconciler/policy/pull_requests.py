@@ -12,6 +12,7 @@ from reconciler.policy.settings import (
     Bound,
     Count,
     Duration,
+    Flag,
     Internal,
     SettingsGroup,
     SortedSet,
@@ -85,7 +86,7 @@ class PullRequestPolicy(SettingsGroup):
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
     reviews: tuple[ReviewRule, ...] = ()
     """Rules about reviewers and assignees; every rule that applies counts."""
-    code_owners: bool = False
+    code_owners: Flag = False
     """Also ask the owners that CODEOWNERS of the repository names for the package."""
     max_open: Count = 0
     """Open pull requests at one time, in all repositories together; 0: any number."""
@@ -102,7 +103,7 @@ class PullRequestPolicy(SettingsGroup):
     """Time zone of the schedule, such as `Europe/Berlin`."""
     status: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{0,100}$")] = ""
     """Name of a commit status that tells on each draft whether it may be merged; empty: none."""
-    dashboard: bool = False
+    dashboard: Flag = False
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
     report_url: Annotated[str, Field(pattern=r"^(https?://[^\s<>()\[\]`\x00-\x20\x7f]{1,500})?$")] = ""
     """Address where the HTML report is published; dashboard and job summaries link to it. Empty: no link."""
@@ -129,9 +130,9 @@ class ApprovalRule(SettingsGroup):
     """Label selector of the Repositories of this rule; empty: all of them."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed; the local forge has none."""
-    edited: bool = False
+    edited: Flag = False
     """Approve drafts with commits of people, too."""
-    auto_merge: bool = False
+    auto_merge: Flag = False
     """The forge merges, when its own rules and checks are met; the local forge has no auto-merge."""
 
     @model_validator(mode="after")
@@ -173,7 +174,7 @@ class CommitPolicy(SettingsGroup):
     """Environment variable with the private key of OpenSSH, without a passphrase."""
     signing_key_file: str = ""
     """File that holds the private key."""
-    sign_off: bool = False
+    sign_off: Flag = False
     """Add a Signed-off-by line."""
     authors: Internal[tuple[Author, ...]] = ()
     """Authors that Repository manifests name, the most specific directory first."""

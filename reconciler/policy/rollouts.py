@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
-from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
+from reconciler.policy.settings import Amount, Duration, Flag, SettingsGroup, SortedSet
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -71,7 +71,7 @@ class Gates(SettingsGroup):
     """Objects that must be healthy, in a snapshot taken after a run first saw the package on main."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
-    approval: bool = False
+    approval: Flag = False
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 
 

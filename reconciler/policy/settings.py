@@ -8,6 +8,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from reconciler.base.booleans import parse_boolean
+
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,6 +25,14 @@ def _seconds(value: object) -> object:
     if not value or match is None:
         raise ValueError(f"{value!r} is not a duration; write 7d, 12h30m or 90s")
     return sum(int(n) * unit for n, unit in zip(match.groups(default="0"), _UNITS_S, strict=True))
+
+
+def _boolean(value: object) -> bool:
+    """Read a boolean; pydantic would take `on` and `1` for one too, which no other input does."""
+    flag = parse_boolean(value)
+    if flag is None:
+        raise PydanticCustomError("bool_parsing", "Input should be a boolean")
+    return flag
 
 
 def _directory(value: object) -> object:
@@ -70,6 +80,7 @@ T = TypeVar("T")
 Duration = Annotated[
     int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
 ]
+Flag = Annotated[bool, BeforeValidator(_boolean)]
 Directory = Annotated[str, BeforeValidator(_directory)]
 VariableName = Annotated[str, BeforeValidator(_environment_name)]
 SortedSet = Annotated[tuple[str, ...], AfterValidator(sorted_set)]

@@ -96,6 +96,49 @@ def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
     assert "### Problems of this change" in ran.summary
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"strict": "on"}, "Write true or false."),
+        ({"strict": "ture"}, "Did you mean true?"),
+        ({"strict": "yes"}, "Write true or false."),
+        ({"comment": "1"}, "Write true or false."),
+        ({"detailed-exitcode": "flase"}, "Did you mean false?"),
+        ({"level": "manifest"}, "Did you mean manifests?"),
+        ({"mode": "aply"}, "Did you mean apply?"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mode", ["check", "plan", "index-sync"])
+def test_input_of_unknown_word_is_refused_in_every_mode(
+    action: Path, job: Job, mode: str, given: dict[str, str], hint: str
+) -> None:
+    checkout(job)
+    ((name, word),) = given.items()
+
+    ran = run_action(action, {"mode": mode, "control": "checkout", **given}, job)
+
+    assert (ran.code, ran.outputs["exit-code"]) == (2, "2")
+    assert f"Input {name} is '{word}'" in ran.log
+    assert hint in ran.log
+    assert hint in ran.summary
+
+
+@pytest.mark.parametrize(
+    ("strict", "code"), [("true", 3), ("True", 3), ("TRUE", 3), ("false", 0), ("FALSE", 0), ("", 0)]
+)
+def test_booleans_are_those_of_github_and_nothing_is_the_default(
+    action: Path, job: Job, strict: str, code: int
+) -> None:
+    control = Repo(job.workspace / "control.git")
+    control.commit({"manifests/old.yaml": "a: [\n"})
+    control.commit({"README.md": "words\n"}, branch="feature", start="main")
+    subprocess.run(["git", "checkout", "-q", "feature"], cwd=checkout(job), check=True)
+    inputs = {"control": "checkout", "base": "main", "level": "manifests", "strict": strict}
+
+    assert run_action(action, inputs, job).code == code
+
+
 HOSTILE = "$(touch pwned-1)`touch pwned-2`\"; touch pwned-3; \"'; touch pwned-4; '\ntouch pwned-5\n--help"
 """Every way for a text to become a command: substitution, the end of a quotation, a line of its own."""
 

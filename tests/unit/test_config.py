@@ -194,6 +194,7 @@ class Override(NamedTuple):
 
 OVERRIDES = [
     Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
+    Override("a boolean in capitals", "RECONCILER_SUSPEND", "TRUE", "suspend", True),
     Override("a duration", "RECONCILER_PULL_REQUESTS_MAX_WAIT", "2h", "pull_requests.max_wait_s", 7200),
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
     Override(
@@ -215,11 +216,22 @@ def test_the_environment_wins(case: Override, text: str) -> None:
     assert attrgetter(case.field)(policy) == case.want
 
 
-def test_a_wrong_variable_is_blamed_itself() -> None:
+@pytest.mark.parametrize(
+    ("variable", "text", "hint"),
+    [
+        ("RECONCILER_LIMITS_PATH_DEPTH", "most", ""),
+        ("RECONCILER_SUSPEND", "ture", "Did you mean true?"),
+        ("RECONCILER_SUSPEND", "on", "Write true or false."),
+        ("RECONCILER_SUSPEND", "1", "Write true or false."),
+        ("RECONCILER_PULL_REQUESTS_DASHBOARD", "yes", "Write true or false."),
+    ],
+)
+def test_a_wrong_variable_is_blamed_itself(variable: str, text: str, hint: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse(HEAD, RECONCILER_LIMITS_PATH_DEPTH="most")
+        parse(HEAD, **{variable: text})
 
-    assert caught.value.location == Location("$RECONCILER_LIMITS_PATH_DEPTH")
+    assert caught.value.location == Location(f"${variable}")
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -289,6 +301,16 @@ WRONG = [
     Wrong("an absolute path", HEAD + "spec:\n  snapshot: {path: /etc}\n", 6, "not a path inside"),
     Wrong("not a duration", HEAD + "spec:\n  snapshot: {maxAge: 7x}\n", 6, "not a duration"),
     Wrong("a share above one", HEAD + "spec:\n  deletions: {share: 30}\n", 6, "less than or equal to 1"),
+    *(
+        Wrong(f"no boolean: {text}", HEAD + f"spec:\n  suspend: {text}\n", 6, "must be true or false", hint)
+        for text, hint in [
+            ("ture", "Did you mean true?"),
+            ("'on'", "Write true or false."),
+            ("'yes'", "Write true or false."),
+            ("1", ""),
+            ("''", "Write true or false."),
+        ]
+    ),
     Wrong("an unknown word", HEAD + "spec:\n  unavailable: ignore\n", 6, "'fail' or 'warn'"),
     Wrong(
         "a secret in the file",

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import Field
 
+from reconciler.api.annotations import VERSION, check_mapping
 from reconciler.api.meta import ApiModel
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -174,6 +175,8 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     if header.digest and not _DIGEST.fullmatch(header.digest):
         hint = "Write sha256: and 64 hexadecimal digits, or the commit of a Git source."
         notes.refuse(("digest",), f"{header.digest!r} is no digest", hint=hint)
+    for fault in check_mapping(VERSION, ("labels",), header.labels):
+        notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
     kinds = {_gvk(text, notes) for text in header.provides}
     objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
     kinds |= provided_kinds(objects)

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.api import crossplane as api
+from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects.reading import (
@@ -129,7 +130,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         ),
         inherit=written_values({k: renamed[k] for k in _INHERITED if renamed.get(k) is not None}),
         revisions=_policy(parsed.spec, annotations(document), notes),
-        prune_dependencies=annotations(document).get(PRUNE_DEPENDENCIES) != "false",
+        prune_dependencies=parse_boolean(annotations(document).get(PRUNE_DEPENDENCIES)) is not False,
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))

@@ -10,6 +10,7 @@ import orjson
 from msgspec import Struct
 
 from reconciler.api import porter as api
+from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects.reading import (
@@ -93,7 +94,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         external=custom.get(EXTERNAL) is True,
         interfaces=tuple(_provided(custom.get("provides"), (), ("custom", "provides"), notes)),
         skip_dependencies=bindings is False,
-        prune_dependencies=custom.get(PRUNE_DEPENDENCIES) is not False,
+        prune_dependencies=parse_boolean(custom.get(PRUNE_DEPENDENCIES)) is not False,
         gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
         gives_credentials=bool(parsed.credential_sets),
         bindings=tuple(sorted((str(alias), str(name)) for alias, name in bound)),
@@ -376,7 +377,11 @@ class _Required(Struct, frozen=True):
         sharing = self.item.sharing
         group = sharing.group.name if sharing and sharing.group else ""
         mode = sharing.mode if sharing else None
-        shared = mode is True or (isinstance(mode, str) and mode in ("group", "true"))
+        shared = mode == "group" or parse_boolean(mode)
+        if shared is None and mode not in (None, "none"):
+            hint = suggest(str(mode), ("none", "group", "true", "false"))
+            message = f"sharing.mode {mode!r} is none of none, group, true and false"
+            self.notes.refuse((*self.path, "sharing", "mode"), message, hint=hint)
         if shared and not group:
             self.notes.refuse(
                 (*self.path, "sharing"), "sharing needs group.name", reason=Reason.MISSING_FIELD

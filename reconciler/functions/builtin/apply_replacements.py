@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from reconciler.base.booleans import parse_boolean
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
 from reconciler.functions.resource import Resource
@@ -109,8 +110,7 @@ def _put(item: Resource, path: str, value: Any, options: Mapping[str, Any], *, l
     steps = split_path(path)
     # All fields are found before the first is written: a written value may hold the path again.
     fields = list(find_fields(item.value, steps, lenient=lenient))
-    create = options.get("create") is True
-    if not fields and create:
+    if not fields and parse_boolean(options.get("create")):
         created = create_field(item.value, steps)
         if created is None:
             raise FunctionFailedError(f'unable to find or create field "{path}" in replacement target {item}')

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
-from reconciler.functions.kptfile_check import TEXT, TEXT_MAP, TEXTS, FieldFault, check_fields
+from reconciler.functions.kptfile_check import BOOLEAN, TEXT, TEXT_MAP, TEXTS, FieldFault, check_fields
 
 _VALIDATION: Final = (
     "additional_schema_locations",
@@ -31,11 +31,13 @@ _CONFIG_MAPS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Keys of `data`; the other functions take any key, some of those here none."""
 
-_SPECS: Final = [{**dict.fromkeys(("group", "version", "kind", "path"), TEXT), "create": TEXT}]
+_FLAGS: Final = frozenset(("ignore_missing_schemas", "includeCRDs", "skipTests", "strict"))
+"""Keys of `data` that are booleans."""
+_SPECS: Final = [{**dict.fromkeys(("group", "version", "kind", "path"), TEXT), "create": BOOLEAN}]
 _SELECT: Final = dict.fromkeys(
     ("group", "version", "kind", "name", "namespace", "labelSelector", "annotationSelector"), TEXT
 )
-_OPTIONS: Final = dict.fromkeys(("delimiter", "index", "encoding", "create"), TEXT)
+_OPTIONS: Final = {**dict.fromkeys(("delimiter", "index", "encoding"), TEXT), "create": BOOLEAN}
 _ANNOTATIONS: Final = {
     "annotations": TEXT_MAP,
     **dict.fromkeys(("fieldSpecs", "additionalAnnotationFields"), _SPECS),
@@ -64,7 +66,8 @@ _OBJECTS: Final[dict[str, dict[str, Any]]] = {
                 "chartArgs": {**dict.fromkeys(("name", "version", "repo", "registry"), TEXT), "auth": None},
                 "templateOptions": {
                     **dict.fromkeys(("releaseName", "namespace", "nameTemplate", "kubeVersion"), TEXT),
-                    **dict.fromkeys(("includeCRDs", "skipTests", "description"), TEXT),
+                    **dict.fromkeys(("includeCRDs", "skipTests"), BOOLEAN),
+                    "description": TEXT,
                     "apiVersions": TEXTS,
                     "values": {"valuesFiles": TEXTS, "valuesInline": {"*": None}, "valuesMerge": TEXT},
                 },
@@ -99,7 +102,7 @@ def check_configuration(function: str, config: Mapping[str, Any], profile: str =
     name = (config.get("metadata") or {}).get("name") if isinstance(config.get("metadata"), Mapping) else None
     if kind == "ConfigMap" and function in _CONFIG_MAPS and name != PACKAGE_CONTEXT_NAME:
         keys = ("namespace",) if profile in _OLD_OBJECTS else _CONFIG_MAPS[function]
-        shape = dict.fromkeys(keys, TEXT)
+        shape = {key: BOOLEAN if key in _FLAGS else TEXT for key in keys}
         yield from check_fields(config.get("data"), shape, ("data",), function)
     elif str(config.get("apiVersion") or "").startswith("fn.kpt.dev/") and (
         fields := _OLD_OBJECTS.get(profile, _OBJECTS).get(kind)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from reconciler.base.booleans import parse_boolean
 from reconciler.functions.builtin.call import FunctionFailedError, as_text
 from reconciler.functions.patterns import PatternError, compile_pattern
 from reconciler.functions.resource import Resource
@@ -105,7 +106,7 @@ def parse_specs(given: Any, where: str) -> list[FieldSpec]:
             str(item.get("group") or ""),
             str(item.get("version") or ""),
             str(item.get("kind") or ""),
-            create=item.get("create") is True,
+            create=parse_boolean(item.get("create")) is True,
         )
         for item in given
     ]

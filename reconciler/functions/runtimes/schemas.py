@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.base.booleans import parse_boolean
 from reconciler.functions.catalog import SCHEMA_VALIDATORS
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.wire import place_of
@@ -53,8 +54,8 @@ class SchemaRuntime:
         data = (call.config or {}).get("data")
         options = data if isinstance(data, Mapping) else {}
         skipped = frozenset(str(options.get("skip_kinds") or "").replace(" ", "").split(","))
-        strict = str(options.get("strict") or "").lower() == "true"
-        lenient = str(options.get("ignore_missing_schemas") or "").lower() == "true"
+        strict = parse_boolean(options.get("strict")) is True
+        lenient = parse_boolean(options.get("ignore_missing_schemas")) is True
         own = _CustomSchemas(call.items)
         results = [
             result

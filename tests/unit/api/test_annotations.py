@@ -111,6 +111,22 @@ def test_invalid_value_is_an_error(kind: str, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("paused", "true"), ("on-conflict", "ask"), ("follow-moved-tag", "3f8a91c")]
+)
+def test_key_that_is_read_among_annotations_is_no_label(name: str, value: str) -> None:
+    (fault,) = check_keys("PackageVariant", {"metadata": {"labels": {f"{PREFIX}{name}": value}}})
+
+    assert fault.reason is Reason.UNKNOWN_ANNOTATION
+    assert fault.hint == "Write it in metadata.annotations."
+
+
+def test_boolean_without_quotes_is_told_to_have_them() -> None:
+    (fault,) = check_keys("PackageVariant", {"metadata": {"annotations": {f"{PREFIX}paused": True}}})
+
+    assert fault.hint == 'Write it in quotes: "true" or "false".'
+
+
+@pytest.mark.parametrize(
     ("kind", "name", "hint"),
     [
         ("PackageVariant", "pause", "Did you mean reconciler.dev/paused?"),

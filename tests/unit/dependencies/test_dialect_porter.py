@@ -75,6 +75,28 @@ def test_a_sharing_mode_is_a_flag_or_a_word(mode: object, shared: bool) -> None:
     assert (db.share.scope is Sharing.NAMESPACE) is shared
 
 
+def test_sharing_mode_of_unknown_word_is_refused() -> None:
+    item = {"name": "db", "bundle": {"reference": "acme/mysql:v1.0.0"}, "sharing": {"mode": "ture"}}
+    (problem,) = bundle({"requires": [item]}).problems
+
+    assert problem.message == "sharing.mode 'ture' is none of none, group, true and false"
+    assert problem.hint == "Did you mean true?"
+
+
+@pytest.mark.parametrize(
+    ("value", "prunes"), [(False, False), ("false", False), ("FALSE", False), ("true", True)]
+)
+def test_installation_says_in_any_spelling_whether_its_dependencies_go_with_it(
+    value: object, *, prunes: bool
+) -> None:
+    document = yaml.safe_load(INSTALLATION)
+    document["custom"]["reconciler.dev/prune-dependencies"] = value
+
+    (shop,) = read_installation(document, HERE).installs
+
+    assert shop.prune_dependencies is prunes
+
+
 SCOPES = [
     ("no namespace means global", {}, Share(Sharing.GLOBAL)),
     (

@@ -63,6 +63,14 @@ def test_header_manifest_and_crds_are_one_candidate() -> None:
     assert read_package_version(folder(COMPOSITION, CRD, META, HEADER)).candidates == (aws,)
 
 
+def test_label_of_a_version_that_is_no_boolean_is_refused() -> None:
+    header = {**HEADER, "labels": {"team": "cloud", "reconciler.dev/retain": "ture"}}
+    (problem,) = read_package_version(folder(header, META)).problems
+
+    assert problem.reason is Reason.INVALID_ANNOTATION
+    assert problem.hint == "Did you mean true?"
+
+
 def test_the_header_names_bundles_and_carvel_packages_too() -> None:
     bundle = read_package_version(
         folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "1.2.0"})

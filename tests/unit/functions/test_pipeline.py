@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.runtimes.schemas import SchemaRuntime
 from reconciler.functions.step import PipelineResult, result_list
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
@@ -663,6 +664,8 @@ def test_kustomization_is_left_out_of_pipelines(text: str) -> None:
         ("set-image:v0.1.2", "newTags: a", "9: data.newTags is no field of set-image. Did you mean newTag?"),
         ("search-replace:v0.2.0", "by-values: a", "9: data.by-values is no field of search-replace."),
         ("set-namespace:v0.4.1", "namespaceMatcher: a", "9: data.namespaceMatcher is no field of"),
+        ("kubeconform:v0.1.1", "strict: ture", "9: data.strict must be true or false. Did you mean true?"),
+        ("kubeconform:v0.1.1", "strict: 'on'", "9: data.strict must be true or false. Write true or false."),
         ("generate-folders:v0.1", "parent: a", "9: data.parent is no field of generate-folders"),
         ("list-setters:v0.1", "name: a", "9: data.name is no field of list-setters"),
     ],
@@ -675,7 +678,9 @@ def test_keys_that_a_builtin_does_not_read_are_refused(image: str, inline: str, 
         }
     )
 
-    assert run_pipeline(given).error.startswith(f"mutators[0]: {image}: Kptfile:{want}")
+    result = run_pipeline(given, (SchemaRuntime(),))
+
+    assert result.error.startswith(f"mutators[0]: {image}: Kptfile:{want}")
 
 
 def test_fields_of_a_configuration_that_a_builtin_does_not_read_are_refused() -> None:
