@@ -110,7 +110,8 @@ class Inputs:
         """
         value = self.text(name) or allowed[0]
         if value not in allowed:
-            raise UsageError(f"Input {name} is {value!r}", hint=suggest(value, allowed))
+            hint = suggest(value, allowed, otherwise=f"Use one of: {', '.join(allowed)}.")
+            raise UsageError(f"Input {name} is {value!r}", hint=hint)
         return value
 
     @property

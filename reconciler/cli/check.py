@@ -38,7 +38,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     envvar=["GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"],
     default="",
     metavar="BRANCH",
-    help="Where it would be merged.  [default: the default branch]",
+    help="Where it would be merged.  [default: the default branch of the remote]",
 )
 @click.option(
     "--head", default="", metavar="REF", help="What is proposed: a branch or commit.  [default: HEAD]"
@@ -79,14 +79,14 @@ def check(
 ) -> Exit:
     r"""Check a change of the control repository before it is merged. Writes nothing.
 
-    Reads the proposed commit and the one it starts from, plans both, and lists what merging adds:
+    Reads the proposed commit and the one it starts from, names and plans both, and lists what merging adds:
     which PackageVariants, which packages, which problems. Credentials, what is executed and limits
     come from the default branch. What a shallow checkout lacks is fetched. In a GitHub workflow it annotates
     files, writes the job summary and sets outputs. See docs/check.md.
 
     \b
     Examples:
-      reconciler check                          HEAD against the default branch
+      reconciler check                          HEAD against the default branch of the remote
       reconciler check --base release-1         against another branch
       reconciler check --level manifests        without reading any other repository
       reconciler check --diff                   and print what it does to the files of packages

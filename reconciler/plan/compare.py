@@ -108,6 +108,16 @@ class Fate(StrEnum):
     DROP = "drop"
 
 
+class NamedCommit(NamedTuple):
+    """A commit of the control repository, and the branch that names it, "" if none does."""
+
+    branch: str = ""
+    commit: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.branch}@{self.commit[:_SHORT]}" if self.branch else self.commit[:_SHORT]
+
+
 class Side(Struct, frozen=True):
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
@@ -122,6 +132,7 @@ class Side(Struct, frozen=True):
     plan: Plan | None = None
     locks: LockFiles = field(default_factory=dict)
     unread: tuple[Problem, ...] = ()
+    commit: NamedCommit = NamedCommit()
 
 
 class VariantDifference(Struct, frozen=True):
@@ -160,7 +171,7 @@ class Targets(NamedTuple):
 
 
 class Comparison(Struct, frozen=True):
-    """Everything that merging would change, sorted by identity, and what is wrong.
+    """Everything that merging `head` would change in `base`, sorted by identity, and what is wrong.
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
     those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
@@ -179,6 +190,8 @@ class Comparison(Struct, frozen=True):
     dangers: int = 0
     deep: bool = False
     unread: tuple[Problem, ...] = ()
+    base: NamedCommit = NamedCommit()
+    head: NamedCommit = NamedCommit()
 
     @property
     def is_empty(self) -> bool:
@@ -213,6 +226,8 @@ def compare(base: Side, head: Side) -> Comparison:
         dangers=len(dangers),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
+        base=base.commit,
+        head=head.commit,
     )
 
 

@@ -1,5 +1,6 @@
 """Open the control repository at a commit, or both sides of a change that is proposed to it."""
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.base.errors import ConfigurationError, UnavailableError, UsageError
+from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural, verb
 from reconciler.git.cache import MirrorLocation
 from reconciler.git.commits import CommitData
 from reconciler.git.history import History
@@ -16,11 +19,15 @@ from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repos
 from reconciler.inventory.standing import Standing, decide_standing
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Commit, Mode
-from reconciler.names.refs import HEADS
+from reconciler.names.refs import BRANCH_DIRECTORIES, HEADS
 
 # scheme://host/path, and user@host:path as in scp.
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
 _SCP = re.compile(r"^([^/]*:)(.*)$")
+
+
+BUILT_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BITBUCKET_COMMIT", "BUILD_SOURCEVERSION")
+"""Variables with the commit that a pipeline of a forge runs for: the forge has it. Gitea sets GitHub's."""
 
 
 class OpenControl(NamedTuple):
@@ -28,8 +35,8 @@ class OpenControl(NamedTuple):
 
     `mirror` is the shared repository, with the state. `objects` has the manifests: the working copy if there
     is one, because its HEAD may not be pushed yet. `published` is True if `commit` is on the shared branch of
-    the same name, or on the default branch for a detached HEAD, as in many build jobs. `uncommitted` are
-    paths of the working copy that differ from the commit.
+    the same name, or on the default branch for a detached HEAD, as in many build jobs; `pushed` if the shared
+    repository has it at all. `uncommitted` are paths of the working copy that differ from the commit.
     """
 
     mirror: Mirror
@@ -38,6 +45,17 @@ class OpenControl(NamedTuple):
     branch: str
     published: bool
     uncommitted: tuple[str, ...] = ()
+    pushed: bool = True
+
+    @property
+    def default_branch(self) -> str:
+        """The default branch, "" where there is none.
+
+        HEAD of a working copy without a remote names what is checked out, and no default branch.
+        """
+        is_shared = self.mirror is not self.objects or not self.mirror.is_local or self.mirror.open().is_bare
+        branch = self.mirror.head_branch if is_shared else ""
+        return branch if f"{HEADS}{branch}" in self.mirror.refs() else ""
 
 
 def open_control(control: str, mirrors: Mirrors) -> OpenControl:
@@ -60,7 +78,10 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
     branch, tip = mirror.head_branch, find_default_tip(mirror)
     if tip is None:
         message = f"The control repository {control} has no commit on its default branch {branch or '(none)'}"
-        raise ConfigurationError(message, hint="Push one; `reconciler init` writes the first files.")
+        hint = "Push one; `reconciler init` writes the first files."
+        if others := _others(mirror, ""):
+            hint = f"Make {' or '.join(others[:_NAMED])} its default branch: `git symbolic-ref HEAD` there."
+        raise ConfigurationError(message, hint=hint)
     return OpenControl(mirror, mirror, _commit(mirror, tip), branch, published=True)
 
 
@@ -187,7 +208,10 @@ def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
     mirror.fetch()
     tip = mirror.refs().get(HEADS + (copy.branch or mirror.head_branch))
     published = tip is not None and (tip == copy.commit or copy.commit in mirror.ancestry(tip))
-    return OpenControl(mirror, local, _commit(local, copy.commit), copy.branch, published, copy.uncommitted())
+    # The merge commit with which a forge tests a pull request is on no branch: it has a ref of its own.
+    pushed = published or copy.commit in map(os.environ.get, BUILT_COMMITS) or mirror.bring(copy.commit)
+    commit = _commit(local, copy.commit)
+    return OpenControl(mirror, local, commit, copy.branch, published, copy.uncommitted(), pushed)
 
 
 def _commit(mirror: Mirror, oid: Oid) -> Commit:
@@ -215,14 +239,18 @@ def absolute_remote(remote: str, base: str) -> str:
 
 
 _OID = re.compile(r"[0-9a-f]{40}")
+_SHORT = 12
+"""Digits of a commit in a sentence."""
+_USUAL = ("main", "master")
+_NAMED = 3
+"""Branches that a hint names."""
 
 
 class ProposedChange(NamedTuple):
-    """Both sides of a change; `branch` is the one it would be merged into."""
+    """Both sides of a change: the branch that it would be merged into, and what is proposed."""
 
     base: OpenControl
     head: OpenControl
-    branch: str
 
 
 def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head: str = "") -> ProposedChange:
@@ -238,11 +266,16 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
         head: The proposed branch or commit, by default HEAD.
 
     Raises:
-        ConfigurationError: There is no such branch or commit, or both sides have no common history.
+        ConfigurationError: Both sides have no common history.
         UnavailableError: The repository cannot be reached.
+        UsageError: There is no such branch or commit, or nothing to compare.
     """
     opened = open_control(control, mirrors)
-    into = base or opened.mirror.head_branch
+    into = base or opened.default_branch
+    if not into:
+        why = "" if opened.mirror is not opened.objects else " (it has no remote `origin`)"
+        message = f"{opened.mirror.remote} has no default branch that the change would be merged into{why}"
+        raise UsageError(message, hint=_base_hint(opened, _branch(head) if head else opened.branch))
     tip = _resolve(opened, into)
     proposed = opened.commit.oid if not head else _resolve(opened, head)
     objects = opened.mirror if opened.mirror.bring(proposed) else opened.objects
@@ -253,11 +286,18 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
         hint = "In a shallow clone of commits that are not pushed: `git fetch --unshallow`."
         raise ConfigurationError(f"{proposed} has no history in common with {into}", hint=hint)
     mirror = opened.mirror
-    before = OpenControl(mirror, mirror, _commit(mirror, start), into, published=True)
-    after = OpenControl(mirror, objects, _commit(objects, proposed), into, published=True)
+    if proposed in (start, tip) or proposed in mirror.ancestry(tip):
+        raise _nothing_to_compare(opened, into, tip, head, proposed)
+    before = OpenControl(mirror, mirror, _commit(mirror, start), _branch(into), published=True)
     if not head:
-        after = after._replace(published=opened.published, uncommitted=opened.uncommitted)
-    return ProposedChange(before, after, into)
+        return ProposedChange(before, opened._replace(objects=objects))
+    after = OpenControl(mirror, objects, _commit(objects, proposed), _branch(head), published=True)
+    return ProposedChange(before, after)
+
+
+def _branch(name: str) -> str:
+    """Return the short name of a branch, "" for a commit."""
+    return "" if _OID.fullmatch(name) else name.removeprefix(HEADS)
 
 
 def _resolve(opened: OpenControl, name: str) -> Oid:
@@ -267,10 +307,59 @@ def _resolve(opened: OpenControl, name: str) -> Oid:
         return Oid(name)
     tip = opened.mirror.refs().get(name if name.startswith("refs/") else HEADS + name)
     if tip is None:
-        raise _unknown(name or "(no default branch)", opened)
+        raise _unknown(name, opened)
     return tip
 
 
-def _unknown(name: str, opened: OpenControl) -> ConfigurationError:
-    hint = "Name a branch that is pushed, or a commit in full."
-    return ConfigurationError(f"{opened.mirror.remote} has no branch or commit {name}", hint=hint)
+def _unknown(name: str, opened: OpenControl) -> UsageError:
+    hint = suggest(
+        name.removeprefix("origin/"),
+        _others(opened.mirror, ""),
+        otherwise="Name a branch that is pushed, or a commit in full.",
+    )
+    return UsageError(f"{opened.mirror.remote} has no branch or commit {name}", hint=hint)
+
+
+def _others(mirror: Mirror, branch: str) -> list[str]:
+    """Return the branches that people made but one, those that changes are usually merged into first."""
+    names = (ref.removeprefix(HEADS) for ref in mirror.refs() if ref.startswith(HEADS))
+    own = {name for name in names if name.partition("/")[0] not in BRANCH_DIRECTORIES}
+    return sorted(own - {branch}, key=lambda name: (name not in _USUAL, name))
+
+
+def _base_hint(opened: OpenControl, proposed: str) -> str:
+    """Return how to name the branch that another one would be merged into, or how to make that one."""
+    others = _others(opened.mirror, proposed)
+    if not others:
+        begin = "Commit the change on a branch of its own: `git switch -c change`"
+        return f"{begin}. Then run `reconciler check --base {proposed or 'BRANCH'}`."
+    if proposed in _USUAL:
+        return f"Name what is proposed, too: --base {proposed} --head {' or '.join(others[:_NAMED])}"
+    named = others[:1] if others[0] in _USUAL else others[:_NAMED]
+    return f"Name the branch that it would be merged into: --base {' or '.join(named)}"
+
+
+def _nothing_to_compare(opened: OpenControl, into: str, tip: Oid, head: str, proposed: Oid) -> UsageError:
+    """Return why a change has no other side to be compared with, and how to name one."""
+    name, commit = _branch(head) if head else opened.branch, proposed[:_SHORT]
+    into = _branch(into) or into[:_SHORT]
+    if name == into:
+        message = f"{into} would be compared with itself, at commit {commit}"
+    elif proposed == tip:
+        message = f"{name or 'HEAD'} and {into} are one commit, {commit}: there is nothing to compare"
+    else:
+        message = f"{name or 'HEAD'} is in {into} already, at commit {commit}: nothing is left to merge"
+    if opened.uncommitted and not head:
+        files = plural(len(opened.uncommitted), "file")
+        are = verb(len(opened.uncommitted), "is", "are")
+        hint = f"Commit the change first, on a branch of its own: {files} {are} not committed."
+    elif name == into and not opened.default_branch:
+        hint = _base_hint(opened, name)
+    elif name in _USUAL and proposed != tip:
+        hint = f"Did you mean --base {name} --head {into}?"
+    elif name not in ("", into):
+        hint = f"Commit the change on {name} first."
+    else:
+        others = " or ".join(_others(opened.mirror, into)[:_NAMED]) or "BRANCH"
+        hint = f"Commit the change on a branch of its own, or name what is proposed: --head {others}"
+    return UsageError(message, hint=hint)

@@ -300,10 +300,10 @@ def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     inputs = (policy.config_path, policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
     directories = (*inputs, *policy.manifests)
     uncommitted = [p for p in opened.uncommitted if any(is_below(p, directory) for directory in directories)]
-    if opened.published and not uncommitted:
+    if opened.pushed and not uncommitted:
         return
     note = f"Commit {opened.commit.oid[:_SHORT]} is read"
-    note += "" if opened.published else ", which is not pushed"
+    note += "" if opened.pushed else ", which is not pushed"
     if uncommitted:
         count, more = len(uncommitted), len(uncommitted) - _SHOWN
         files = f"{plural(count, 'uncommitted file')} {verb(count, 'is', 'are')}"

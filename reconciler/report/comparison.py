@@ -89,8 +89,17 @@ def problem_sentence(comparison: Comparison) -> str:
     return f"Problems: {', '.join(parts)}" if parts else ""
 
 
+def compared_text(comparison: Comparison) -> str:
+    """Return the two commits that were compared, e.g. `main@73dc772f0a1b -> more@cc128e1fa57c`."""
+    return f"{comparison.base} -> {comparison.head}"
+
+
 def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
-    """Return the difference as lines: what was not read, variants, packages, problems, the sentence last."""
+    """Return the difference as lines: both sides, what was not read, variants, packages, problems.
+
+    The sentence is last.
+    """
+    yield f"compared  {terminal(compared_text(comparison))}"
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
     yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
@@ -137,6 +146,8 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Comparison",
         "sentence": sentence(comparison),
+        "base": comparison.base._asdict(),
+        "head": comparison.head._asdict(),
         "empty": comparison.is_empty,
         "level": "fleet" if comparison.deep else "manifests",
         "complete": comparison.is_complete,

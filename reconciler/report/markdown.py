@@ -21,7 +21,7 @@ from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.status import current_states
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
-from reconciler.report.comparison import problem_sentence, rows, sentence
+from reconciler.report.comparison import compared_text, problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
 from reconciler.report.folding import (
@@ -123,6 +123,7 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
         "check.md",
         title=title,
         sentence=sentence(comparison),
+        compared=compared_text(comparison),
         problems=problem_sentence(comparison),
         deep=comparison.deep,
         new=group_problems(comparison.new),

@@ -35,7 +35,9 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
     What could not be read is a warning.
     """
     others = (*_problems("warning", comparison.unread), *_problems("note", comparison.old))
-    return _log([*_wrong(comparison.new, comparison.refusals), *others])
+    log = _log([*_wrong(comparison.new, comparison.refusals), *others])
+    log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
+    return log
 
 
 def problems_sarif(problems: Iterable[Problem]) -> dict[str, Any]:

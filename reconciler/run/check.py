@@ -17,12 +17,12 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
-from reconciler.plan.compare import Comparison, Side, compare, lock_files
+from reconciler.plan.compare import Comparison, NamedCommit, Side, compare, lock_files
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.control import ProposedChange, is_merged, open_proposed_change
+from reconciler.read.control import OpenControl, ProposedChange, is_merged, open_proposed_change
 from reconciler.read.credentials import lacks_credential
 from reconciler.read.governance import (
     ReadOptions,
@@ -60,9 +60,6 @@ class CheckResult(Struct, frozen=True):
 
     comparison: Comparison
     names: Names
-    base: str
-    head: str
-    branch: str
     unavailable: bool = False
     notes: tuple[str, ...] = ()
     control: Mirror | None = None
@@ -82,8 +79,9 @@ def check_proposal(
         level: The depth; AUTO compares packages as soon as one repository can be read.
 
     Raises:
-        ConfigurationError: The proposed configuration is wrong, or there is nothing to compare.
+        ConfigurationError: The proposed configuration is wrong.
         UnavailableError: The control repository cannot be reached.
+        UsageError: There is nothing to compare.
     """
     mirrors = open_mirrors(options)
     mirrors.hold()
@@ -126,13 +124,11 @@ def check_proposal(
     planned = plan_fleet(proposed) if deep else None
     new = replace(_side(proposed, planned), unread=tuple(unread))
     renamed = tuple(_renamed(trusted, proposal))
-    new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
+    new = replace(new, problems=tuple(sorted({*new.problems, *renamed})), commit=_named(proposal.head))
+    old = replace(old, commit=_named(proposal.base))
     return CheckResult(
         comparison=compare(old, new),
         names=proposed.names,
-        base=proposal.base.commit.oid,
-        head=proposal.head.commit.oid,
-        branch=proposal.branch,
         unavailable=deep and OnUnavailable.FAIL in unread.values(),
         notes=(*proposed.inventory.notes, *empty_selections(new.desired, proposed.inventory)),
         control=control,
@@ -175,6 +171,10 @@ def _renamed(trusted: Policy | None, proposal: ProposedChange) -> Iterator[Probl
 
 
 # The two sides
+
+
+def _named(side: OpenControl) -> NamedCommit:
+    return NamedCommit(side.branch, side.commit.oid)
 
 
 def _is_readable(inventory: Inventory) -> bool:

@@ -20,6 +20,7 @@ from reconciler.plan.status import (
     status_after,
 )
 from reconciler.report.comparison import (
+    compared_text,
     comparison_causes,
     comparison_labels,
     counts,
@@ -138,10 +139,11 @@ def check_report(checked: CheckResult) -> HtmlReport:
         "Fixed problems": comparison.fixed,
         "Problems that were there before": comparison.old,
     }
+    compared = f"Compared: {compared_text(comparison)}"
     report = HtmlReport(
         ReportKind.CHECK,
         names.instance,
-        ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison)))),
+        ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison), compared))),
         counts=counts(comparison),
         problems=problems,
         refusals=comparison.refusals,

@@ -1,5 +1,6 @@
 """`check` as a process, on real repositories: what a reviewer reads before merging."""
 
+import html
 import json
 import os
 import re
@@ -27,6 +28,13 @@ class Said(NamedTuple):
     @property
     def last(self) -> str:
         return self.out.splitlines()[-1]
+
+    @property
+    def effect(self) -> str:
+        """The report below the line that names both sides."""
+        first, rest = self.out.split("\n", 1)
+        assert re.fullmatch(r"compared  (\S+@)?[0-9a-f]{12} -> (\S+@)?[0-9a-f]{12}", first), first
+        return rest
 
 
 @pytest.fixture
@@ -80,14 +88,158 @@ def test_a_change_of_nothing_changes_nothing(root: Path) -> None:
 
     said = check(root, "--detailed-exitcode")
 
-    assert (said.code, said.out) == (0, "Merging this changes no package\n")
+    assert (said.code, said.effect) == (0, "Merging this changes no package\n")
 
 
 def test_what_was_merged_meanwhile_is_no_part_of_the_change(root: Path) -> None:
     control = propose(root, {"README.md": "words\n"})
     control.commit({manifest("edge-1", "web"): None})
 
-    assert check(root).out == "Merging this changes no package\n"
+    assert check(root).effect == "Merging this changes no package\n"
+
+
+def test_every_form_of_the_report_names_what_was_compared(root: Path, tmp_path: Path) -> None:
+    control = propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    base, head = control.oid("main"), control.oid("feature")
+    compared = f"main@{base[:12]} -> feature@{head[:12]}"
+    control.commit({"README.md": "meanwhile\n"})
+    page, summary = tmp_path / "check.html", tmp_path / "summary.md"
+
+    text = check(root, "--html", str(page), GITHUB_STEP_SUMMARY=str(summary)).out
+    value = json.loads(check(root, "--output", "json").out)
+    sarif = json.loads(check(root, "--output", "sarif").out)
+
+    assert text.splitlines()[0] == f"compared  {compared}"
+    assert (value["base"], value["head"]) == (
+        {"branch": "main", "commit": base},
+        {"branch": "feature", "commit": head},
+    )
+    assert sarif["runs"][0]["properties"] == dict(zip(("base", "head"), compared.split(" -> "), strict=True))
+    assert f"Compared: `{compared}`." in check(root, "--output", "markdown").out
+    assert f"Compared: `{compared}`." in summary.read_text()
+    assert f"Compared: {compared}" in html.unescape(page.read_text())
+
+
+class Refused(NamedTuple):
+    """A check with nothing to compare: how the working copy came to it, what is asked, why and what next."""
+
+    git: str
+    arguments: str
+    message: str
+    hint: str
+
+
+REFUSED = {
+    "a branch without a remote": Refused(
+        "remote remove origin;switch -qc change;commit -q --allow-empty -m x",
+        "",
+        "has no default branch that the change would be merged into",
+        "Name the branch that it would be merged into: --base main",
+    ),
+    "a trunk of another name without a remote": Refused(
+        "remote remove origin;branch -m trunk;switch -qc change;commit -q --allow-empty -m x",
+        "",
+        "has no default branch",
+        "Name the branch that it would be merged into: --base trunk",
+    ),
+    "the only branch without a remote": Refused(
+        "remote remove origin",
+        "",
+        "has no default branch",
+        "Commit the change on a branch of its own: `git switch -c change`. "
+        "Then run `reconciler check --base main`.",
+    ),
+    "the base of the change without a remote": Refused(
+        "remote remove origin;branch change",
+        "--base main",
+        "main would be compared with itself",
+        "Name what is proposed, too: --base main --head change",
+    ),
+    "no HEAD of the remote": Refused(
+        "switch -qc change;commit -q --allow-empty -m x;-C ../control.git symbolic-ref HEAD refs/heads/gone",
+        "",
+        "has no default branch that the change would be merged into",
+        "Name the branch that it would be merged into: --base main",
+    ),
+    "the default branch as it is pushed": Refused(
+        "push -q origin main:change",
+        "",
+        "main would be compared with itself",
+        "Commit the change on a branch of its own, or name what is proposed: --head change",
+    ),
+    "a branch without a commit": Refused(
+        "switch -qc change", "", "change and main are one commit", "Commit the change on change first."
+    ),
+    "what is not committed": Refused(
+        "switch -qc change;rm -q manifests/edge-1-web.yaml",
+        "",
+        "change and main are one commit",
+        "Commit the change first, on a branch of its own: 1 file is not committed.",
+    ),
+    "a detached HEAD": Refused(
+        "checkout -q --detach;push -q origin main:change", "", "HEAD and main are one commit", "--head change"
+    ),
+    "a branch that is merged": Refused(
+        "branch change;commit -q --allow-empty -m x;push -q origin main;switch -q change",
+        "",
+        "change is in main already",
+        "Commit the change on change first.",
+    ),
+    "both sides turned round": Refused(
+        "switch -qc change;commit -q --allow-empty -m x;push -q origin change;switch -q main",
+        "--base change",
+        "main is in change already",
+        "Did you mean --base main --head change?",
+    ),
+    "a commit as its own base": Refused(
+        "", "--base HEAD", "are one commit", "Commit the change on main first."
+    ),
+    "a misspelt base": Refused(
+        "commit -q --allow-empty -m x", "--base mian", "has no branch or commit mian", "Did you mean main?"
+    ),
+    "a remote branch as git names it": Refused(
+        "commit -q --allow-empty -m x", "--base origin/main", "has no branch", "Did you mean main?"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
+@pytest.mark.parametrize("level", ["manifests", "fleet"])
+def test_check_without_two_sides_is_refused(root: Path, level: str, case: Refused) -> None:
+    copy = root / "copy"
+    git(root, "clone", "-q", str(root / "control.git"), str(copy))
+    for line in filter(None, case.git.split(";")):
+        git(copy, *line.split())
+    commit = git(copy, "rev-parse", "HEAD").strip()
+    arguments = case.arguments.replace("HEAD", commit).split()
+
+    said = run(root, "check", "--control", "copy", "--level", level, *arguments)
+
+    assert (said.code, said.out) == (2, "")
+    assert case.message in said.err
+    assert case.hint in said.err.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize("head", ["", "main"])
+def test_default_branch_of_a_repository_is_no_change_of_itself(root: Path, head: str) -> None:
+    propose(root, {"README.md": "words\n"})
+
+    said = run(root, "check", "--control", "control.git", *(("--head", head) if head else ()))
+
+    assert said.code == 2
+    assert "main would be compared with itself" in said.err
+    assert "--head feature" in said.err
+
+
+def test_commits_on_the_default_branch_that_are_not_pushed_are_a_change(root: Path) -> None:
+    git(root, "clone", "-q", str(root / "control.git"), str(root / "copy"))
+    git(root / "copy", "rm", "-q", manifest("edge-1", "web"))
+    git(root / "copy", "commit", "-qm", "Remove web")
+
+    said = run(root, "check", "--control", "copy")
+
+    assert (said.code, said.last) == (0, "Merging this ends 1 pending change")
+    assert re.search(r"(?m)^compared  main@\w+ -> main@\w+$", said.out)
 
 
 def test_only_new_problems_fail(root: Path) -> None:
@@ -217,7 +369,9 @@ def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(roo
     value = json.loads(check(root, "--output", "json").out)
 
     assert said.code == 5
-    assert said.out.startswith("not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: ")
+    assert said.effect.startswith(
+        "not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: "
+    )
     assert said.last == "Merging this changes no package, as far as can be seen: 1 repository was not read"
     assert [problem["subject"] for problem in value["notRead"]] == ["Repository default/edge-1"]
     assert "### Not read" in check(root, "--output", "markdown").out
@@ -270,7 +424,7 @@ def test_repository_that_may_be_unavailable_is_a_line_and_no_failure(root: Path)
     said = check(root)
 
     assert said.code == 0
-    assert said.out.startswith("not read: ")
+    assert said.effect.startswith("not read: ")
 
 
 def test_a_renamed_instance_is_a_problem(root: Path) -> None:
@@ -366,6 +520,7 @@ def test_a_shallow_checkout_of_a_pull_request_gets_what_it_lacks(
 
     assert said.last == "Merging this ends 1 pending change", said
     assert said.code == 0
+    assert "not pushed" not in said.err, "the forge made that commit, and has a ref for it"
 
 
 def test_a_private_control_repository_takes_a_token_from_the_environment(root: Path) -> None:
@@ -410,7 +565,7 @@ def test_apply_refuses_in_a_run_for_a_pull_request(root: Path, name: str, event:
 def test_an_unknown_branch_is_said_so(root: Path, missing: str) -> None:
     said = run(root, "check", "--control", "control.git", missing, "nowhere")
 
-    assert said.code == 3
+    assert said.code == 2
     assert "has no branch or commit nowhere" in said.err
 
 
@@ -423,10 +578,14 @@ def test_what_a_change_does_to_the_locks_of_dependencies_is_told(tmp_path: Path)
         git(copy, "commit", "-qm", "Ask for nothing any more")
         git(copy, "push", "-q", "origin", "feature")
         git(copy, "switch", "-q", "main")
+        git(copy, "switch", "-qc", "words")
+        git(copy, "commit", "-q", "--allow-empty", "-m", "Say nothing")
+        git(copy, "push", "-q", "origin", "words")
+        git(copy, "switch", "-q", "main")
         (copy / "README.md").write_text("words\n")
 
     said = world.run("check", "--head", "feature")
-    again = world.run("check", "--head", "main")
+    again = world.run("check", "--head", "words")
 
     told = [line for line in said.out.splitlines() if line.startswith("lock ")]
     assert len(told) == 2, said

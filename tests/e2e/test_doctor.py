@@ -141,11 +141,13 @@ def test_each_error_of_the_configuration_is_a_line_with_its_own_hint(healthy: Wo
         f"error: reconciler.yaml:{line}:3: Unknown field spec.manifest",
         "hint: Did you mean manifests?",
         f"error: reconciler.yaml:{line + 1}:12: spec.suspend must be true or false, but is the text 'often'",
+        "hint: Write true or false.",
     ]
     assert doctor.out.splitlines()[1:] == [
         f"error    configuration: reconciler.yaml:{line}:3: Unknown field spec.manifest",
         "         next: Correct it. Did you mean manifests?",
         f"error    configuration: {lines[2].removeprefix('error: ')}",
+        "         next: Write true or false.",
         "2 errors, 0 warnings.",
     ]
 

@@ -22,6 +22,7 @@ def commit(world: World, files: dict[str, str | None]) -> None:
 
 def unreachable_spare(world: World) -> None:
     commit(world, {SPARE: repository("spare")})
+    world.propose_nothing()
 
 
 def empty_spare(world: World) -> None:
@@ -92,7 +93,13 @@ CASES = [
         )
         for name, line in {"plan": ("plan",), "apply": ("apply",), "status": ("status",)}.items()
     ),
-    Case("check and an unused repository", unreachable_spare, ("check",), Exit.UNAVAILABLE, SPARE),
+    Case(
+        "check and an unused repository",
+        unreachable_spare,
+        ("check", "--head", "words"),
+        Exit.UNAVAILABLE,
+        SPARE,
+    ),
     Case("plan meets an unused empty repository", empty_spare, ("plan",), Exit.UNAVAILABLE, SPARE),
     *(
         Case(

@@ -76,7 +76,7 @@ def test_check_shows_the_activation_that_merging_brings(world: World) -> None:
     value = json.loads(world.run("check", "--head", ACTIVATED.name, "-o", "json").out)
 
     assert said.code == Exit.PENDING
-    lines = said.out.splitlines()
+    lines = said.out.splitlines()[1:]
     assert lines[0].startswith(
         "lock      ~ cluster two: kind: hand over Bucket.s3.aws.io: x.example.com/aws ->"
     )

@@ -101,13 +101,14 @@ def ask(world: World, revision: int) -> None:
 def outputs(world: World) -> Iterator[tuple[str, str]]:
     """Yield everything that tells of the package: commands in every form, files, and what Git has of runs."""
     page, tables = world.root / "page.html", world.root / "tables"
+    check = f"check --base {git(world.control, 'rev-parse', 'main~1').strip()}"
     for line in (
         *(f"plan -o {form}" for form in ("text", "json", "markdown", "sarif")),
         *("plan --diff --all", f"plan --diff {NAME}", f"plan --html {page}", "plan --verbose"),
         *(f"explain {NAME}", f"explain {NAME} -o json", f"explain {NAME} --why-not newest --history"),
         *("status -o wide", "status -o json", "status -o yaml", "status -o csv", "status -o jsonl"),
-        *("doctor", "graph", "graph -o json", "check", "check --diff"),
-        *(f"check --html {tables}", "check -o markdown", "check -o sarif", "check -o json"),
+        *("doctor", "graph", "graph -o json", check, f"{check} --diff"),
+        *(f"{check} --html {tables}", *(f"{check} -o {form}" for form in ("markdown", "sarif", "json"))),
         *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
     ):
         said = world.run(*line.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.workdir.demo import SEPARATE, write_demo
+from tests.support.world import git
 
 COUNT = """
 import json, sys
@@ -32,6 +33,7 @@ NEVER = {
 def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("demo")
     write_demo(directory, SEPARATE, clusters=3)
+    git(directory / "control", "commit", "-q", "--allow-empty", "-m", "Say nothing")
     return directory / "control"
 
 

@@ -35,6 +35,8 @@ def test_uncommitted_manifests_are_named(copy: Path, command: str) -> None:
     (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
     (copy / "manifests/new.yaml").write_text("{}")
     (copy / "notes.txt").write_text("not a manifest")
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Proposed")
+    git(copy, "push", "-q", "origin", "main:feature")
     git(copy, "add", "manifests/new.yaml")
     head = git(copy, "rev-parse", "HEAD")[:12]
 
@@ -58,9 +60,41 @@ def test_commit_that_is_not_pushed_is_named(copy: Path, command: str) -> None:
     assert f"note: Commit {head} is read, which is not pushed\n" in said.out + said.err
 
 
+@pytest.mark.parametrize("command", ["plan", "check"])
+@pytest.mark.parametrize(
+    "ref", ["refs/pull/1/merge", "refs/merge-requests/1/head", "refs/tags/draft", "refs/heads/other"]
+)
+def test_commit_that_the_remote_has_under_any_ref_is_pushed(copy: Path, command: str, ref: str) -> None:
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Proposed")
+    git(copy, "push", "-q", "origin", f"HEAD:{ref}")
+    git(copy, "checkout", "-q", "--detach")
+
+    said = Copy(copy.parent).run(command)
+
+    assert "not pushed" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "variable", ["GITHUB_SHA", "CI_COMMIT_SHA", "BITBUCKET_COMMIT", "BUILD_SOURCEVERSION"]
+)
+def test_commit_that_a_pipeline_runs_for_is_pushed(
+    copy: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Made by the forge")
+    monkeypatch.setenv(variable, git(copy, "rev-parse", "HEAD").strip())
+
+    said = Copy(copy.parent).run("check")
+
+    assert "not pushed" not in said.out + said.err
+
+
 def test_head_that_is_named_needs_no_note_about_the_working_copy(copy: Path) -> None:
+    git(copy, "push", "-q", "origin", "main:feature")
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Proposed")
+    git(copy, "push", "-q", "origin", "main:feature")
     (copy / "manifests/new.yaml").write_text("{}")
 
-    said = Copy(copy.parent).run("check", "--head", "main")
+    said = Copy(copy.parent).run("check", "--head", "feature")
 
+    assert said.code == 0
     assert "uncommitted" not in said.out + said.err

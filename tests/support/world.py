@@ -171,6 +171,12 @@ class World:
         git(self.control, "branch", step.name, "main")
         self.lay(step, branch=step.name)
 
+    def propose_nothing(self, branch: str = "words") -> str:
+        """Make a branch with one commit that changes no file, for `check`, and return its name."""
+        commit = git(self.control, "commit-tree", "main^{tree}", "-p", "main", "-m", "Say nothing").strip()
+        git(self.control, "branch", "-f", branch, commit)
+        return branch
+
     def lay(self, step: Path, *, branch: str = "main") -> None:
         """Lay the files of one step over the repositories, one commit for each that changes."""
         removed = (step / "remove").read_text().split() if (step / "remove").exists() else []

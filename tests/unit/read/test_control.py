@@ -176,16 +176,16 @@ def test_change_of_a_branch_starts_where_it_left_the_branch_that_it_goes_into(
     start, feature = fork.commit(fork.start), fork.commit(fork.feature)
     expected = ProposedChange(
         OpenControl(mirror, mirror, start, "main", published=True),
-        OpenControl(mirror, mirror, feature, "main", published=True),
-        "main",
+        OpenControl(mirror, mirror, feature, "feature", published=True),
     )
 
     assert change(tmp_path, mirrors, head="feature") == expected
     assert change(tmp_path, mirrors, head="refs/heads/feature") == expected
-    assert change(tmp_path, mirrors, head=fork.feature) == expected
+    unnamed = change(tmp_path, mirrors, head=fork.feature)
+    assert unnamed == expected._replace(head=expected.head._replace(branch=""))
     assert change(tmp_path, mirrors, base="main", head="feature") == expected
     other = change(tmp_path, mirrors, base="other", head="feature")
-    assert (other.base.commit, other.branch, other.head.branch) == (start, "other", "other")
+    assert (other.base.commit, other.base.branch, other.head.branch) == (start, "other", "feature")
 
 
 def test_commit_as_the_base_is_compared_as_it_is(tmp_path: Path, mirrors: Mirrors) -> None:
@@ -215,25 +215,28 @@ def test_change_of_a_working_copy_is_its_head_as_it_is_published(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("base", "head", "unknown"),
+    ("side", "unknown", "hint"),
     [
-        ("nowhere", "", "nowhere"),
-        ("", "nowhere", "nowhere"),
-        ("1" * 40, "", "1" * 40),
-        ("", "1" * 40, "1" * 40),
-        ("refs/heads/nowhere", "", "refs/heads/nowhere"),
+        ("base", "nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("head", "nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("base", "1" * 40, "Name a branch that is pushed, or a commit in full."),
+        ("head", "1" * 40, "Name a branch that is pushed, or a commit in full."),
+        ("base", "refs/heads/nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("base", "mian", "Did you mean main?"),
+        ("base", "origin/main", "Did you mean main?"),
+        ("head", "featrue", "Did you mean feature?"),
     ],
 )
 def test_side_that_is_not_there_is_named(
-    tmp_path: Path, mirrors: Mirrors, base: str, head: str, unknown: str
+    tmp_path: Path, mirrors: Mirrors, side: str, unknown: str, hint: str
 ) -> None:
     Fork(tmp_path)
 
-    with pytest.raises(ConfigurationError) as caught:
-        change(tmp_path, mirrors, base, head)
+    with pytest.raises(UsageError) as caught:
+        change(tmp_path, mirrors, **{side: unknown})
 
     assert str(caught.value) == f"{tmp_path / 'control.git'} has no branch or commit {unknown}"
-    assert caught.value.hint == "Name a branch that is pushed, or a commit in full."
+    assert caught.value.hint == hint
 
 
 def test_change_needs_a_default_branch_unless_a_base_is_named(tmp_path: Path, mirrors: Mirrors) -> None:
@@ -241,7 +244,9 @@ def test_change_needs_a_default_branch_unless_a_base_is_named(tmp_path: Path, mi
     copy = clone(tmp_path)
     fork.repo.git.set_head("refs/heads/gone")
 
-    with pytest.raises(ConfigurationError, match=r"has no branch or commit gone$"):
+    git(copy, "commit", "-q", "--allow-empty", "-m", "mine")
+
+    with pytest.raises(UsageError, match=r"has no default branch"):
         change(tmp_path, mirrors, control=copy.name)
     assert change(tmp_path, mirrors, "main", control=copy.name).base.commit.oid == fork.main
 

@@ -11,7 +11,7 @@ from reconciler.base.redact import Redactor
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op, PinChange, PullRequestContent
-from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
+from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
 from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
 from reconciler.report import comparison, doctor, history, markdown, metrics, needs, rollouts, sarif, text
@@ -72,8 +72,9 @@ COMPARISON = Comparison(
     dangers=1,
     deep=True,
 )
-UNREAD = replace(COMPARISON, unread=PROBLEMS[4:6])
-SHALLOW = replace(COMPARISON, packages=(), deep=False)
+SIDES = {"base": NamedCommit("main", oid("b")), "head": NamedCommit("more", oid("d"))}
+UNREAD = replace(COMPARISON, unread=PROBLEMS[4:6], **SIDES)
+SHALLOW = replace(COMPARISON, packages=(), deep=False, base=NamedCommit("", oid("b")), head=SIDES["head"])
 INDEX = IndexProposal(
     "carvel:db.io",
     "refs/heads/x",
