@@ -360,6 +360,8 @@ def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[st
 
 
 def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
+    from reconciler.report.conflicts import cut_lines
+
     lines = []
     for conflict in conflicts:
         place = ": ".join(
@@ -368,14 +370,15 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
         lines.append(f"conflict {place} ({conflict['reason']})")
         for side in ("base", "upstream", "local"):
             text = conflict[side]
-            shown = "(absent)" if text is None else text.strip().replace("\n", "\n             ")
-            lines.append(f"  {side:9} {shown}")
+            shown = ["(absent)"] if text is None else cut_lines(text.strip().split("\n"))
+            lines.append("\n             ".join([f"  {side:9} {shown[0]}", *shown[1:]]))
     return lines
 
 
 def _shown(*sides: Any) -> Iterator[list[str]]:
     """Yield the lines of both sides of a file, none of them if it may hold a Secret on either side."""
     from reconciler.functions.secrets import MASK, holds_secret
+    from reconciler.render.update.three_way import file_text, is_text
 
     is_secret = holds_secret(*sides)
     for file in sides:
@@ -383,10 +386,10 @@ def _shown(*sides: Any) -> Iterator[list[str]]:
             yield []
         elif is_secret:
             yield [f"{MASK} (Secret, {file.oid})\n"]
-        elif b"\0" in file.data:
-            yield [f"(binary, {file.oid})\n"]
+        elif not is_text(file):
+            yield [f"({file_text(file)})\n"]
         else:
-            yield file.data.decode(errors="replace").splitlines(keepends=True)
+            yield file.data.decode().splitlines(keepends=True)
 
 
 def _print(lines: list[str]) -> None:

@@ -19,6 +19,7 @@ from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictDecision
 from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
+from reconciler.render.update.three_way import file_text, is_text
 
 FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""
@@ -307,8 +308,8 @@ def current_value(files: Files, conflict: Conflict) -> str | None:
 def _text_value(file: File | None, conflict: Conflict) -> str | None:
     if file is None:
         return None
-    text = file.data.decode(errors="surrogateescape")
-    if conflict.reason in _WHOLE or conflict.local is None:
+    text = file_text(file) or ""
+    if conflict.reason in _WHOLE or conflict.local is None or not is_text(file):
         return text
     for side in (conflict.local, conflict.upstream):
         if side and side in text:

@@ -180,7 +180,7 @@ def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
 
 def _side(value: str | None, note: Note) -> str:
     """Return a value, or that there is none; of a long one the first lines."""
-    return "\n".join(_cut((value or "").rstrip("\n").split("\n"))) or _absent(value, note)
+    return "\n".join(cut_lines((value or "").rstrip("\n").split("\n"))) or _absent(value, note)
 
 
 def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
@@ -222,11 +222,11 @@ def _difference(before: tuple[str | None, str], after: tuple[str | None, str]) -
     """Return what leads from one named value to the other, as lines of a diff."""
     old, new = ([] if not text else text.rstrip("\n").split("\n") for text, _ in (before, after))
     body = difflib.unified_diff(old, new, before[1], after[1], n=MOST_LINES, lineterm="")
-    return "\n".join(_cut(line for line in body if not line.startswith("@@ ")))
+    return "\n".join(cut_lines(line for line in body if not line.startswith("@@ ")))
 
 
-def _cut(lines: Iterable[str]) -> Iterator[str]:
+def cut_lines(lines: Iterable[str]) -> list[str]:
+    """Return the first lines of a value, of long ones their beginning, and how many more there are."""
     shown = list(map(cut, lines))
-    yield from shown[:MOST_LINES]
-    if len(shown) > MOST_LINES:
-        yield f"(and {plural(len(shown) - MOST_LINES, 'line')} more)"
+    more = len(shown) - MOST_LINES
+    return [*shown[:MOST_LINES], *([f"(and {plural(more, 'line')} more)"] if more > 0 else [])]

@@ -10,6 +10,7 @@ from reconciler.base.wording import plural
 from reconciler.functions.secrets import holds_secret
 from reconciler.names.objects import File, Files
 from reconciler.names.own_values import OwnValues
+from reconciler.render.update.three_way import file_text, is_text
 
 LONGEST_LINE = 300
 MOST_LINES = 200
@@ -60,6 +61,8 @@ class DifferenceReader:
     def _change(self, path: str, before: File | None, after: File | None, own: OwnValues) -> FileChange:
         if before is None or after is None:
             return _one_side(path, before, after)
+        if not (is_text(before) and is_text(after)):
+            return FileChange(path, 0, 0, note=binary_note(before, after))
         if b"\0" in before.data or b"\0" in after.data:  # it cannot be masked
             own = OwnValues(())
         old, new = own.mask(before.data), own.mask(after.data)
@@ -76,17 +79,15 @@ class DifferenceReader:
 
 def _one_side(path: str, before: File | None, after: File | None) -> FileChange:
     """Return a file that is new or removed, of which no line is shown."""
-    added, removed = _lines(after.data if after else b""), _lines(before.data if before else b"")
-    if added is None or removed is None:
-        return FileChange(path, 0, 0, note="no text")
-    return FileChange(path, len(added), len(removed), note="new" if before is None else "removed")
+    note = "new" if before is None else "removed"
+    if not all(map(is_text, filter(None, (before, after)))):
+        return FileChange(path, 0, 0, note=f"{note}, {file_text(after or before)}")
+    added, removed = (len(_lines(side.data)) if side else 0 for side in (after, before))
+    return FileChange(path, added, removed, note=note)
 
 
 def _masked_change(path: str, before: bytes, after: bytes, *, hides_text: bool) -> FileChange:
-    old, new = _lines(before), _lines(after)
-    if old is None or new is None:
-        return FileChange(path, 0, 0, note="no text")
-    body = list(unified_diff(old, new, lineterm=""))[2:]
+    body = list(unified_diff(_lines(before), _lines(after), lineterm=""))[2:]
     signs = [line[:1] for line in body]
     added, removed = signs.count("+"), signs.count("-")
     if hides_text:
@@ -103,10 +104,12 @@ def cut(line: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
 
 
-def _lines(data: bytes) -> list[str] | None:
-    """Return the lines of a file, None if it is no text; a last line without newline is marked."""
-    try:
-        *lines, last = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        return None
+def binary_note(before: File, after: File) -> str:
+    """Return what is shown in place of the difference of files that are no text."""
+    return f"binary files differ: {len(before.data)} -> {len(after.data)} bytes"
+
+
+def _lines(data: bytes) -> list[str]:
+    """Return the lines of a text; a last line without newline is marked."""
+    *lines, last = data.decode().split("\n")
     return [*lines, f"{last} {NO_NEWLINE}"] if last else lines

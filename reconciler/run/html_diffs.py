@@ -9,6 +9,8 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, ImpactReader
+from reconciler.render.update.three_way import file_text, is_text
+from reconciler.report.diff import binary_note
 from reconciler.report.folding import equal_differences
 from reconciler.report.html import FileDiff, PackageDiff
 from reconciler.report.patch import package_patch
@@ -106,8 +108,12 @@ def file_diff(path: str, before: Files, after: Files) -> FileDiff:
     hunks = lines[start:]
     added, removed = (sum(line.startswith(sign) for line in hunks) for sign in "+-")
     if not hunks:
-        binary = "GIT binary patch" in lines
-        note = "Not text, or with control characters." if binary else "Empty, or only its mode changes."
+        note = "Empty, or only its mode changes."
+        if not all(map(is_text, filter(None, (old, new)))):
+            binary = binary_note(old, new) if old and new else file_text(new or old) or ""
+            note = f"{binary[0].upper()}{binary[1:]}."
+        elif "GIT binary patch" in lines:
+            note = "Not shown: it has control characters."
         return FileDiff(path, action, 0, 0, note=note)
     more = len(hunks) - MOST_LINES
     note = f"{plural(more, 'further line')} left out." if more > 0 else ""

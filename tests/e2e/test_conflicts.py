@@ -304,6 +304,63 @@ def test_a_policy_that_changes_later_is_applied_to_what_no_person_changed(
         assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
 
 
+UNREADABLE: dict[str, Callable[[str], bytes]] = {
+    "zero bytes": lambda side: b"\x89PNG\0\0%b hunter2\n" % side.encode() + b"\0\xff" * 400,
+    "no UTF-8": lambda side: b"caf\xe9 %b hunter2\nSecond line\n" % side.encode(),
+    "UTF-16": lambda side: f"caf\u00e9 {side} hunter2\n".encode("utf-16"),
+    "one long line": lambda side: b"var a='%b hunter2'" % side.encode() + b";a()" * 4000,
+}
+
+
+@pytest.mark.parametrize("make", UNREADABLE.values(), ids=list(UNREADABLE))
+def test_conflict_of_a_file_that_people_cannot_read_is_its_sizes(
+    tmp_path: Path, make: Callable[[str], bytes]
+) -> None:
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+
+    def write_file(repository: str, side: str, mode: int = 0o644) -> None:
+        with world.edit(repository, side) as copy:
+            (copy / "web/logo.bin").write_bytes(make(side))
+            (copy / "web/logo.bin").chmod(mode)
+
+    def ask(revision: int) -> int:
+        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+        with world.edit("control", f"v{revision}") as copy:
+            (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
+        return world.run("apply", "--quiet").code
+
+    write_file("blueprints", "base")
+    ask(3)
+    world.run("approve", NAME)
+    write_file(EDGE, "local")
+    write_file("blueprints", "upstream", 0o755)
+    assert ask(4) == 7
+
+    page = world.root / "page.html"
+    before = git(world.control, "rev-parse", "main~1").strip()
+    lines = (
+        *("plan", "plan -o json", "plan -o markdown", f"plan --html {page}", "status -o json"),
+        *(f"{command} {NAME}{form}" for command in ("explain", "pr show") for form in ("", " -o json")),
+        *(f"check --base {before}{form}" for form in ("", " -o json", " -o markdown")),
+    )
+    outputs = {line: world.run(*line.split()).out for line in lines}
+    outputs["HTML"] = page.read_text()
+    outputs["records"] = git(world.control, "grep", "-e", "", "reconciler/fleet/state")
+    shown = re.compile(r"hunter2|\ufffd|\\x00|\\u0000|;a\(\)")
+    assert [line for line, text in outputs.items() if shown.search(text)] == []
+    (conflict,) = explain(world)["conflicts"]
+    local, upstream = (f"binary file, {len(make(side))} bytes" for side in ("local", "upstream"))
+    assert re.fullmatch(rf"{local}, [0-9a-f]{{40}}", conflict["local"])
+    assert re.fullmatch(rf"{upstream}, executable, [0-9a-f]{{40}}", conflict["upstream"])
+    assert conflict["local"] in outputs[f"pr show {NAME}"]
+
+    commit_keep(world, *keeps(world))
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+    assert world.run("approve", NAME).code == 0
+
+
 def test_nothing_of_a_secret_is_in_a_name_or_a_message(tmp_path: Path) -> None:
     write_world(tmp_path / "w", (EDGE,))
     world = World(tmp_path / "w")

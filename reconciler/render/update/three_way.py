@@ -8,7 +8,7 @@ from reconciler.names.objects import File, Files, Mode
 from reconciler.render.update.merge_report import MergeReport
 
 _BINARY_PROBE = 8000
-"""In bytes; Git looks for a NUL in as many."""
+"""In bytes; Git looks for a NUL in as many, and a person reads no longer line."""
 
 
 class Sides(NamedTuple):
@@ -108,7 +108,7 @@ def _merge_bytes(path: str, base: File, upstream: File, local: File, report: Mer
     if local.oid == base.oid:
         return upstream
     merged = _merge_lines(base, upstream, local, prefer_upstream=False)
-    if merged is None:
+    if merged is None or (merged.hunks and not all(map(is_text, (base, upstream, local)))):
         return _choose_whole(path, FileSides(base, upstream, local), report, "BothChanged")
     wins = [
         report.record_whole(path, "", (hunk.base, hunk.upstream, hunk.local), "BothChanged")
@@ -134,6 +134,20 @@ def _choose_whole(path: str, sides: FileSides, report: MergeReport, reason: str)
     return sides.upstream if report.record_whole(path, "", (base, upstream, local), reason) else sides.local
 
 
+def is_text(file: File) -> bool:
+    """Tell whether people can read a file: Git would call it text, it is UTF-8, and its lines have an end."""
+    if b"\0" in file.data[:_BINARY_PROBE] or max(map(len, file.data.split(b"\n"))) > _BINARY_PROBE:
+        return False
+    try:
+        file.data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def file_text(file: File | None) -> str | None:
-    """Return the text of a file, None where there is none."""
-    return None if file is None else file.data.decode(errors="replace")
+    """Return the text of a file, or what it is where people cannot read it; None where there is none."""
+    if file is None or is_text(file):
+        return file.data.decode() if file else None
+    mode = ", executable" if file.mode == Mode.EXECUTABLE else ""
+    return f"binary file, {len(file.data)} bytes{mode}, {file.oid}"

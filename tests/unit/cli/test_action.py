@@ -5,18 +5,25 @@ from pathlib import Path
 import pygit2
 import pytest
 
+from reconciler.base.errors import UsageError
 from reconciler.cli.action import Inputs
 
 
 @pytest.mark.parametrize(
     ("text", "flag"),
     [
-        *((text, True) for text in ("true", "True", "TRUE", "yes", "YES", "1", " true ")),
-        *((text, False) for text in ("", "false", "no", "0", "on", "2", "truee", "y")),
+        *((text, True) for text in ("true", "True", "TRUE", " true ", "")),
+        *((text, False) for text in ("false", "False", "FALSE")),
     ],
 )
-def test_flag_is_one_of_three_words(text: str, flag: bool) -> None:
-    assert Inputs({"INPUT_DETAILED_EXITCODE": text}).flag("detailed-exitcode") is flag
+def test_flag_is_a_boolean_of_yaml_or_its_default(text: str, flag: bool) -> None:
+    assert Inputs({"INPUT_COMMENT": text}).flag("comment", default=True) is flag
+
+
+@pytest.mark.parametrize("text", ["yes", "YES", "1", "no", "0", "on", "2", "truee", "y", "tRUE", "null"])
+def test_flag_of_any_other_word_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"Input comment is '{text}', which is no boolean"):
+        Inputs({"INPUT_COMMENT": text}).flag("comment", default=True)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from reconciler.names.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
+ZERO = b"\0"
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")
 
 
@@ -21,7 +22,15 @@ SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData
         (None, PLAIN, "new"),
         (PLAIN, None, "removed"),
         (PLAIN, File.of(PLAIN.data, Mode.EXECUTABLE), "only its mode changes"),
-        (PLAIN, File.of(b"\xff"), "no text"),
+        (PLAIN, File.of(b"\xff"), "binary files differ: 5 -> 1 bytes"),
+        (File.of(b"a web"), File.of(b"a\0b"), "binary files differ: 5 -> 3 bytes"),
+        (PLAIN, File.of(b"y" * 8001), "binary files differ: 5 -> 8001 bytes"),
+        (
+            None,
+            File.of(b"\0", Mode.EXECUTABLE),
+            f"new, binary file, 1 bytes, executable, {File.of(ZERO).oid}",
+        ),
+        (File.of(b"\0"), None, f"removed, binary file, 1 bytes, {File.of(ZERO).oid}"),
         (SECRET, PLAIN, "may hold a Secret, not shown"),
         (PLAIN, SECRET, "may hold a Secret, not shown"),
         (SECRET, None, "removed"),
@@ -119,9 +128,10 @@ def test_difference_is_that_of_difflib_for_whatever_the_lines_say(
 
 
 @pytest.mark.parametrize("sides", [("a web", "a\0b"), ("a\0b", "a web"), ("a\0web", "web\0b")])
-def test_text_with_a_zero_byte_is_shown_as_it_is(sides: tuple[str, str]) -> None:
-    before, after = ({"f": File.of(f"{text}\n".encode())} for text in sides)
+def test_text_with_a_zero_byte_where_git_does_not_look_is_shown_as_it_is(sides: tuple[str, str]) -> None:
+    far = "x\n" * 4000
+    before, after = ({"f": File.of(f"{far}{text}\n".encode())} for text in sides)
 
     (change,) = DifferenceReader().changes(before, after, ("web",))
 
-    assert change.text == f"@@ -1 +1 @@\n-{sides[0]}\n+{sides[1]}"
+    assert change.text == f"@@ -3998,4 +3998,4 @@\n x\n x\n x\n-{sides[0]}\n+{sides[1]}"

@@ -27,7 +27,16 @@ def test_secret_is_not_shown() -> None:
 def test_text_with_control_characters_is_not_shown() -> None:
     diff = file_diff("a.txt", {}, {"a.txt": File.of(b"a\x1b[2J\n")})
 
-    assert (diff.hunks, diff.note) == ("", "Not text, or with control characters.")
+    assert (diff.hunks, diff.note) == ("", "Not shown: it has control characters.")
+
+
+def test_binary_file_is_its_sizes() -> None:
+    old, new = File.of(b"\x00" * 10), File.of(b"\x00" * 12)
+
+    changed, added = (file_diff("logo.png", before, {"logo.png": new}) for before in ({"logo.png": old}, {}))
+
+    assert (changed.hunks, changed.note) == ("", "Binary files differ: 10 -> 12 bytes.")
+    assert (added.hunks, added.note) == ("", f"Binary file, 12 bytes, {new.oid}.")
 
 
 def test_long_difference_is_cut_and_the_rest_counted() -> None:

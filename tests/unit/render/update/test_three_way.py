@@ -10,6 +10,7 @@ from reconciler.render.update.three_way import (
     FileSides,
     Sides,
     file_text,
+    is_text,
     merge_text_file,
     split_packages,
 )
@@ -43,12 +44,15 @@ def conflict(base: str | None, upstream: str | None, local: str | None, reason: 
         ((None, b"b\n", b"c\n"), b"c\n", "BothAdded"),
         ((b"a\n", b"b\n", b"c\n"), b"c\n", "BothChanged"),
         ((b"\0a", b"\0b", b"\0c"), b"\0c", "BothChanged"),
+        ((b"\xff", b"\xfe", b"\xfd"), b"\xfd", "BothChanged"),
+        ((b"a" * 8001, b"b" * 8001, b"c" * 8001), b"c" * 8001, "BothChanged"),
+        ((b"\0a", b"\0b", None), None, "DeletedLocally"),
     ],
 )
 def test_file_that_cannot_be_merged_stays_locals_and_is_a_conflict(
     sides: tuple[bytes | None, bytes | None, bytes | None], merged: bytes | None, reason: str
 ) -> None:
-    texts = (None if data is None else data.decode() for data in sides)
+    texts = (None if data is None else file_text(File.of(data)) for data in sides)
 
     assert merge(*sides) == (merged, [conflict(*texts, reason)])
 
@@ -73,8 +77,31 @@ def test_bytes_that_are_no_text_survive_a_merge_and_are_shown_as_such() -> None:
     sides = (b"\xff\n2\n3\n", b"\xff\n2\n4\n", b"\xfe\n2\n3\n")
 
     assert merge(*sides) == (b"\xfe\n2\n4\n", [])
-    assert file_text(File.of(b"a\xff")) == "a\ufffd"
     assert file_text(None) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "is_readable"),
+    [
+        (b"", True),
+        ("caf\u00e9\r\n".encode(), True),
+        (b"a\n" * 4000 + b"\0", True),
+        (b"a" * 8000, True),
+        (b"a" * 8001, False),
+        (b"a\0b", False),
+        (b"caf\xe9", False),
+        ("text".encode("utf-16"), False),
+    ],
+)
+def test_file_that_people_cannot_read_is_its_size_and_its_id(data: bytes, *, is_readable: bool) -> None:
+    file = File.of(data)
+    described = f"binary file, {len(data)} bytes, {file.oid}"
+
+    assert is_text(file) is is_readable
+    assert file_text(file) == (data.decode() if is_readable else described)
+    assert (
+        file_text(File.of(b"\0", RUN)) == f"binary file, 1 bytes, executable, {File.of(b'' + bytes(1)).oid}"
+    )
 
 
 def merged_file(base: File, upstream: File, local: File) -> File | None:
