@@ -1,17 +1,17 @@
 """Changes of one repository: Git objects in one pack, one atomic push, then its pull requests."""
 
-import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
-from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.base.wording import plural
+from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.local.store import PULLS, PullRecord
+from reconciler.forge.local.store import PullRecord
 from reconciler.forge.local.transaction import LocalTransaction
 from reconciler.git.pack import Pack
 from reconciler.git.push import (
@@ -20,7 +20,6 @@ from reconciler.git.push import (
     PushResult,
     PushStatus,
     RefUpdate,
-    name_refs,
     push,
 )
 from reconciler.git.repository import Mirror
@@ -43,7 +42,7 @@ from reconciler.policy import CommitPolicy
 
 ATTEMPTS = 3
 MOST_REFUSALS = 20
-"""Refs of one push that a repository may refuse, one in each attempt, before the rest is left."""
+"""Pushes that a repository may refuse in a row before the rest of a batch is left."""
 
 _REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
 
@@ -56,18 +55,23 @@ class Composed(NamedTuple):
 
 
 class _Push(Struct):
-    """One push in the making: what it moves, and for which changes."""
+    """One push in the making: what it moves, and for which changes; `failures` are of those left out."""
 
     pack: Pack
     staged: LocalTransaction | None
-    composed: list[tuple[Change, Composed]]
-    effects: list[Effect]
+    composed: list[tuple[Change, Composed]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
     opened: dict[tuple[str, str], PullRequest] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    failures: list[Result] = field(default_factory=list)
+    made: dict[str | int, Composed | None] = field(default_factory=dict)
 
-    @property
-    def moves(self) -> Sequence[Composed]:
-        """Every move once: several changes may ask for the same one."""
-        return list(dict.fromkeys(composed for _, composed in self.composed))
+    def compose(self, write: Write, target: Target) -> Composed | None:
+        """Compose a write, once: packages of a group share theirs, those of an empty repository the first."""
+        key = write.ref if isinstance(write, StartBranch) else id(write)
+        if key not in self.made:
+            self.made[key] = compose(write, target.mirror, self.pack, target.policy)
+        return self.made[key]
 
 
 def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
@@ -76,69 +80,97 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     Atomic per push, and one push is the rule: only more than three new tags need another (D4).
     Nothing is pushed that is there already. What another writer moved is left to the next run.
     """
-    results = []
     requests = PullRequestTexts(changes, target.risks)
-    for batch in _batches([change for change in changes if change.pending], target.mirror):
+    batches = _batches([change for change in changes if change.pending], target.mirror)
+    return merge_results([each for batch in batches for each in _apply_batch(target, batch, requests)])
+
+
+def _apply_batch(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:
+    """Push a batch; leave out what another writer moved or the repository refuses, and push the rest.
+
+    An atomic push that loses one ref moves none. The changes of refs that lost are left out. After a refusal
+    each half is tried alone: a server names one ref of many, or none if it refuses the pack or the push.
+    """
+    waiting = deque([list(changes)])
+    races, refusals = 0, list[PushResult]()  # in a row
+    while waiting:
+        # The largest part and the smallest one in turn: what is refused may stand side by side, or anywhere.
+        part = waiting.pop() if len(refusals) % 2 else waiting.popleft()
         try:
-            results.append(_apply_batch(target, batch, requests))
+            pushed = _compose(target, part, requests)
+            answers = _push(target.mirror, pushed)
+            failed = _failed(answers)
+            if failed:
+                target.mirror.fetch()
         except (ReconcilerError, PackageRefusedError) as error:
             refusal = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
-            results.append(failed_result(_name(batch[0]), refusal, {change.package for change in batch}))
-    return merge_results(results)
-
-
-def _apply_batch(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Result:
-    """Push a batch; leave out what another writer moved or the repository refuses, and push the rest."""
-    failures: list[Result] = []
-    races, refusals = 0, list[PushResult]()
-    while races < ATTEMPTS and len(refusals) < MOST_REFUSALS:
-        pushed = _compose(target, changes, requests)
-        refused = _refused(_push(target.mirror, pushed))
-        if not refused:
+            yield failed_result(_name(part[0]), refusal, {change.package for change in chain(part, *waiting)})
+            return
+        yield from pushed.failures
+        if not failed:
             # The local forge keeps pull requests in refs, which the push has moved.
-            after = () if pushed.staged else call_forge(target, changes, requests)
-            approved = approve_pulls(target, changes)
-            done = Result(tuple(pushed.effects), opened=pushed.opened)
-            return merge_results([*failures, done, *after, *approved])
-        # An atomic push that loses one ref moves none: leave out the changes that lost, and push the others.
-        target.mirror.fetch()
-        blamed = _blame(pushed, refused, target.mirror)
-        failures += [failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
+            after = () if pushed.staged else call_forge(target, pushed.changes, requests)
+            yield Result(tuple(pushed.effects), opened=pushed.opened)
+            yield from after
+            yield from approve_pulls(target, pushed.changes)
+            races, refusals = 0, []
+            continue
+        blamed = _blame(pushed, failed, target.mirror)
+        rejected = next((each for each in failed.values() if each.status is PushStatus.REJECTED), None)
+        if rejected is None:
+            races += 1
+        else:
+            refusals.append(rejected)
+            # A server that refuses all alike does not say which it means, unless there is one alone.
+            if not blamed or len(failed) == len(answers):
+                everyone = [(change, ", ".join(failed), _error(rejected)) for change in pushed.changes]
+                blamed = [] if len(_halves(pushed.changes)) > 1 else blamed or everyone
+        yield from (failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed)
         lost = {change.package for change, _, _ in blamed}
-        changes = [change for change in changes if change.package not in lost]
-        rejected = [result for result in refused.values() if result.status is PushStatus.REJECTED]
-        refusals += rejected[:1]
-        races += not rejected
-    error = _given_up(target.mirror, refusals if races < ATTEMPTS else ())
-    return merge_results([*failures, *(failed_result(_name(c), error, {c.package}) for c in changes)])
+        left = [change for change in pushed.changes if change.package not in lost]
+        waiting += [left] if left and not rejected else _halves(left)
+        if races == ATTEMPTS or len(refusals) == MOST_REFUSALS:
+            why = _given_up(target.mirror, refusals if races < ATTEMPTS else ())
+            yield from (failed_result(_name(c), why, {c.package}) for c in chain(*waiting))
+            return
+
+
+def _halves(changes: Sequence[Change]) -> list[list[Change]]:
+    """Split changes in two parts, one if it is a single one; packages of a group stay together."""
+    units: dict[object, list[Change]] = {}
+    for change in changes:
+        group = next((write.ref for write in change.writes if isinstance(write, WriteGroup)), change.package)
+        units.setdefault(group, []).append(change)
+    middle = (len(units) + 1) // 2
+    parts = [*units.values()][:middle], [*units.values()][middle:]
+    return [[*chain.from_iterable(part)] for part in parts if part]
 
 
 def _given_up(mirror: Mirror, refusals: Sequence[PushResult]) -> ReconcilerError:
-    """Return why the rest of a push is left: too many refs were refused, or others wrote meanwhile.
-
-    Git names only one refused ref of an atomic push at a time.
-    """
+    """Return why the rest of a batch is left: too many pushes were refused, or others wrote meanwhile."""
     if not refusals:
         return ConflictError(f"Others keep writing to {mirror.remote}")
-    count, last = plural(len(refusals), "other ref"), refusals[-1].message
-    message = f"{mirror.remote} refuses {count} of the same push, the last with: {last}"
-    return RefusedError(message, hint="Let it take these refs, or pause their variants; then run again.")
+    last = refusals[-1].message
+    message = f"{mirror.remote} refused {len(refusals)} pushes in a row, the last with: {last}"
+    return RefusedError(message, hint=_refusal_hint(last))
 
 
 def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> _Push:
+    """Compose a push of all changes but those that fail by themselves."""
     pack = Pack(target.mirror)
     staged = target.forge.begin(pack) if isinstance(target.forge, LocalForge) else None
-    pushed = _Push(pack, staged, [], [])
-    made: dict[str | int, Composed | None] = {}
+    pushed = _Push(pack, staged)
     reported: set[Composed] = set()
     for change in changes:
-        for write in change.writes:
-            # Packages of one group share a write, and those of an empty repository its first commit: it is
-            # composed and reported once.
-            key = write.ref if isinstance(write, StartBranch) else id(write)
-            if key not in made:
-                made[key] = compose(write, target.mirror, pack, target.policy)
-            composed = made[key]
+        try:
+            moves = [pushed.compose(write, target) for write in change.writes]
+        except UnavailableError:  # the repository or the key, not this package
+            raise
+        except ReconcilerError as error:
+            pushed.failures.append(failed_result(_name(change), error, {change.package}))
+            continue
+        pushed.changes.append(change)
+        for write, composed in zip(change.writes, moves, strict=True):
             if composed is None:
                 continue
             pushed.composed.append((change, composed))
@@ -155,7 +187,8 @@ def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTex
 
 
 def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
-    updates = [composed.update for composed in pushed.moves]
+    # Several changes may ask for the same move.
+    updates = list(dict.fromkeys(composed.update for _, composed in pushed.composed))
     updates += pushed.staged.updates() if pushed.staged else []
     if not updates:
         return ()
@@ -163,7 +196,7 @@ def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
     return push(mirror, updates)
 
 
-def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
+def _failed(results: Iterable[PushResult]) -> dict[str, PushResult]:
     """Return the refs that did not move; refs that an atomic push skipped only if there are no others."""
     failed = {result.update.ref: result for result in results if not result.ok}
     guilty = {ref: r for ref, r in failed.items() if r.status is not PushStatus.SKIPPED}
@@ -171,36 +204,20 @@ def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
 
 
 def _blame(
-    pushed: _Push, refused: dict[str, PushResult], mirror: Mirror
+    pushed: _Push, failed: dict[str, PushResult], mirror: Mirror
 ) -> list[tuple[Change, str, ReconcilerError]]:
     """Return the changes that cannot be done as planned, the refs that failed, and one reason each.
 
     A ref that another run moved where we would have moved it is done, not lost: the same inputs make
     the same commits. A pull request that another writer moved is staged again from its current state.
     """
-    # The same inputs give the same commits: a ref that another run moved there is done.
-    lost = [
-        (change, result)
-        for change, (update, _) in pushed.composed
-        if (result := refused.get(update.ref)) and not _is_there(update.ref, update.new, mirror, pushed.pack)
-    ]
     blamed: dict[PackageKey, tuple[Change, list[str], ReconcilerError]] = {}
-    # A server that refuses a whole push lists every ref as refused: what it names in words is guilty.
-    for change, result in [each for each in lost if _is_named(each[1])] or lost:
-        error = _blocked(result.update.ref, mirror.refs()) or _error(result)
-        blamed.setdefault(change.package, (change, [], error))[1].append(result.update.ref)
-    stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
-    if stuck and not blamed:
-        message = f"The repository refuses {name_refs(stuck)}: {stuck[0].message}"
-        raise RefusedError(message, hint=_refusal_hint(stuck[0].message))
+    for change, (update, _) in pushed.composed:
+        result = failed.get(update.ref)
+        if result is not None and not _is_there(update.ref, update.new, mirror, pushed.pack):
+            error = _blocked(update.ref, mirror.refs()) or _error(result)
+            blamed.setdefault(change.package, (change, [], error))[1].append(update.ref)
     return [(change, ", ".join(refs), error) for change, refs, error in blamed.values()]
-
-
-def _is_named(result: PushResult) -> bool:
-    """Tell whether the words of a refusal have the name of its ref, of a tag or branch without the prefix."""
-    name = re.escape(result.update.ref.removeprefix(HEADS).removeprefix(TAGS))
-    words = rf"(?<![\w./-]){name}(?![\w/-])"
-    return result.status is PushStatus.REJECTED and re.search(words, result.message) is not None
 
 
 def _blocked(ref: str, refs: Iterable[str]) -> RefusedError | None:
@@ -221,12 +238,12 @@ def _error(result: PushResult) -> ReconcilerError:
 
 
 def _refusal_hint(message: str) -> str:
-    """Return what to do about a refusal of git itself; "" for one of a hook, which has its own words.
+    """Return what to do about a refusal.
 
     Every commit contains the tree of its branch: while a part of that is malformed, every push fails.
     """
     if "missing necessary objects" not in message:
-        return ""
+        return "Change what the server names, in the package or in its rules, or pause the variant."
     return "Git takes no push onto a malformed tree: `git fsck` names it; commit to the branch without it."
 
 
@@ -331,7 +348,8 @@ def _group_tree(write: WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
 
 def _package(ref: str, files: Files, tree: Oid, pack: Pack) -> Oid:
     """Return a package's tree with its files in the pack; without files the repository has them."""
-    package = pack.files(files) if files else tree
+    # Planning checked the names against those on main, or in the draft: two that clash there stay.
+    package = pack.files(files, before=files) if files else tree
     if package != tree:
         raise ReconcilerError(f"{ref} would hold {package}, but {tree} was planned")
     return package

@@ -15,7 +15,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import Shard, dashboard_file
 from reconciler.names.ids import Oid, PackageKey
-from reconciler.names.objects import File, Signature
+from reconciler.names.objects import File, Signature, tree_id
 from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
@@ -120,10 +120,11 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     # Messages of remotes are recorded and may quote a credential.
     records = {path: mask_credentials_in(data) for path, data in branch.files.items()}
     files = {path: File.of(data) for path, data in branch_files(records).items()}
-    tree = pack.files(files)
+    # Nobody checks it out: addresses may be longer than a name of a file, and clusters differ in case.
+    tree = pack.files(files, before=files)
     if (
         _holds(mirror, current, tree)
-        or _holds_all_but(branch.optional, mirror, current, files, pack)
+        or _holds_all_but(branch.optional, mirror, current, files)
         or _holds_in_old_layout(mirror, current, records)
     ):
         return Result()
@@ -220,9 +221,7 @@ def _holds_in_old_layout(mirror: Mirror, commit: Oid | None, records: Mapping[st
     return bool(is_old) and read_branch(mirror, commit, Limits()) == records
 
 
-def _holds_all_but(
-    directory: str, mirror: Mirror, commit: Oid | None, files: Mapping[str, File], pack: Pack
-) -> bool:
+def _holds_all_but(directory: str, mirror: Mirror, commit: Oid | None, files: Mapping[str, File]) -> bool:
     """Tell whether a commit holds these files but for those of a directory; "" leaves none out."""
     if not directory or commit is None:
         return False
@@ -230,7 +229,7 @@ def _holds_all_but(
     there = mirror.subtree(commit, directory)
     kept = {f"{inside}{path}": file for path, file in mirror.files(there, _ROOMY).items()} if there else {}
     others = {path: file for path, file in files.items() if not path.startswith(inside)}
-    return _holds(mirror, commit, pack.files({**others, **kept}))
+    return _holds(mirror, commit, tree_id({**others, **kept}))
 
 
 def _error(answer: PushResult) -> ReconcilerError:

@@ -11,6 +11,7 @@ from reconciler.base.errors import ConfigurationError, Exit, RefusedError, Usage
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
 from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.names.file_names import check_names
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -207,8 +208,9 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
     """Write all files, or none if one of them exists.
 
     Raises:
-        RefusedError: A file is there.
+        RefusedError: A file is there, or an object has a name that no file may have.
     """
+    check_names(files, maker="An object's name")
     there = [path for path in files if (directory / path).exists()]
     if there:
         more = f" and {len(there) - 1} more" if len(there) > 1 else ""

@@ -49,8 +49,7 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
             if document.kind is DocumentKind.EMPTY or document.value is None:
                 continue
             for each in _resources(call, document.value, document.text, template.path, package):
-                identity = (each.group, each.kind, each.namespace, each.name)
-                other = given.setdefault(identity, (each, template.path))
+                other = given.setdefault(each.identity, (each, template.path))
                 if not is_same(other[0].value, each.value):
                     what = f"{template.path} of the chart {call.chart.name} gives {each.kind} {each.name}"
                     raise ChartError(f"{what} with other content than {other[1]}", call.path)
@@ -85,8 +84,13 @@ def _resources(call: ChartCall, value: Any, text: str, template: str, package: s
 
 
 def _resource_file(resource: Resource) -> str:
-    """Return the file of a resource by its kind, name and namespace, as functions name new resources."""
-    return "/".join(_UNSAFE.sub("_", part) for part in default_path(resource).split("/"))
+    """Return the file of a resource by its kind, name and namespace, as functions name new resources.
+
+    A slash is no directory here but that of the namespace: charts may name roles `a/b`.
+    """
+    start = f"{resource.namespace}/" if resource.namespace else ""
+    name = _UNSAFE.sub("_", default_path(resource).removeprefix(start))
+    return f"{_UNSAFE.sub('_', resource.namespace)}/{name}" if start else name
 
 
 def _template_file(template: str) -> str:

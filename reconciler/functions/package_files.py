@@ -86,6 +86,17 @@ class PackageResources(Struct, frozen=True):
         above = sum(f"{package}/".startswith(f"{other}/") for other in self.resources if other)
         return (above, package.split("/"))
 
+    @property
+    def lasting_paths(self) -> set[str]:
+        """The files that stay if all of their resources go: they hold something else, too."""
+        krm = {
+            path
+            for path, file in self.split.items()
+            if {doc.kind for doc in file.documents if doc.kind is not DocumentKind.EMPTY}
+            == {DocumentKind.KRM}
+        }
+        return self.files.keys() - krm
+
     def asks(self, annotation: str) -> bool:
         """Whether the root Kptfile has an annotation with the value `true`.
 

@@ -5,7 +5,7 @@ Pure: functions that are not built in are run by the given runtimes.
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
@@ -44,8 +45,9 @@ from reconciler.functions.step import (
     select,
 )
 from reconciler.functions.values import copy_value, mappings_at, value_at
-from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
+from reconciler.functions.wire import ProtocolError, check_path, default_path, from_items, to_items
 from reconciler.krm.yaml import Path, YamlError
+from reconciler.names.file_names import NamesError, TakenNames, check_names, without_numbers
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy, Limits
 
@@ -157,9 +159,8 @@ def run_steps(
         rendered = write_resources(package, run.all_resources())
         _check_size(step, files, rendered, limits)
     except _StepError as error:
-        changes_protected = isinstance(error, _ProtectedFieldError)
         repeats = isinstance(engine, StepEngine) and engine.runtime is None
-        return replace(failed(str(error)), changes_protected=changes_protected, repeats=repeats)
+        return replace(failed(str(error)), refusal=error.refusal, repeats=repeats)
     except FunctionTimeoutError as error:
         return replace(failed(f"{step}: {error}"), is_late=True)
     except RunTimeoutError as error:
@@ -214,11 +215,11 @@ class _Config(NamedTuple):
 
 
 class _StepError(Exception):
-    """A step failed."""
+    """A step failed; `refusal` is set if it did what no function may."""
 
-
-class _ProtectedFieldError(_StepError):
-    """A step changed a protected field of the Kptfile."""
+    def __init__(self, message: str, refusal: Reason | None = None) -> None:
+        super().__init__(message)
+        self.refusal = refusal
 
 
 class _Run:
@@ -227,6 +228,7 @@ class _Run:
     def __init__(self, package: PackageResources, policy: FunctionPolicy, limits: Limits) -> None:
         self._policy = policy
         self._limits = limits
+        self._package = package
         self._files = package.files
         self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
@@ -244,6 +246,7 @@ class _Run:
         """Run one step on the resources of its package and of the packages below it."""
         protected = _protected_fields(self._resources.get("", ()))
         visible = self._visible(step.package)
+        before = {resource.path for resource in visible}  # functions change them in place
         selected = select(visible, step.selectors, step.exclude)
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
@@ -257,7 +260,8 @@ class _Run:
             engine = self._with_charts(step, engine, config, visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
-        output, run = _execute(step, engine, selected, config, self._policy)
+        others = self._other_paths(selected) if engine.call.charts else ()
+        output, run = _execute(step, engine, selected, config, self._policy, others=others)
         self._secrets |= secret_values(output)
         run = hide_secrets(run, self._secrets)
         self.done.append(run)
@@ -266,14 +270,20 @@ class _Run:
             return
         if selected and not output:
             raise _StepError(f"{step} returned no resources at all")
-        self._replace(step, visible, selected, output)
+        self._replace(step, visible, selected, output, before)
         self._check_protected(step, protected)
+
+    def _other_paths(self, resources: Iterable[Resource]) -> Iterator[str]:
+        """Yield the files of the package without those of these resources alone."""
+        yield from self._package.lasting_paths
+        left_out = set(map(id, resources))
+        yield from (each.path for each in self.all_resources() if id(each) not in left_out)
 
     def _check_protected(self, step: Step, before: dict[str, Any]) -> None:
         changed = _changed_fields(before, _protected_fields(self._resources.get("", ())))
         if changed:
-            text = ", ".join(changed)
-            raise _ProtectedFieldError(f"{step} changes {text} of the Kptfile, which no function may")
+            message = f"{step} changes {', '.join(changed)} of the Kptfile, which no function may"
+            raise _StepError(message, Reason.PROTECTED_FIELD)
 
     def _visible(self, package: str) -> list[Resource]:
         below = f"{package}/" if package else ""
@@ -321,7 +331,12 @@ class _Run:
             raise _StepError(f"{step}: {why}")
 
     def _replace(
-        self, step: Step, visible: list[Resource], selected: list[Resource], output: list[Resource]
+        self,
+        step: Step,
+        visible: list[Resource],
+        selected: list[Resource],
+        output: list[Resource],
+        before: set[str],
     ) -> None:
         """Replace the selected resources by the output of a step; the others keep their place."""
         removed = {id(resource) for resource in selected} - {id(resource) for resource in output}
@@ -329,11 +344,26 @@ class _Run:
         kept = [resource for resource in visible if id(resource) not in removed]
         kept += [resource for resource in output if id(resource) not in present]
         _check_resources(step, kept, self._limits)
+        if any(resource.path not in before for resource in kept):
+            self._check_files(step, kept, before, [*self._other_paths(visible)])
         for resource in visible:
             if id(resource) in removed and resource.kind == "Kptfile" and _is_kptfile(resource.path):
                 raise _StepError(f"{step} removes {resource.path}, without which there is no package")
         for package in {resource.package for resource in visible}:
             self._resources[package] = [each for each in kept if each.package == package]
+
+    def _check_files(self, step: Step, kept: list[Resource], before: set[str], others: list[str]) -> None:
+        """Give new resources their files; no file may be in the place of a directory.
+
+        Two that only some file systems take for one are left to those who know what main has.
+        """
+        _give_files(kept, before, others)
+        paths = dict.fromkeys(each.path for each in kept)
+        self.done[-1] = replace(self.done[-1], files=tuple(sorted(paths.keys() - before)))
+        try:
+            check_names(every := {*others, *paths}, every, maker=str(step))
+        except NamesError as error:
+            raise _StepError(str(error), Reason.INVALID_PACKAGE) from error
 
 
 def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: Iterable[FieldFault]) -> str:
@@ -355,9 +385,15 @@ def _place(step: Step, config: _Config, visible: Iterable[Resource], path: Path)
 
 
 def _execute(
-    step: Step, engine: StepEngine, selected: list[Resource], config: _Config, policy: FunctionPolicy
+    step: Step,
+    engine: StepEngine,
+    selected: list[Resource],
+    config: _Config,
+    policy: FunctionPolicy,
+    *,
+    others: Iterable[str],
 ) -> tuple[list[Resource], StepRun]:
-    """Run a step; after a failure its output is the selected resources."""
+    """Run a step; after a failure its output is the selected resources. `others` are the other files."""
     if engine.runtime is None:
         call = builtin.call.BuiltinCall(
             selected.copy(), *config, engine.profile, policy.compatible, step.package
@@ -371,30 +407,63 @@ def _execute(
         return selected, replace(run, exit_code=run.exit_code or 1, stderr=text)
     try:
         items = from_items(answer.items or (), selected, step.package)
+        others = [*others]
         for chart, rendered in zip(engine.call.charts, answer.charts, strict=True):
-            items = _joined(items, to_resources(chart, rendered, step.package), chart.own)
+            items = _joined(items, to_resources(chart, rendered, step.package), chart, others)
     except (ProtocolError, ChartError) as error:
         return selected, replace(run, exit_code=1, stderr=str(error))
     return items, run
 
 
-def _joined(present: list[Resource], made: list[Resource], own: frozenset[str]) -> list[Resource]:
-    """Return the resources with those of a chart with the files `own`. One in its file is made anew.
+def _joined(
+    present: list[Resource], made: list[Resource], chart: ChartCall, others: Sequence[str]
+) -> list[Resource]:
+    """Return the resources with those of a chart. One in its file, with a number or not, is made anew.
 
     Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
     """
-    places = {
-        (each.group, each.kind, each.namespace, each.name): each.path
-        for each in present
-        if each.file not in own
-    }
-    new = {
-        (each.group, each.kind, each.namespace, each.name): each
-        for each in made
-        if places.get((each.group, each.kind, each.namespace, each.name), each.path) == each.path
-    }
-    kept = [each for each in present if (each.group, each.kind, each.namespace, each.name) not in new]
+    homes = {each.identity: each.path for each in present if each.file not in chart.own}
+    new: dict[object, Resource] = {}
+    for each in made:
+        home = homes.get(each.identity, each.path)
+        if without_numbers(home) == without_numbers(each.path):
+            new[each.identity] = each
+    kept = [each for each in present if each.identity not in new]
+    taken = TakenNames([*others, *(each.path for each in kept)])
+    for each in new.values():
+        if each.identity in homes:
+            each.path = homes[each.identity]
+            taken.add(each.path)
+    for each in _by_default_file(each for each in new.values() if each.identity not in homes):
+        each.path = taken.choose(each.path, joins=chart.by_template)
+        taken.add(each.path)
     return [*kept, *new.values()]
+
+
+def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
+    """Sort resources with default files that may clash: the first one gets its own, the others numbers.
+
+    Lower case comes first, as most names have it: a name that joins later is the odd one.
+    """
+    return sorted(resources, key=lambda each: (each.path.swapcase(), each.identity))
+
+
+def _give_files(kept: Iterable[Resource], before: Container[str], others: Iterable[str]) -> None:
+    """Give each new resource in its default file another one where it would clash, by a number."""
+    new = [
+        each
+        for each in kept
+        if each.part is None and each.path not in before and each.path.endswith(default_path(each))
+    ]
+    ids = set(map(id, new))
+    rest = [each for each in kept if id(each) not in ids]
+    homes = {each.identity: each.path for each in rest}
+    taken = TakenNames([*others, *(each.path for each in rest)])
+    for each in _by_default_file(new):
+        home = homes.get(each.identity, "")
+        is_home = without_numbers(home) == without_numbers(each.path)
+        each.path = home if is_home else taken.choose(each.path, joins=True)
+        taken.add(each.path)
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:
@@ -428,7 +497,7 @@ def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) 
             raise _StepError(f"{step} left a {resource.kind} without metadata.name in {resource.path}")
         reason = check_path(resource.file)
         if reason:
-            raise _StepError(f"{step}: {reason}")
+            raise _StepError(f"{step}: {reason}", Reason.INVALID_PACKAGE)
         resource.path = posixpath.normpath(resource.path)
         if resource.index is None:
             continue

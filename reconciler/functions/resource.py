@@ -63,6 +63,11 @@ class Resource(Struct, eq=False):  # not frozen: functions change resources in p
         return _text(self.metadata.get("namespace"))
 
     @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """Group, kind, namespace and name."""
+        return self.group, self.kind, self.namespace, self.name
+
+    @property
     def annotations(self) -> dict[str, Any]:
         """The annotations; a new empty mapping where there are none."""
         return mapping_at(self.value, "metadata", "annotations")

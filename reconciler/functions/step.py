@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.base.reasons import Reason
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import result_value
@@ -169,13 +170,17 @@ def _contains(values: Any, expected: Any) -> bool:
 
 
 class StepRun(Struct, frozen=True):
-    """Output of one step; `engine` is what ran it, such as `builtin set-labels 0.2.2` or `starlark`."""
+    """Output of one step; `engine` is what ran it, such as `builtin set-labels 0.2.2` or `starlark`.
+
+    `files` are the paths that its resources got and that none had before.
+    """
 
     step: Step
     engine: str
     results: tuple[FunctionResult, ...] = ()
     exit_code: int = 0
     stderr: str = ""
+    files: tuple[str, ...] = ()
 
 
 class Unrunnable(Struct, frozen=True):
@@ -204,10 +209,11 @@ class PipelineResult(Struct, frozen=True):
     """A rendered package. With an `error`, `files` are the unchanged input.
 
     `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package
-    has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile. `is_late` is
-    set if a function was stopped because of the time, `is_postponed` if the time of all functions was over
-    before the package was done: another run may render it. `repeats` is set if a builtin failed: every run
-    would fail alike. `partial` is what was made before the failure, if the package asks for it.
+    has a pipeline, `refusal` if a function did what none may: it changed a protected field of the Kptfile,
+    or gave a file a name that no package may have. `is_late` is set if a function was stopped because of the
+    time, `is_postponed` if the time of all functions was over before the package was done: another run may
+    render it. `repeats` is set if a builtin failed: every run would fail alike. `partial` is what was made
+    before the failure, if the package asks for it.
     """
 
     files: Files
@@ -215,7 +221,7 @@ class PipelineResult(Struct, frozen=True):
     error: str = ""
     unrunnable: tuple[Unrunnable, ...] = ()
     declared: bool = False
-    changes_protected: bool = False
+    refusal: Reason | None = None
     is_late: bool = False
     is_postponed: bool = False
     repeats: bool = False

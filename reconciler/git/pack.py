@@ -5,6 +5,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,17 +15,16 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
-from reconciler.git.trees import PackageRefusedError, RawEntry, parse_tree
+from reconciler.git.trees import RawEntry, parse_tree
+from reconciler.names.file_names import NamesError, case_fold_key, check_names
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
     Files,
     Signature,
-    TreeEntry,
     commit_bytes,
     directory_objects,
     object_id,
     sha1,
-    tree_bytes,
 )
 
 
@@ -45,24 +45,23 @@ class Pack:
     def __len__(self) -> int:
         return len(self._records)
 
-    def blob(self, data: bytes, *, is_new: bool = False) -> Oid:
-        """Add a blob; return its id. Of `is_new` see `add`."""
-        return self.add("blob", object_id("blob", data), data, is_new=is_new)
+    def files(self, files: Files, before: Iterable[str] = (), *, is_new: bool = False) -> Oid:
+        """Add the blobs and trees of files; return the root tree's id.
 
-    def tree(self, entries: Iterable[TreeEntry], *, is_new: bool = False) -> Oid:
-        """Add a tree; return its id. Of `is_new` see `add`."""
-        data = tree_bytes(entries)
-        return self.add("tree", object_id("tree", data), data, is_new=is_new)
+        Args:
+            files: They are checked as one tree.
+            before: Paths of which two that clash stay, see `check_names`.
+            is_new: The repository is not asked whether it has them; a second copy does no harm.
 
-    def files(self, files: Files) -> Oid:
-        """Add a package's blobs and trees; return its root tree's id."""
-        root, trees = directory_objects(files)
+        Raises: NamesError if no tree may hold them.
+        """
+        root, trees = directory_objects(files, before)
         for file in files.values():
-            self.add("blob", file.oid, file.data)
+            self._add("blob", file.oid, file.data, is_new=is_new)
         # A tree with a blob that the repository lacks is new, too: looking for what is missing is slow.
         is_new = any(file.oid in self._records for file in files.values())
         for oid, data in trees.items():
-            self.add("tree", oid, data, is_new=is_new and oid == root)
+            self._add("tree", oid, data, is_new=is_new and oid == root)
         return root
 
     def commit(
@@ -85,7 +84,7 @@ class Pack:
         self._signed[unsigned] = oid
         self._commits[oid] = self._commits[unsigned] = tree
         self._unsigned[oid] = CommitData(oid, tree, signed_parents, author, committer, text)
-        return self.add("commit", oid, data, is_new=True)
+        return self._add("commit", oid, data, is_new=True)
 
     def tree_of(self, commit: Oid) -> Oid | None:
         """Return the tree of a commit that this pack made, None for any other."""
@@ -101,11 +100,8 @@ class Pack:
             ours == theirs or self.differs_in_signature(ours, theirs) for ours, theirs in parents
         )
 
-    def add(self, kind: str, oid: Oid, data: bytes, *, is_new: bool = False) -> Oid:
-        """Add an object by its id, unless the pack or the repository has it already.
-
-        One that `is_new` is not looked for in the repository; a second copy of it does no harm.
-        """
+    def _add(self, kind: str, oid: Oid, data: bytes, *, is_new: bool = False) -> Oid:
+        """Add an object by its id, unless the pack or the repository has it already."""
         if oid in self._records or oid in self._present:
             return oid
         if not is_new and self._mirror.is_published(oid):
@@ -120,13 +116,13 @@ class Pack:
         Other entries stay as they are stored, with any name and mode; empty directories are removed.
         `root_tree` may be a tree of this pack; None is an empty repository.
 
-        Raises: PackageRefusedError if a file is in the place of a directory.
+        Raises: NamesError if a file is in the place of a directory, or a new directory clashes with another.
         """
         return self.graft(root_tree, {path: self.files(files) if files else None})
 
     def graft(self, root_tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid:
         """Replace directories of a tree by existing trees, given by path; otherwise as `patch_tree`."""
-        return self._graft(root_tree, below) or self.tree(())
+        return self._graft(root_tree, below) or self.files({})
 
     def save(self, mirror: Mirror | None = None) -> None:
         """Write the pack and its index into the mirror, both or neither.
@@ -145,7 +141,7 @@ class Pack:
         self._present.update(self._records)
         self._records.clear()
 
-    def _graft(self, tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid | None:
+    def _graft(self, tree: Oid | None, below: Mapping[str, Oid | None], inside: str = "") -> Oid | None:
         deeper: dict[str, dict[str, Oid | None]] = {}
         for path, oid in below.items():
             name, _, rest = path.partition("/")
@@ -156,21 +152,23 @@ class Pack:
         for name, rests in deeper.items():
             same = [entry for entry in entries if entry.name == name.encode()]
             old = min(same, key=_sort_key, default=None)
+            if old is None and any(rests.values()):
+                _check_new(inside, name, kept)
             if old is not None and not old.is_tree:
                 if any(rests.values()):
-                    raise PackageRefusedError(name, "a file stands where the package would be")
+                    raise NamesError(f"{inside}{name}: a file stands where the package would be")
                 kept += same
                 continue
             child = rests.pop("") if "" in rests else Oid(old.oid.hex()) if old else None
             if rests:
-                child = self._graft(child, rests)
+                child = self._graft(child, rests, f"{inside}{name}/")
             if child:
                 kept.append(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
         if not kept:
             return None
         data = b"".join(b"%b %b\0%b" % entry for entry in sorted(kept, key=_sort_key))
         oid = object_id("tree", data)
-        return oid if oid == tree else self.add("tree", oid, data, is_new=True)
+        return oid if oid == tree else self._add("tree", oid, data, is_new=True)
 
     def _raw_entries(self, tree: Oid) -> list[RawEntry]:
         if tree not in self._records:
@@ -178,6 +176,22 @@ class Pack:
         record = self._records[tree]
         start = next(place for place, byte in enumerate(record) if not byte & 0x80) + 1
         return parse_tree(zlib.decompress(record[start:]))
+
+
+def _check_new(inside: str, name: str, entries: Iterable[RawEntry]) -> None:
+    """Check the name of a new directory beside those entries of its tree that may clash with it.
+
+    Raises: NamesError if it is invalid, or some file system takes it for another one.
+    """
+    place = case_fold_key(name)
+    near = (entry.name.decode(errors="replace") for entry in entries if _place(entry.name) == place)
+    check_names([inside + each for each in (name, *near)])
+
+
+@lru_cache(maxsize=1 << 16)
+def _place(name: bytes) -> str:
+    """Return the key of a stored name. Cached: every draft of a repository is compared with its packages."""
+    return case_fold_key(name.decode(errors="replace"))
 
 
 def _sort_key(entry: RawEntry) -> bytes:

@@ -71,6 +71,7 @@ _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing cha
 LONGEST_HOOK_OUTPUT = 400
 """Characters of a hook's output that reports and conditions quote."""
 _NAMED_REFS = 3
+_TOO_LARGE = "The requested URL returned error: 413"
 _NO_ATOMIC = "does not support --atomic"
 
 
@@ -158,6 +159,8 @@ def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushRe
 
 def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) -> tuple[PushResult, ...]:
     lines = dict(_parse_porcelain(pushed.out.decode(errors="replace")))
+    if _TOO_LARGE in pushed.err:  # of the server in front of git: fewer packages may be taken
+        return tuple(PushResult(update, PushStatus.REJECTED, _TOO_LARGE) for update in updates)
     if any(update.ref not in lines for update in updates):
         raise _push_error(mirror.remote, pushed.err)
     listed = [_result(update, *lines[update.ref]) for update in updates]

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reconciler.base.wording import plural
+from reconciler.names.file_names import file_name_error
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
+from reconciler.names.objects import File, Files, Mode, TreeEntry
 
 if TYPE_CHECKING:
     from reconciler.policy import Limits
@@ -100,7 +101,7 @@ def _check(raw_mode: bytes, raw_name: bytes) -> tuple[str, Mode] | UnsafeEntry:
         return UnsafeEntry(name, "it is a submodule")
     if mode not in _MODES:
         return UnsafeEntry(name, f"its mode {mode:o} is unknown")
-    if reason := file_name_error(name):
+    if reason := file_name_error(name, is_directory=_MODES[mode] == Mode.TREE):
         return UnsafeEntry(name, reason)
     return name, _MODES[mode]
 
@@ -159,8 +160,10 @@ def read_files(
 ) -> Files:
     """Return the files of a package; those in `cache`, or equal in `other`, are not read again.
 
-    Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
-    or an exceeded limit; a package is read whole or not at all.
+    Names that clash are read: the main branch may have them, and no tree is made of them (`check_names`).
+
+    Raises: PackageRefusedError for a submodule, an unsafe name, a link out of the package, or an exceeded
+    limit; a package is read whole or not at all.
     """
     listed = list(list_files(objects, tree, limits))
     same = {path: other[path] for path, entry in listed if _is_same(other.get(path), entry)}
@@ -196,13 +199,13 @@ def list_files(objects: ObjectReader, tree: Oid, limits: "Limits") -> Iterator[t
 
 
 def _safe_entries(objects: ObjectReader, prefix: str, tree: Oid) -> Iterator[TreeEntry]:
-    seen: dict[str, str] = {}
+    seen: set[tuple[str, bool]] = set()
     for entry in objects.checked_entries(tree):
         if isinstance(entry, UnsafeEntry):
             raise PackageRefusedError(prefix + entry.name, entry.reason)
-        if other := seen.get(key := case_fold_key(entry.name)):
-            raise PackageRefusedError(prefix + entry.name, f"on some file systems it is the same as {other}")
-        seen[key] = entry.name
+        if (key := (entry.name, entry.mode == Mode.TREE)) in seen:
+            raise PackageRefusedError(prefix + entry.name, "it is there twice")
+        seen.add(key)
         yield entry
 
 

@@ -1,21 +1,14 @@
-"""Git objects without a repository: bytes and ids of blobs, trees and commits, and valid file names."""
+"""Git objects without a repository: bytes and ids of blobs, trees and commits."""
 
 import hashlib
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 from msgspec import Struct
 
-from reconciler.base.wording import plural
+from reconciler.names.file_names import check_names
 from reconciler.names.ids import Oid
-
-_LONGEST_NAME = 255
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_SHORT_NAME = re.compile(r"git~[0-9]+")
 
 
 class Mode(IntEnum):
@@ -87,11 +80,24 @@ def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
     return b"".join(b"%o %s\0" % (e.mode, e.name.encode()) + bytes.fromhex(e.oid) for e in ordered)
 
 
-def directory_objects(files: Files) -> tuple[Oid, dict[Oid, bytes]]:
+def directory_objects(files: Files, before: Iterable[str] = ()) -> tuple[Oid, dict[Oid, bytes]]:
     """Return the root tree's id and every tree object that holds `files`.
 
-    Deterministic: the order of `files` does not matter.
+    Deterministic: the order of `files` does not matter. No other function makes trees of files.
+
+    Raises:
+        NamesError: No tree may hold them, see `check_names`.
     """
+    check_names(files, before)
+    return _objects(files)
+
+
+def tree_id(files: Files) -> Oid:
+    """Return the id of the tree that would hold `files`, whatever their names are."""
+    return _objects(files)[0]
+
+
+def _objects(files: Files) -> tuple[Oid, dict[Oid, bytes]]:
     trees: dict[Oid, bytes] = {}
     children: dict[str, dict[str, File]] = {}
     entries: list[TreeEntry] = []
@@ -102,7 +108,7 @@ def directory_objects(files: Files) -> tuple[Oid, dict[Oid, bytes]]:
         else:
             entries.append(TreeEntry(head, file.mode, file.oid))
     for name, below in children.items():
-        oid, objects = directory_objects(below)
+        oid, objects = _objects(below)
         trees.update(objects)
         entries.append(TreeEntry(name, Mode.TREE, oid))
     data = tree_bytes(entries)
@@ -111,57 +117,9 @@ def directory_objects(files: Files) -> tuple[Oid, dict[Oid, bytes]]:
     return root, trees
 
 
-def tree_id(files: Files) -> Oid:
-    """Return the id of the tree that holds `files`."""
-    return directory_objects(files)[0]
-
-
 def commit_bytes(
     tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str
 ) -> bytes:
     """Return a commit object's bytes."""
     lines = [f"tree {tree}", *(f"parent {p}" for p in parents), f"author {author}", f"committer {committer}"]
     return ("\n".join(lines) + "\n\n" + message).encode()
-
-
-@lru_cache(maxsize=1 << 16)
-def file_name_error(name: str) -> str:
-    """Return the error of a file name, "" if it is valid.
-
-    Names that any file system takes for `.git` or for another directory are invalid on all of them.
-    """
-    if _PLAIN_NAME.fullmatch(name) and "git" not in name.lower() and len(name) <= _LONGEST_NAME:
-        return ""
-    if name in {"", ".", ".."}:
-        return "its name is empty or stands for another directory"
-    if "/" in name or "\\" in name:
-        return "its name contains a slash"
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in name):
-        return "its name contains a control character"
-    if len(name.encode()) > _LONGEST_NAME:
-        return f"its name is longer than {_LONGEST_NAME} bytes"
-    return _git_name_error(name)
-
-
-def file_path_error(path: str, *, depth: int = 50) -> str:
-    """Return the error of a path in a repository, "" if it is valid; `depth` bounds its segments."""
-    segments = path.split("/")
-    if len(segments) > depth:
-        return f"it is deeper than {plural(depth, 'directory')}"
-    return next(filter(None, map(file_name_error, segments)), "")
-
-
-def case_fold_key(name: str) -> str:
-    """Return a key that is equal for names that some file system takes for the same file."""
-    if name.isascii():
-        return name.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
-def _git_name_error(name: str) -> str:
-    # HFS+ ignores invisible characters; NTFS ignores trailing dots and spaces, and reads `:` as a stream.
-    visible = "".join(c for c in name if unicodedata.category(c) != "Cf")
-    plain = unicodedata.normalize("NFKC", visible).casefold().partition(":")[0].rstrip(". ")
-    if plain in {".git", ".gitmodules"} or _SHORT_NAME.fullmatch(plain):
-        return "some file systems take its name for Git's own"
-    return ""

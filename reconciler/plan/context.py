@@ -62,15 +62,17 @@ class PlanTarget(Struct, frozen=True):
 
 
 class Neighbours(Struct, frozen=True):
-    """Index of the packages and refs of one Git repository.
+    """Index of the packages, refs and other paths of one Git repository.
 
     `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
-    are those that variants want and that do not exist yet.
+    are those that variants want and that do not exist yet; `others` are files and directories on main
+    outside of packages.
     """
 
     existing: PathIndex
     planned: PathIndex
     refs: RefIndex
+    others: PathIndex = PathIndex(())
 
 
 class PlanContext(Struct, frozen=True):

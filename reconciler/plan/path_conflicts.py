@@ -56,7 +56,10 @@ def _neighbours(
 ) -> Neighbours:
     leaving = {t.key.path for t in targets if t.key.path not in downstreams and _leaves(t, context)}
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
-    return Neighbours(PathIndex(existing - leaving), PathIndex(downstreams - existing), index_refs(views))
+    others = PathIndex(path for view in views for path in (*view.directories, *view.files))
+    return Neighbours(
+        PathIndex(existing - leaving), PathIndex(downstreams - existing), index_refs(views), others
+    )
 
 
 def index_refs(views: Iterable[RepositoryView]) -> RefIndex:
@@ -117,7 +120,7 @@ def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -
     existing = neighbours.existing.find_nested(path)
     if existing is not None:
         yield _nested_denied(nested_message(path, existing), target, variant)
-    clash = neighbours.existing.find_case_clash(path)
+    clash = neighbours.existing.find_case_clash(path) or neighbours.others.find_case_clash(path)
     if clash is not None:
         yield _nested_denied(
             f'package path "{path}" differs from "{clash}" in upper and lower case only', target, variant

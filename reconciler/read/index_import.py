@@ -17,6 +17,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import emit
+from reconciler.names.file_names import file_path_error
 from reconciler.names.ids import Oid, group_of
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
@@ -320,10 +321,10 @@ def version_folder(source: str, version: str) -> str:
     """
     _, is_git, address = parse_source(source)[0].partition("://")
     path = PurePosixPath("index", address if is_git else source, version)
-    if not source or not version or ".." in path.parts or path.parts[0] != "index":
+    if not source or not version or file_path_error(str(path)) or path.parts[0] != "index":
         raise UsageError(
             f"{source} {version} cannot be a folder of the index",
-            hint="Write a name and version without `..`.",
+            hint="Write a name and version that a directory may have, without `..` and `.git`.",
         )
     return str(path)
 

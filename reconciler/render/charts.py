@@ -33,7 +33,12 @@ from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownersh
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
 from reconciler.render.update.documents import documents_of, edit_document
-from reconciler.render.update.identifiers import DEFAULT_NAMESPACE, with_identifiers, with_identities_of
+from reconciler.render.update.identifiers import (
+    DEFAULT_NAMESPACE,
+    with_files_of,
+    with_identifiers,
+    with_identities_of,
+)
 from reconciler.resolve.resolution import ResolvedVariant
 
 KEEP_VALUES: Final = "reconciler.dev/chart-values"
@@ -162,7 +167,8 @@ def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[
 
 
 def _package(side: _Side, result: PipelineResult) -> Files:
-    return {**side.plain, **_known(side, _generated(side.run, result.files))}
+    manifests = _known(side, _generated(side.run, result.files))
+    return with_files_of({**side.plain, **manifests}, side.plain, side.local)
 
 
 def _otherwise(

@@ -17,7 +17,15 @@ from reconciler.render.answers import DraftContext, classify_delivery
 from reconciler.render.kptfile import stamp_kptfile
 from reconciler.render.merging import Contents
 from reconciler.render.package import input_time, recorded_package, unreadable_package
-from reconciler.render.rendered import Blocked, Package, RenderedDeliveries, RenderedDelivery, RenderedVariant
+from reconciler.render.rendered import (
+    Blocked,
+    Package,
+    RenderedDeliveries,
+    RenderedDelivery,
+    RenderedVariant,
+    find_bad_names,
+    find_excess,
+)
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import (
     Deliveries,
@@ -199,6 +207,11 @@ def _package(
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
     if isinstance(stamped, Blocked):
         return stamped
+    hint = "Rename the package in its index, or the file that people added"
+    if bad := find_bad_names(stamped, existing, f"What cluster {delivery.cluster} needs", hint):
+        return bad
+    if excess := find_excess(stamped, inventory.policy.limits):
+        return excess
     context = DraftContext(
         package=resolved.downstream.path,
         commit=resolved.pin.commit.oid,

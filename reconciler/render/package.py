@@ -14,6 +14,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
+from reconciler.names.refs import short_branch
 from reconciler.policy import Policy
 from reconciler.records.state import FUNCTIONS, PackageVariantRecord
 from reconciler.render.answers import DraftConflicts, classify_fresh
@@ -33,13 +34,24 @@ from reconciler.render.merging import (
     clone_upstream,
     update_local,
 )
-from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.rendered import (
+    Blocked,
+    Package,
+    Rendered,
+    RenderedVariant,
+    find_bad_names,
+    find_excess,
+    invalid_package,
+)
 from reconciler.render.sharing import find_classes
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
+from reconciler.render.update.identifiers import with_files_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
+_RENAME = "Rename one of the files, in the upstream package or where the package is"
+_OTHER_FILE = "Have the function write another file, or remove it from the pipeline"
 
 
 def render_packages(
@@ -96,8 +108,10 @@ def _render_variants(
     """Render each package by itself."""
     resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
 
-    def write_own(key: tuple[ObjectName, bool], files: Files) -> Files | Blocked:
-        return _write_own_fields(files, resolved_by_key[key[0]], inventory)
+    def restore(key: tuple[ObjectName, bool], given: Files, result: PipelineResult) -> Files | Blocked:
+        resolved = resolved_by_key[key[0]]
+        there = contents[resolved.draft.tree] if key[1] and resolved.draft else _published(resolved, contents)
+        return _restore(given, result, there, resolved, inventory)
 
     untouched = _untouched(variants, contents, inventory, run)
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
@@ -109,7 +123,7 @@ def _render_variants(
     fresh = {(each.variant, False): each.fresh for each in rendered}
     merged = {(each.variant, True): each.merged for each in rendered if each.merged is not None}
     # One batch: the functions of many packages wait side by side.
-    done = run_functions({**fresh, **merged}, run, write_own)
+    done = run_functions({**fresh, **merged}, run, restore)
     done = {key: _with_subpackages(each, resolved_by_key[key[0]], contents) for key, each in done.items()}
     return {
         each.variant: replace(each, fresh=done[each.variant, False], merged=done.get((each.variant, True)))
@@ -139,10 +153,15 @@ def _untouched(
         key: _render_fresh(VariantInputs(resolved, contents, {}, inventory.policy), inventory)
         for key, resolved in made.items()
     }
-    done = run_functions(begun, run, lambda key, files: _write_own_fields(files, made[key], inventory))
-    on_main = {resolved.variant.key: resolved.local for resolved in variants}
+    updated = {resolved.variant.key: resolved for resolved in variants}
+
+    def restore(key: ObjectName, given: Files, result: PipelineResult) -> Files | Blocked:
+        return _restore(given, result, _published(updated[key], contents), made[key], inventory)
+
     return frozenset(
-        key for key, package in done.items() if isinstance(package, Package) and package.tree == on_main[key]
+        key
+        for key, package in run_functions(begun, run, restore).items()
+        if isinstance(package, Package) and package.tree == updated[key].local
     )
 
 
@@ -183,7 +202,11 @@ def render_variant(
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
     updated = update_draft(draft, inputs, inventory)
-    merged = updated if isinstance(updated, Blocked) else _mutate(*updated, resolved, inventory)
+    merged = (
+        updated
+        if isinstance(updated, Blocked)
+        else _mutate(*updated, resolved, inventory, before=contents[draft.tree], place="the draft")
+    )
     return RenderedVariant(key, fresh, merged, time)
 
 
@@ -226,17 +249,20 @@ def _unreadable(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Con
     bases = [base for base in (resolved.base, resolved.draft_base) if base is not None]
     lost = next((base for base in bases if base.tree in missing), None)
     if lost is None or resolved.pin.tree in missing:
-        return unreadable_package(missing[0], contents)
+        tree, draft = missing[0], resolved.draft
+        where = "main" if tree == resolved.local else draft.ref if draft and tree == draft.tree else ""
+        return unreadable_package(tree, contents, where or "the upstream package")
     why = _refusal(lost.tree, contents)
     return base_not_found(
         f"commit {lost.commit.oid} ({lost.ref}) that it was last made from cannot be read{why}"
     )
 
 
-def unreadable_package(tree: Oid, contents: Contents) -> Blocked:
-    """Return the problem of a package with a missing tree."""
+def unreadable_package(tree: Oid, contents: Contents, where: str = "main") -> Blocked:
+    """Return the problem of a package with a missing tree, which is on main or elsewhere."""
     why = _refusal(tree, contents)
-    return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read{why}")
+    step = f"Commit a correction to {short_branch(where)}, or raise the limit that is named" if why else ""
+    return invalid_package(f"Tree {tree} of the package could not be read{why}", step)
 
 
 def _refusal(tree: Oid, contents: Contents) -> str:
@@ -261,13 +287,30 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
     conflicts = DraftConflicts()
     if merged.conflicts:
         conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
-    return _mutate(merged, conflicts, resolved, inventory)
+    place = "main" if resolved.local else ""
+    before = _published(resolved, contents)
+    return _mutate(merged, conflicts, resolved, inventory, before=before, place=place)
+
+
+def _published(resolved: ResolvedVariant, contents: Contents) -> Files:
+    """Return the package on main, of which odd names stay; none if it is not one of ours yet."""
+    is_ours = resolved.local is not None and resolved.base is not None
+    return contents.get(resolved.local, {}) if is_ours and resolved.local else {}
 
 
 def _mutate(
-    merged: PackageInProgress, conflicts: DraftConflicts, resolved: ResolvedVariant, inventory: Inventory
+    merged: PackageInProgress,
+    conflicts: DraftConflicts,
+    resolved: ResolvedVariant,
+    inventory: Inventory,
+    *,
+    before: Files,
+    place: str,
 ) -> Package | Blocked:
-    """Apply the variant's own changes: Kptfile, package context, pipeline, injection. Idempotent."""
+    """Apply the variant's own changes: Kptfile, package context, pipeline, injection. Idempotent.
+
+    `before` are the files of main or of the draft, `place` is which of the two was merged into, if any.
+    """
     variant = resolved.variant
     files = _write_own_fields(merged.files, resolved, inventory)
     if not isinstance(files, Blocked):
@@ -278,6 +321,11 @@ def _mutate(
     injected = inject_config(files, variant.spec.injectors or (), snapshot, variant.key.namespace)
     if isinstance(injected, Blocked):
         return injected
+    if bad := find_bad_names(injected.files, before, "The package context", _RENAME):
+        maker = f"The merge of {resolved.pin.ref} into {place}" if place else resolved.pin.ref
+        return find_bad_names(merged.files, before, maker, _RENAME) or bad
+    if excess := find_excess(injected.files, inventory.policy.limits):
+        return excess
     context = variant.spec.package_context
     return Package(
         tree_id(injected.files),
@@ -309,16 +357,36 @@ def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Invent
     return ensure_context(stamped, deployment=view.deployment, package=package, spec=spec)
 
 
+def _restore(
+    given: Files, result: PipelineResult, before: Files, resolved: ResolvedVariant, inventory: Inventory
+) -> Files | Blocked:
+    """Return what functions made of a package, with the fields and the file names that none decides.
+
+    `before` are the files of main or of the draft.
+    """
+    files = _write_own_fields(with_files_of(result.files, given, before), resolved, inventory)
+    if isinstance(files, Blocked):
+        return files
+    if (bad := find_bad_names(files, before, "Its pipeline", _OTHER_FILE)) is None:
+        return find_excess(files, inventory.policy.limits) or files
+    paths = set(given)
+    for run in result.steps:
+        paths |= {*run.files}
+        if named := find_bad_names(paths, before, str(run.step), _OTHER_FILE):
+            return named
+    return bad
+
+
 def run_functions(
     packages: Mapping[Key, Package | Blocked],
     run: RunPipelines,
-    restore: Callable[[Key, Files], Files | Blocked] = lambda _, files: files,
+    restore: Callable[[Key, Files, PipelineResult], Files | Blocked] = lambda _, _given, result: result.files,
 ) -> dict[Key, Package | Blocked]:
     """Run the functions of packages in one batch.
 
-    `restore` writes the fields again that no function decides. If a function fails, its package stays as it
-    was before its functions: people can look at it, and it is not ready. The functions of packages with open
-    conflicts and of recorded packages do not run.
+    `restore` gets the files before and the result, and writes again what no function decides. If a function
+    fails, its package stays as it was before its functions: people can look at it, and it is not ready. The
+    functions of packages with open conflicts and of recorded packages do not run.
     """
     waiting = {
         key: package
@@ -332,11 +400,13 @@ def run_functions(
 
 
 def _apply_result(
-    package: Package, result: PipelineResult, restore: Callable[[Files], Files | Blocked]
+    package: Package, result: PipelineResult, restore: Callable[[Files, PipelineResult], Files | Blocked]
 ) -> Package | Blocked:
-    if result.changes_protected:
+    if result.refusal is not None:
+        message = _one_line(result.error)
         hint = "Remove the function from the pipeline, or have it select other resources than the Kptfile."
-        return Blocked(Reason.PROTECTED_FIELD, _one_line(result.error), hint)
+        is_names = result.refusal is Reason.INVALID_PACKAGE
+        return invalid_package(message, _OTHER_FILE) if is_names else Blocked(result.refusal, message, hint)
     if result.is_postponed:
         return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
     if result.error:
@@ -346,7 +416,7 @@ def _apply_result(
     package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):
         return package
-    files = restore(result.files)
+    files = restore(package.files, result)
     if isinstance(files, Blocked):
         return files
     unready = unmet_gates(files[KPTFILE].data) if KPTFILE in files else package.unready

@@ -1,14 +1,16 @@
 """Results of rendering: packages, or the reason why one cannot be rendered."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from reconciler.base.reasons import Reason
+from reconciler.names.file_names import NamesError, check_names
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
+from reconciler.policy import Limits
 from reconciler.records.state import SubpackageRecord, functions_failed
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
@@ -58,6 +60,43 @@ class Blocked(Struct, frozen=True):
     message: str
     hint: str = ""
     conflicts: tuple[Conflict, ...] = ()
+
+
+def invalid_package(message: str, step: str) -> Blocked:
+    """Return the problem of a package that people must correct; its message has their next step, if any."""
+    return Blocked(Reason.INVALID_PACKAGE, f"{message}. {step}" if step else message)
+
+
+def find_bad_names(files: Iterable[str], before: Iterable[str], maker: str, hint: str) -> Blocked | None:
+    """Return the problem of files that no package may have, None if all are good.
+
+    Args:
+        files: The paths of the package.
+        before: The paths that main or the draft has: two of them that clash stay.
+        maker: What gave the package these files.
+        hint: The next step of a person.
+    """
+    try:
+        check_names(files, before, maker=maker)
+    except NamesError as error:
+        return invalid_package(str(error), hint)
+    return None
+
+
+def find_excess(files: Files, limits: Limits) -> Blocked | None:
+    """Return the problem of a package that no later run would read, None if it is within the limits."""
+    sizes = [len(file.data) for file in files.values()]
+    excess = {
+        "packageFiles": len(sizes) - limits.package_files,
+        "packageBytes": sum(sizes) - limits.package_bytes,
+        "packageFileBytes": max(sizes, default=0) - limits.package_file_bytes,
+        "pathDepth": max((path.count("/") + 1 for path in files), default=0) - limits.path_depth,
+    }
+    for name, count in excess.items():
+        if count > 0:
+            message = f"The package would be {count} above limits.{name}, and no later run would read it"
+            return invalid_package(message, f"Raise limits.{name} in reconciler.yaml, or make less")
+    return None
 
 
 class RenderedVariant(Struct, frozen=True):

@@ -28,8 +28,9 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
+from reconciler.names.file_names import check_names, file_name_error
 from reconciler.names.ids import is_prefix
-from reconciler.names.objects import File, Files, file_name_error
+from reconciler.names.objects import File, Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
@@ -287,7 +288,7 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
     version and digest. Comments of the values follow the chart's defaults where people left them.
 
     Raises:
-        RefusedError: It is of another chart.
+        RefusedError: It is of another chart, or the chart has names that no package may have.
         ConfigurationError: The chart is invalid, or the configuration cannot be edited.
     """
     home = f"{CHART_HOME}/{chart.name}/"
@@ -301,7 +302,10 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
         if merged is not None:
             data = merged.text.encode(errors="surrogateescape")
             kept[_VALUES] = File.of(data, before[_VALUES].mode)
-    return {**_new_files(chart, name), **kept, **_below(home, chart.files)}
+    files = {**_new_files(chart, name), **kept, **_below(home, chart.files)}
+    hint = "Nothing of it was used. Ask who made the chart for one without such a file."
+    check_names(files, before, maker=f"The chart {chart.source}", hint=hint)
+    return files
 
 
 def _values_text(name: str, chart: Files) -> str:

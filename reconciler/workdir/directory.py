@@ -5,10 +5,11 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.git.effects import effect
+from reconciler.names.file_names import check_names, file_path_error
 from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory, stays_inside
 
@@ -41,16 +42,20 @@ def write_directory(files: Files, output: Path, *, replaces: Path | None = None)
 
     Raises:
         UsageError: `output` is a file.
-        RefusedError: `output` may not be replaced, or a path or link leads out of it.
+        RefusedError: `output` may not be replaced, it would have a name that no package may have, or a link
+            leads out of it.
     """
     check_writable(output, replaces=replaces)
+    root = output.resolve()
+    before = read_directory(root) if root.exists() else {}
+    # What people have there stays theirs: `.gitmodules` for one is fine where it is.
+    check_names((path for path in files if path not in before or not file_path_error(path)), before)
     with effect(f"write {output}"):
-        root = output.resolve()
         root.parent.mkdir(parents=True, exist_ok=True)
         scratch = _scratch_of(root) if root.exists() else _scratch(root.parent, root.name)
         try:
             if root.exists():
-                _replace_files(root, scratch, files)
+                _replace_files(root, scratch, files, before)
                 return
             for path in sorted(files):
                 _write(scratch / "new", path, files[path])
@@ -77,9 +82,7 @@ def _scratch_of(root: Path) -> Path:
     return _scratch(root, root.name)
 
 
-def _replace_files(root: Path, scratch: Path, files: Files) -> None:
-    inside = f"{scratch.relative_to(root)}/" if scratch.is_relative_to(root) else "/"
-    before = {path: file for path, file in read_directory(root).items() if not path.startswith(inside)}
+def _replace_files(root: Path, scratch: Path, files: Files, before: Files) -> None:
     changed = sorted(path for path in files if before.get(path) != files[path])
     gone = sorted(before.keys() - files.keys())
     for path in changed:
@@ -124,10 +127,7 @@ def _keep_permissions(old: Path, new: Path) -> None:
 
 
 def _write(root: Path, path: str, file: File) -> None:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or any(part in ("..", ".git") for part in parts):
-        raise RefusedError(f"{path} may not be written")
-    target = root.joinpath(*parts)
+    target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
     if file.mode == Mode.SYMLINK:
         link = os.fsdecode(file.data)

@@ -221,8 +221,10 @@ def test_refused_tag_is_told_as_that_and_stops_no_other_package(serve: Serve) ->
 
     assert ran.code is Exit.REFUSED
     failed = [(effect.ref, effect.error) for effect in ran.outcome.effects if effect.error]
-    (ref, error) = failed[0]
-    assert (len(failed), ref) == (1, "refs/tags/web/v1")
+    ((refs, error),) = failed
+    assert (
+        refs == "refs/heads/drafts/web/packagevariant-1, refs/tags/web/v1"
+    )  # what was pushed for the package
     assert "Tag web/v1 is protected" in error
     assert "refs/tags/db/v1" in world.repo("edge-1").refs()
     hook.unlink()

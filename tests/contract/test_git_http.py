@@ -1,5 +1,6 @@
 """Repositories elsewhere, over HTTP on the loopback: partial mirrors, batches of blobs, secrets."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,6 +99,25 @@ def test_push_from_partial_mirror(tmp_path: Path, repo: Repo, server: HttpGit) -
     assert [r.status for r in push(mirror, [RefUpdate(DRAFT, new, head)])] == [PushStatus.STALE]
     assert repo.find(DRAFT) == theirs
     repo.fsck()
+
+
+def test_push_that_is_too_large_is_refused_as_a_whole(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    mirror = opened(tmp_path, server)
+    mirror.fetch()
+    pack, main, updates = Pack(mirror), repo.oid("main"), list[RefUpdate]()
+    for number, size in enumerate((10, 20_000)):
+        files = {"Kptfile": File.of(random.Random(number).randbytes(size))}
+        tree = pack.patch_tree(mirror.commit(main).tree, f"q{number}", files)
+        commit = pack.commit(tree, [main], BOT, BOT, "Draft\n")
+        updates.append(RefUpdate(f"{DRAFT}{number}", None, commit))
+    pack.save()
+    server.largest = 5_000
+
+    both, small, large = (push(mirror, each) for each in (updates, updates[:1], updates[1:]))
+
+    refused = (PushStatus.REJECTED, "The requested URL returned error: 413")
+    assert [each[1:] for each in (*both, *large)] == [refused] * 3
+    assert small[0].status is PushStatus.DONE
 
 
 def test_stale_locks_of_a_killed_fetch_are_removed(tmp_path: Path, repo: Repo, server: HttpGit) -> None:

@@ -256,7 +256,7 @@ def test_forged_status_changes_no_package(world: World, content: bytes) -> None:
         (b"160000 sub\0", "sub: it is a submodule"),
         (b"100644 a\\b\0", "its name contains a slash"),
         (b"777777 app.yaml\0", "app.yaml: its mode 777777 is unknown"),
-        (b"100644 Kptfile\0", "KPTFILE: on some file systems it is the same as Kptfile"),
+        (b"100644 NOTES\0", "notes: on some file systems it is the same as NOTES"),
         (b"100644 " + b"x" * 300 + b"\0", "its name is longer than 255 bytes"),
         (b"no tree \0 at all", "is malformed"),
     ],
@@ -266,7 +266,7 @@ def test_directory_that_cannot_be_adopted_says_which_entry_and_why(
 ) -> None:
     edge = world.root / "edge-1.git"
     oid = bytes.fromhex(write_object(edge, b"blob", b"kind: [\n"))
-    data = entry + oid + (b"100644 KPTFILE\0" + oid if b"Kptfile" in entry else b"")
+    data = entry + oid + (b"100644 notes\0" + oid if b"NOTES" in entry else b"")
     tree = write_object(edge, b"tree", b"40000 legacy\0" + bytes.fromhex(write_object(edge, b"tree", data)))
     text = b"tree %b\nparent %b\nauthor %b\ncommitter %b\n\nAdd\n"
     main = refs(edge)["refs/heads/main"].encode()

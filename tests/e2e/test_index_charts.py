@@ -10,9 +10,9 @@ import pytest
 from reconciler.cli.main import invoke
 from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
 from tests.support.charts import DEPLOYMENT, chart
-from tests.support.git import make_repository
+from tests.support.git import Repo, make_repository
 from tests.support.registry import Answer, Asked, serve_gate, serve_registry
-from tests.support.world import World, build_world, git
+from tests.support.world import World, build_world, git, refs
 
 REPOSITORY = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -154,3 +154,40 @@ def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_cl
     ]
     assert "Update the chart web to 1.1.0" in said.out
     assert "was closed" in closed.out
+
+
+def test_chart_with_names_that_no_package_may_have_is_not_proposed_and_stops_no_other(tmp_path: Path) -> None:
+    with from_git(tmp_path) as (address, spec, publish):
+        publish("1.0.0")
+        world = make_world(tmp_path, spec, address, "^1")
+        charts = Repo(tmp_path / "charts.git")
+        charts.commit(chart("bad", "1.0.0", deployment=DEPLOYMENT))
+        charts.tag("bad-1.0.0")
+        with world.edit("blueprints", "Another chart") as copy:
+            bad = address.replace("charts/web", "charts/bad")
+            config = tmp_path / "source/config/reconciler.yaml"
+            line = [
+                "package",
+                "from-chart",
+                bad,
+                str(copy / "apps/aaa"),
+                "--version",
+                "^1",
+                "--config",
+                str(config),
+            ]
+            assert invoke([*line, "--cache-dir", str(tmp_path / "c")]) == 0
+        charts.commit({**chart("bad", "1.1.0"), "charts/bad/t": "1", "charts/bad/T": "2"})
+        charts.tag("bad-1.1.0")
+        publish("1.1.0")
+
+        said = world.run("index", "sync", "--pull-request")
+
+    assert said.code == 3, said
+    assert "problem: apps/aaa/chart.yaml: InvalidPackage: The chart " in said.err
+    assert "charts/bad/t: on some file systems it is the same as charts/bad/T" in said.err
+    assert "hint: Nothing of it was used." in said.err
+    assert "Update the chart web to 1.1.0" in said.out
+    assert [ref for ref in refs(world.root / "blueprints.git") if ref.endswith("/next")] == [
+        f"refs/heads/{HEAD}"
+    ]

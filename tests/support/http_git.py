@@ -17,13 +17,17 @@ from tests.support.http_body import read_body
 
 @dataclass
 class HttpGit:
-    """A server of the repositories below `root`; `requests` has method, path and authorization of each."""
+    """A server of the repositories below `root`; `requests` has method, path and authorization of each.
+
+    It takes no request with more than `largest` bytes.
+    """
 
     root: Path
     address: str = ""
     password: str = ""
     redirect: str = ""
     moved: dict[str, str] = field(default_factory=dict)
+    largest: int = 1 << 30
     requests: list[tuple[str, str, str]] = field(default_factory=list)
 
     def url(self, name: str) -> str:
@@ -56,6 +60,8 @@ def serve(
             sent = self.headers.get("Authorization", "")
             body = read_body(self)
             state.requests.append((self.command, self.path, sent))
+            if len(body) > state.largest:
+                return self._say(413, {}, b"")
             if state.redirect:
                 return self._say(301, {"Location": state.redirect + self.path}, b"")
             for old, new in state.moved.items():

@@ -28,7 +28,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Mode, Signature, TreeEntry
+from reconciler.names.objects import File, Signature
 from reconciler.names.refs import HEADS, is_group
 from reconciler.policy import CommitPolicy
 
@@ -255,8 +255,7 @@ class LocalTransaction:
         record = self._records[number]
         signature = Signature(self.policy.name, self.policy.email, self._times[number])
         # Changed records are new but for rare cases, and to look for each in the repository is slow.
-        blob = self.pack.blob(record_bytes(record), is_new=True)
-        tree = self.pack.tree([TreeEntry(FILE, Mode.REGULAR, blob)], is_new=True)
+        tree = self.pack.files({FILE: File.of(record_bytes(record))}, is_new=True)
         commit = self.pack.commit(tree, (), signature, signature, f"Pull request {number}: {record.title}\n")
         return RefUpdate(record.ref, self.mirror.refs().get(record.ref), commit)
 

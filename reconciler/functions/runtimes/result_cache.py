@@ -17,6 +17,7 @@ import orjson
 from msgspec.structs import asdict
 
 from reconciler.base.digest import checked, with_digest
+from reconciler.base.reasons import Reason
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
 from reconciler.functions.wire import parse_results, result_value
@@ -36,7 +37,7 @@ _LIBRARIES: Final = (
     "starlark-pyo3",
 )
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_CODE: Final = ("api", "functions", "krm", "render", "runtime")
+_CODE: Final = ("api", "functions", "krm", "names", "render")
 """The folders with the code on which results depend."""
 
 
@@ -197,7 +198,7 @@ def _encode(result: PipelineResult, before: Files) -> bytes:
         "changed": [[path, file.mode, len(file.data)] for path, file in changed.items()],
         "steps": [_step_value(run) for run in result.steps],
         "error": result.error,
-        "changes_protected": result.changes_protected,
+        "refusal": result.refusal,
     }
     return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
 
@@ -209,6 +210,7 @@ def _step_value(run: StepRun) -> dict[str, Any]:
         "results": [result_value(each) for each in run.results],
         "exit_code": run.exit_code,
         "stderr": run.stderr,
+        "files": run.files,
     }
 
 
@@ -228,7 +230,7 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
         steps,
         error,
         declared=True,
-        changes_protected=head["changes_protected"],
+        refusal=Reason(head["refusal"]) if head["refusal"] else None,
         repeats=bool(error),
     )
 
@@ -238,6 +240,5 @@ def _step_run(value: Mapping[str, Any]) -> StepRun:
         name: tuple(part) if isinstance(part, list) else part for name, part in value["step"].items()
     }
     step = Step(**{**parts, "stage": Stage(parts["stage"])})
-    return StepRun(
-        step, value["engine"], parse_results(value["results"]), value["exit_code"], value["stderr"]
-    )
+    results, files = parse_results(value["results"]), tuple(value["files"])
+    return StepRun(step, value["engine"], results, value["exit_code"], value["stderr"], files)

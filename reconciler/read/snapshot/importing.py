@@ -14,6 +14,7 @@ from reconciler.base.errors import ConfigurationError, Location, RefusedError, U
 from reconciler.base.wording import plural, verb
 from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
+from reconciler.names.file_names import check_names
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import FileObjects, parse_snapshot_file
@@ -166,7 +167,8 @@ def plan_import(
 
     Raises:
         ConfigurationError: An input or the existing header is invalid.
-        RefusedError: Another file of the snapshot holds objects of an imported kind.
+        RefusedError: Another file of the snapshot holds objects of an imported kind, or a kind or namespace
+            is no file name.
         UsageError: There is nothing to import.
     """
     lists = _parse(inputs, options, limits)
@@ -181,6 +183,7 @@ def plan_import(
     counts = {kind: len(objects) for kind, objects in lists.objects.items()}
     header_bytes, notes = _header(header, lists, options)
     write[FILE] = header_bytes
+    check_names(write, existing, maker="The import")
     changed = {path: data for path, data in write.items() if existing.get(path) != data}
     before = _totals(header)
     reported = tuple(

@@ -19,6 +19,7 @@ from reconciler.krm.merge import (
     root_of,
 )
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
+from reconciler.names.file_names import TakenNames, without_numbers
 from reconciler.names.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, documents_of, split_documents
 from reconciler.render.update.three_way import Sides
@@ -95,6 +96,47 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
             yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
 
     return {**files, **{path: _edit_documents(file, edits) for path, file in changed.items()}}
+
+
+def with_files_of(files: Files, given: Files, local: Files) -> Files:
+    """Return a package with the resources that functions made in the files that local has of them.
+
+    Two names of which a file system makes one file get numbers (`TakenNames`): a resource keeps its file,
+    whatever other one comes or goes.
+
+    Args:
+        files: The package.
+        given: The package before its functions.
+        local: The package on main, or in the draft.
+    """
+    homes: dict[str, list[str]] = {}
+    for path in local:
+        homes.setdefault(without_numbers(path), []).append(path)
+    moving = {
+        path: homes[key]
+        for path in files.keys() - given.keys()
+        if (key := without_numbers(path)) in homes and homes[key] != [path]
+    }
+    if not moving:
+        return files
+    owners = {
+        document.identity: path
+        for path in {home for group in moving.values() for home in group}
+        for document in documents_of(local[path])
+    }
+    kept: dict[str, str] = {}
+    for path in moving:
+        places = {owners.get(document.identity, "") for document in documents_of(files[path])}
+        if len(places) == 1 and without_numbers(home := places.pop()) == without_numbers(path):
+            kept[path] = home
+    result = {path: file for path, file in files.items() if path not in moving}
+    taken = TakenNames(result)
+    for path in sorted(moving, key=lambda each: (each not in kept, each)):
+        home = kept.get(path, path)
+        place = home if taken.choose(home) == home else taken.choose(path)
+        result[place] = files[path]
+        taken.add(place)
+    return result
 
 
 def _attributions(files: Files) -> Iterator[tuple[Identity, tuple[str, ...]]]:

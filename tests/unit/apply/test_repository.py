@@ -1,5 +1,6 @@
 """One repository's share of a plan, on a real repository."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,9 +10,10 @@ import pytest
 from reconciler.apply import repository
 from reconciler.apply.outcome import EffectKind
 from reconciler.apply.repository import MOST_REFUSALS, compose
-from reconciler.base.errors import ConflictError, Exit
+from reconciler.base.errors import ConflictError, Exit, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
+from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, tree_id
@@ -159,31 +161,141 @@ def refuse(edge: Edge, pattern: str) -> None:
     hook.chmod(0o755)
 
 
-def test_pull_request_that_the_repository_refuses_fails_all_of_its_push(edge: Edge) -> None:
+def decline(edge: Edge, pattern: str) -> Path:
+    """Let the repository refuse every push that has a path of a regular expression; return its log."""
+    hook, count = edge.repo.path / "hooks" / "pre-receive", edge.root / "pushes"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(
+        f"#!/bin/sh\necho x >> {count}\nwhile read old new ref; do git ls-tree -r --name-only $new; done"
+        f" | grep -qE '{pattern}' && echo 'no such files' && exit 1\nexit 0\n"
+    )
+    hook.chmod(0o755)
+    return count
+
+
+def test_pull_request_that_the_repository_refuses_fails_with_its_package(edge: Edge) -> None:
     refuse(edge, "refs/reconciler/pulls/*")
 
     result = edge.apply(edge.created(), edge.created("other"))
 
     assert {p.path for p in result.failed} == {"web", "other"}
     assert result.exits == {Exit.REFUSED}
-    assert "The repository refuses refs/reconciler/pulls/1" in result.effects[0].error
+    assert {effect.error for effect in result.effects} == {"The repository refuses it: hook declined: locked"}
+    assert [effect.ref for effect in result.effects] == ["refs/reconciler/pulls/1"] * 2
     assert list(edge.repo.refs()) == ["refs/heads/main"]
 
 
-@pytest.mark.parametrize(("count", "reaches_others"), [(5, True), (MOST_REFUSALS, False)])
-def test_drafts_that_the_repository_refuses_one_after_the_other_are_left_out(
-    edge: Edge, count: int, *, reaches_others: bool
-) -> None:
+@pytest.mark.parametrize("count", [5, MOST_REFUSALS - 1])
+def test_drafts_that_the_repository_refuses_one_after_the_other_are_left_out(edge: Edge, count: int) -> None:
     refuse(edge, "refs/heads/drafts/locked*")
 
     result = edge.apply(edge.created("z"), *(edge.created(f"locked{number}") for number in range(count)))
 
-    errors = {effect.error for effect in result.effects if effect.error}
-    rest = f"{edge.repo.path} refuses 20 other refs of the same push, the last with: hook declined: locked"
-    assert ("refs/heads/drafts/z/packagevariant-1" in edge.repo.refs()) is reaches_others
+    assert "refs/heads/drafts/z/packagevariant-1" in edge.repo.refs()
     assert result.exits == {Exit.REFUSED}
-    assert {package.path for package in result.failed} - {"z"} == {f"locked{n}" for n in range(count)}
-    assert errors == {"The repository refuses it: hook declined: locked", *([] if reaches_others else [rest])}
+    assert {package.path for package in result.failed} == {f"locked{n}" for n in range(count)}
+    assert "The repository refuses it: hook declined: locked" in {e.error for e in result.effects}
+
+
+@pytest.mark.parametrize(
+    ("guilty", "pushes"),
+    [
+        (range(7, 8), 12),
+        (range(3), 20),
+        (range(0, 30, 6), 50),
+        (range(10, 25), 50),
+    ],
+)
+def test_push_that_the_repository_refuses_as_a_whole_is_tried_in_halves(
+    edge: Edge, guilty: range, pushes: int
+) -> None:
+    """The server says neither which ref nor which package; each one that it would take gets its draft."""
+    count = decline(edge, "^bad")
+    names = ["bad" * (number in guilty) + f"p{number}" for number in range(30)]
+
+    result = edge.apply(*map(edge.created, names))
+
+    good = {name for name in names if not name.startswith("bad")}
+    drafts = {ref.split("/")[3] for ref in edge.repo.refs() if ref.startswith("refs/heads/drafts/")}
+    assert drafts == good
+    assert {pull.head.split("/")[1] for pull in edge.target().forge.list_pulls()} == good
+    assert {package.path: why.message for package, why in result.unfinished.items()} == dict.fromkeys(
+        set(names) - good, "The repository refuses it: pre-receive hook declined: no such files"
+    )
+    assert all(why.hint.startswith("Change what the server names") for why in result.unfinished.values())
+    assert result.exits == {Exit.REFUSED}
+    assert len(count.read_text().split()) <= pushes
+    edge.repo.fsck()
+
+    before = edge.repo.refs()
+    again = edge.apply(*map(edge.created, names))
+    assert (edge.repo.refs(), again.unfinished) == (before, result.unfinished)
+    assert {effect.error for effect in again.effects} == {
+        effect.error for effect in result.effects if effect.error
+    }
+
+
+def test_repository_that_takes_no_push_is_left_after_some(edge: Edge) -> None:
+    count = decline(edge, "^p")
+
+    result = edge.apply(*(edge.created(f"p{number}") for number in range(60)))
+
+    last = "pre-receive hook declined: no such files"
+    assert len(count.read_text().split()) == MOST_REFUSALS
+    assert len(result.unfinished) == 60
+    assert {why.message for why in result.unfinished.values()} <= {
+        f"{edge.repo.path} refused 20 pushes in a row, the last with: {last}",
+        f"The repository refuses it: {last}",
+    }
+    assert result.exits == {Exit.REFUSED}
+
+
+def test_group_that_the_repository_refuses_fails_with_its_members_and_no_other(edge: Edge) -> None:
+    decline(edge, "^bad")
+    parts = [GroupPart(name, tree_id(FILES), FILES) for name in ("web", "bad", "db")]
+    write = group(edge, *parts)
+    members = [edge.change(name, write, pull=False) for name in ("web", "bad", "db")]
+
+    result = edge.apply(edge.created("a"), *members, edge.created("z"))
+
+    assert {package.path for package in result.unfinished} == {"web", "bad", "db"}
+    assert [effect.ref for effect in result.effects if effect.error] == [GROUP] * 3
+    assert GROUP not in edge.repo.refs()
+    assert {
+        "refs/heads/drafts/a/packagevariant-1",
+        "refs/heads/drafts/z/packagevariant-1",
+    } <= edge.repo.refs().keys()
+
+
+@pytest.mark.parametrize("last", range(1, 8))
+@pytest.mark.parametrize("is_before", [True, False])
+def test_run_that_ends_between_two_pushes_is_completed_by_the_next(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, last: int, *, is_before: bool
+) -> None:
+    decline(edge, "^bad")
+    names, pushes, really = ("bad", "a", "b", "c"), list[int](), repository.push
+
+    def end_at_last(mirror: Mirror, updates: Sequence[RefUpdate]) -> Sequence[PushResult]:
+        pushes.append(len(updates))
+        results = () if is_before and len(pushes) == last else really(mirror, updates)
+        if len(pushes) == last:
+            raise UnavailableError("The network is down")
+        return results
+
+    with monkeypatch.context() as broken:
+        broken.setattr(repository, "push", end_at_last)
+        result = edge.apply(*map(edge.created, names))
+
+    drafts = {ref.split("/")[3]: oid for ref, oid in edge.repo.refs().items() if "/drafts/" in ref}
+    claimed = {effect.ref.split("/")[1] for effect in result.effects if effect.oid}
+    assert claimed <= drafts.keys() <= {"a", "b", "c"}
+    assert {package.path for package in result.unfinished} == {*names} - claimed
+    again = edge.apply(*map(edge.created, names))
+    assert {package.path for package in again.unfinished} == {"bad"}
+    after = {ref.split("/")[3]: oid for ref, oid in edge.repo.refs().items() if "/drafts/" in ref}
+    assert drafts.items() <= after.items()
+    assert after.keys() == {"a", "b", "c"}
+    assert sorted(pull.head.split("/")[1] for pull in edge.target().forge.list_pulls()) == ["a", "b", "c"]
 
 
 REFUSES, OVERTAKEN = "The repository refuses it: locked", "Another writer moved or locked it: locked"
@@ -227,7 +339,10 @@ def test_ref_that_did_not_move_is_refused_or_a_conflict_and_skipped_ones_only_if
     malformed = (
         "Git takes no push onto a malformed tree: `git fsck` names it; commit to the branch without it."
     )
-    hints = {REFUSES: "", OVERTAKEN: ConflictError.hint}
+    hints = {
+        REFUSES: "Change what the server names, in the package or in its rules, or pause the variant.",
+        OVERTAKEN: ConflictError.hint,
+    }
     assert {int(package.path): why.message for package, why in result.unfinished.items()} == errors
     for why in result.unfinished.values():
         assert why.hint == hints.get(why.message, malformed)
@@ -436,15 +551,40 @@ def test_deleted_and_moved_branches_are_reported_with_their_short_names(edge: Ed
     ]
 
 
-def test_package_in_the_place_of_a_file_is_refused_with_the_packages_of_its_push(edge: Edge) -> None:
-    draft = edge.draft("README.md/web")
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("README.md/web", "README.md: a file stands where the package would be"),
+        ("DB", "db: on some file systems it is the same as DB"),
+    ],
+)
+def test_package_that_no_tree_can_hold_fails_alone(edge: Edge, path: str, error: str) -> None:
+    draft = edge.draft(path)
 
     result = edge.apply(edge.change("web", replace(draft, ref=DRAFT)), edge.created("other"))
 
     assert result.exits == {Exit.REFUSED}
-    assert {p.path for p in result.failed} == {"web", "other"}
-    assert result.effects[0].error == "README.md: a file stands where the package would be"
-    assert result.effects[0].repository == "edge"
+    assert {p.path for p in result.failed} == {"web"}
+    assert [effect.error for effect in result.effects if effect.error] == [error]
+    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
+
+
+@pytest.mark.parametrize(
+    ("names", "error"),
+    [
+        (("x", "x/y"), "x: it would be both a file and a directory"),
+        ((".GIT/x",), ".GIT/x: some file systems take its name for Git's own"),
+    ],
+)
+def test_no_pack_has_a_tree_that_git_refuses(edge: Edge, names: tuple[str, ...], error: str) -> None:
+    """Planning finds them; whatever slips through ends here."""
+    files = dict.fromkeys(names, File.of(b"x"))
+    draft = replace(edge.draft(), files=files, tree=tree_id(files))
+
+    result = edge.apply(edge.change("web", draft), edge.created("other"))
+
+    assert [effect.error for effect in result.effects if effect.error] == [error]
+    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
 
 
 def test_repository_that_others_keep_writing_to_is_left_after_some_attempts(

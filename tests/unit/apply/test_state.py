@@ -79,6 +79,15 @@ def test_what_is_written_is_read_back(repo: Repo) -> None:
     assert repo.git[repo.oid(REF)].committer.time == EPOCH
 
 
+def test_names_of_clusters_may_differ_in_case(repo: Repo) -> None:
+    files = {"locks/Edge.json": b"{}", "locks/edge.json": b"[]"}
+
+    result = write_branch(mirror(repo), branch(files), POLICY, EPOCH)
+
+    assert not result.unfinished
+    assert read_branch(mirror(repo), repo.oid(REF), Limits()) == files
+
+
 def test_the_same_files_are_not_written_again(repo: Repo) -> None:
     write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
     first = repo.oid(REF)

@@ -8,8 +8,9 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import parse_tree
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Signature, object_id
+from reconciler.names.objects import Signature
 from tests.support.git import BOT, format_tree, make_repository
+from tests.support.hostile_objects import write_object
 
 SIGNATURE = Signature(*BOT, 1_767_225_600)
 
@@ -32,10 +33,7 @@ def renamed(mirror: Mirror, tree: Oid, name: bytes) -> Oid:
     entries = [e._replace(name=name) if e.name == b"web" else e for e in mirror.raw_entries(tree)]
     data = format_tree(entries)
     assert parse_tree(data)
-    pack = Pack(mirror)
-    oid = pack.add("tree", object_id("tree", data), data)
-    pack.save()
-    return oid
+    return Oid(write_object(Path(mirror.remote), b"tree", data))
 
 
 def test_removed_and_added_packages_are_proposed(mirror: Mirror) -> None:

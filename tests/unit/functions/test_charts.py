@@ -401,6 +401,77 @@ def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntim
     assert text.count("kind: Deployment") == 2
 
 
+NAMED = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{1}', namespace: '{0}'}}\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "there", "expected"),
+    [
+        (("x", "X"), {}, {"x": "configmap_x.yaml", "X": "configmap_x-2.yaml"}),
+        (("x", "x.yaml/y"), {}, {"x": "configmap_x.yaml", "x.yaml/y": "configmap_x.yaml_y.yaml"}),
+        (("a:b", "a_b"), {}, {"a:b": "configmap_a_b.yaml", "a_b": "configmap_a_b-2.yaml"}),
+        (
+            ("x", "X", "x-2"),
+            {},
+            {"x": "configmap_x.yaml", "x-2": "configmap_x-2.yaml", "X": "configmap_x-3.yaml"},
+        ),
+        (
+            ("ns/x", "NS/x", "NS/y"),
+            {},
+            {"ns/x": "ns/configmap_x.yaml", "NS/x": "ns-2/configmap_x.yaml", "NS/y": "ns-2/configmap_y.yaml"},
+        ),
+        (("x",), {"configmap_x.yaml": "mine"}, {"x": "configmap_x-2.yaml"}),
+        (("x",), {"ConfigMap_X.yaml": "mine"}, {"x": "configmap_x-2.yaml"}),
+        (("X",), {"configmap_x.yaml/a": ""}, {"X": "configmap_x-2.yaml"}),
+        (("configmap_x.yaml/y", "x"), {}, {"configmap_x.yaml/y": "configmap_x.yaml-2/configmap_y.yaml",
+            "x": "configmap_x.yaml"}),
+    ],
+)  # fmt: skip
+def test_each_resource_has_a_file_that_clashes_with_none(
+    names: tuple[str, ...],
+    there: dict[str, str],
+    expected: dict[str, str],
+    runtimes: Sequence[FunctionRuntime],
+) -> None:
+    split = [name.rpartition("/")[::2] if not name.startswith("x.") else ("", name) for name in names]
+    own = {path: MINE if text else "" for path, text in there.items()}
+    results = []
+    for order in (1, -1):
+        documents = "---\n".join(NAMED.format(*each) for each in split[::order])
+        files = package({**chart(all=documents), **own})
+        result = run_pipeline(files, runtimes)
+        results.append(made(result, files))
+        assert dict(run_pipeline(result.files, runtimes).files) == dict(result.files)
+
+    homes = {name: path for name in names for path, text in results[0].items() if _has(text, name)}
+    assert homes == expected
+    assert results[0] == results[1]
+
+
+MINE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine}\n"
+
+
+def _has(text: str, name: str) -> bool:
+    namespace, _, own = name.rpartition("/") if not name.startswith("x.") else ("", "", name)
+    return f"name: '{own}', namespace: '{namespace}'" in text
+
+
+def test_files_of_templates_clash_with_none(runtimes: Sequence[FunctionRuntime]) -> None:
+    configuration = config().replace(
+        "annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n"
+    )
+    two = {"a": NAMED.format("", "a") + "---\n" + NAMED.format("", "b"), "A": NAMED.format("", "c")}
+    files = package(chart(**two), configuration)
+
+    result = run_pipeline(files, runtimes)
+
+    assert {path: text.count("kind:") for path, text in made(result, files).items()} == {
+        "a.yaml": 2,
+        "a-2.yaml": 1,
+    }
+    assert dict(run_pipeline(result.files, runtimes).files) == dict(result.files)
+
+
 def test_files_that_a_chart_ignores_are_no_templates(runtimes: Sequence[FunctionRuntime]) -> None:
     two = chart(a=DEPLOYMENT, b=DEPLOYMENT.replace("Release.Name", "Chart.Version"))
     files = package({**two, "charts/web/.helmignore": "../x\nb.yaml\n"})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.schemas import SchemaRuntime
@@ -516,7 +517,7 @@ def test_function_that_changes_ownership_fails(field: str) -> None:
 
     result = run_pipeline(given, [Python(steal=_kptfile(TRESPASSES[field]))])
 
-    assert result.changes_protected
+    assert result.refusal is Reason.PROTECTED_FIELD
     assert result.files == given
     assert "steal" in result.error
     assert f"changes {field} of the Kptfile" in result.error
@@ -544,7 +545,7 @@ def test_function_that_adds_a_kptfile_document_fails() -> None:
 
     result = run_pipeline(files(OWNED + steps("add"), a=MAP.format(name="a")), [Python(add=change(add))])
 
-    assert result.changes_protected
+    assert result.refusal is Reason.PROTECTED_FIELD
     assert "the number of documents" in result.error
 
 
@@ -692,3 +693,46 @@ def test_fields_of_a_configuration_that_a_builtin_does_not_read_are_refused() ->
 
     assert "c.yaml:4: images is no field of SetImage. Did you mean image?" in error
     assert "c.yaml:5: image must be a mapping" in error
+
+
+def added(*resources: tuple[str, str]) -> Callable[[FunctionCall], FunctionRun]:
+    """Return a function that adds ConfigMaps of these names, each at a path or at none."""
+
+    def add(items: list[dict[str, Any]]) -> None:
+        for name, path in resources:
+            place = {"annotations": {"internal.config.kubernetes.io/path": path}} if path else {}
+            items.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **place}})
+
+    return change(add)
+
+
+@pytest.mark.parametrize(
+    ("resources", "there", "new"),
+    [
+        ([("x", "")], {}, ["configmap_x.yaml"]),
+        ([("X", ""), ("x", "")], {}, ["configmap_x-2.yaml", "configmap_x.yaml"]),
+        ([("X", "")], {"configmap_x": MAP.format(name="other")}, ["configmap_x-2.yaml"]),
+        ([("x", "")], {"configmap_x": MAP.format(name="other")}, []),  # as kpt, it joins the file
+        ([("X", "")], {"configmap_x": MAP.format(name="other"), "configmap_x-2": MAP.format(name="X")}, []),
+        ([("x", ""), ("x.yaml/y", "")], {}, ["configmap_x.yaml", "configmap_x.yaml-2/y.yaml"]),
+        ([("x", "A.yaml")], {"a": MAP.format(name="other")}, ["A.yaml"]),  # who knows main decides
+        ([("x", "a.yaml/b.yaml")], {"a": MAP.format(name="other")}, None),
+        ([("x", "b.yaml"), ("y", "b.yaml/c.yaml")], {}, None),
+    ],
+)
+def test_new_resources_get_files_that_clash_with_none(
+    resources: list[tuple[str, str]], there: dict[str, str], new: list[str] | None
+) -> None:
+    given = files(steps("add"), **there)
+    results = [run_pipeline(given, [Python(add=added(*resources[::order]))]) for order in (1, -1)]
+
+    for result in results:
+        if new is None:
+            assert result.refusal is Reason.INVALID_PACKAGE
+            assert "it would be both a file and a directory" in result.error
+            assert result.files == given
+        else:
+            assert result.ok, result.error
+            assert sorted(result.files.keys() - given.keys()) == new
+            assert result.steps[0].files == tuple(new)
+    assert dict(results[0].files) == dict(results[1].files)

@@ -7,7 +7,8 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.git.pack import Pack, index_bytes, pack_record, write_pack
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.trees import PackageRefusedError, RawEntry
+from reconciler.git.trees import RawEntry
+from reconciler.names.file_names import NamesError
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode, Signature, commit_bytes, object_id, tree_id
 from reconciler.policy import Limits
@@ -34,6 +35,12 @@ def saved(repo: Repo, mirror: Mirror, pack: Pack, tree: Oid) -> dict[str, bytes]
     pack.save()
     again = Mirrors(mirror.location.directory.parent).open(str(repo.path))
     return {path: file.data for path, file in again.files(tree, Limits()).items()}
+
+
+def add(pack: Pack, data: bytes) -> Oid:
+    """Add a tree with one blob; return the blob's id."""
+    pack.files({"f": File.of(data)})
+    return object_id("blob", data)
 
 
 def test_replaced_directory_keeps_its_siblings(repo: Repo, mirror: Mirror) -> None:
@@ -112,12 +119,38 @@ def test_unsafe_siblings_are_kept(repo: Repo, mirror: Mirror) -> None:
     ]  # fmt: skip
 
 
-def test_file_is_never_replaced_by_directory(repo: Repo, mirror: Mirror) -> None:
-    for path in ("README.md", "README.md/p"):
-        with pytest.raises(PackageRefusedError):
-            Pack(mirror).patch_tree(repo.tree("main"), path, NEW)
-    for path in ("README.md", "README.md/p"):
-        assert Pack(mirror).patch_tree(repo.tree("main"), path, None) == repo.tree("main")
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("README.md", "README.md: a file stands where the package would be"),
+        ("README.md/p", "README.md: a file stands where the package would be"),
+        ("deep/er/q/Kptfile/x", "deep/er/q/Kptfile: a file stands where the package would be"),
+        ("P", "p: on some file systems it is the same as P"),
+        ("readme.MD/p", "readme.MD: on some file systems it is the same as README.md"),
+        ("deep/ER/new", "deep/er: on some file systems it is the same as deep/ER"),
+        ("deep/.GIT", "deep/.GIT: some file systems take its name for Git's own"),
+    ],
+)
+def test_new_directory_clashes_with_nothing_beside_it(
+    repo: Repo, mirror: Mirror, path: str, why: str
+) -> None:
+    with pytest.raises(NamesError) as caught:
+        Pack(mirror).patch_tree(repo.tree("main"), path, NEW)
+
+    assert str(caught.value) == why
+    assert Pack(mirror).patch_tree(repo.tree("main"), path, None) == repo.tree("main")
+
+
+def test_directory_may_take_the_place_of_one_that_goes(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+
+    root = pack.graft(repo.tree("main"), {"p": None, "P": pack.files(NEW)})
+
+    assert "P/Kptfile" in saved(repo, mirror, pack, root)
+    for order in (1, -1):
+        twins = dict([("q", pack.files(NEW)), ("Q", pack.files(NEW))][::order])
+        with pytest.raises(NamesError, match="q: on some file systems it is the same as Q"):
+            pack.graft(repo.tree("main"), twins)
 
 
 def test_existing_objects_are_not_written(repo: Repo, mirror: Mirror) -> None:
@@ -125,25 +158,25 @@ def test_existing_objects_are_not_written(repo: Repo, mirror: Mirror) -> None:
 
     pack.files(mirror.files(repo.tree("main", "p"), Limits()))
     assert len(pack) == 0
-    pack.blob(b"new")
-    pack.blob(b"new")
-    assert len(pack) == 1
+    add(pack, b"new")
+    add(pack, b"new")
+    assert len(pack) == 2
 
 
 def test_saving_twice_keeps_objects(mirror: Mirror) -> None:
     pack = Pack(mirror)
     pack.save()
-    pack.blob(b"new")
+    add(pack, b"new")
     pack.save()
     pack.save()
 
     assert len(pack) == 0
-    assert mirror.blob(pack.blob(b"new"), 10) == b"new"
+    assert mirror.blob(add(pack, b"new"), 10) == b"new"
 
 
 def test_pack_is_not_written_into_the_repository(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
-    oid = pack.blob(b"only in the mirror")
+    oid = add(pack, b"only in the mirror")
     pack.save()
 
     assert oid not in repo.git
@@ -163,7 +196,7 @@ def test_equal_inputs_make_equal_commits(repo: Repo, mirror: Mirror) -> None:
 def test_git_indexes_the_pack_identically(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     for size in (0, 1, 15, 16, 2047, 2048, 300_000):
-        pack.blob(b"x" * size)
+        add(pack, b"x" * size)
     pack.commit(pack.patch_tree(repo.tree("main"), "q", NEW), [repo.oid("main")], BOT, BOT, "Title\n")
     pack.save()
 
@@ -180,7 +213,7 @@ def test_failed_save_leaves_no_files(mirror: Mirror, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     pack = Pack(mirror)
-    oid = pack.blob(b"new")
+    oid = add(pack, b"new")
     with monkeypatch.context() as broken:
         broken.setattr("os.fsync", full)
         with pytest.raises(UnavailableError, match="No space"):
@@ -239,14 +272,7 @@ def test_existing_tree_is_grafted_into_an_empty_repository(repo: Repo, mirror: M
     pack.save()
 
     assert mirror.subtree(root, "a/b") == package
-    assert pack.graft(None, {"a": None}) == pack.tree(())
-
-
-def test_refusal_names_the_file_in_the_place_of_the_package(repo: Repo, mirror: Mirror) -> None:
-    with pytest.raises(PackageRefusedError) as caught:
-        Pack(mirror).patch_tree(repo.tree("main"), "deep/er/q/Kptfile/below", NEW)
-
-    assert (caught.value.path, caught.value.reason) == ("Kptfile", "a file stands where the package would be")
+    assert pack.graft(None, {"a": None}) == tree_id({})
 
 
 def test_pack_is_for_readers_only_and_has_the_name_of_its_objects(mirror: Mirror) -> None:
@@ -267,7 +293,7 @@ def test_pack_is_for_readers_only_and_has_the_name_of_its_objects(mirror: Mirror
 def test_objects_are_saved_to_another_mirror(tmp_path: Path, mirror: Mirror) -> None:
     other = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "b.git").path))
     pack = Pack(mirror)
-    oid = pack.blob(b"new")
+    oid = add(pack, b"new")
 
     pack.save(other)
 
@@ -276,7 +302,7 @@ def test_objects_are_saved_to_another_mirror(tmp_path: Path, mirror: Mirror) -> 
 
 def test_pack_that_cannot_be_written_is_named_with_what_to_check(mirror: Mirror) -> None:
     pack = Pack(mirror)
-    pack.blob(b"new")
+    add(pack, b"new")
     (mirror.attach_store() / "objects/pack").rmdir()
 
     with pytest.raises(UnavailableError) as caught:

@@ -13,7 +13,7 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential, Remote
 from reconciler.names.ids import Oid
-from reconciler.names.objects import tree_id
+from reconciler.names.objects import File, tree_id
 from tests.support.git import Repo, make_repository, run
 
 GIT = shutil.which("git")
@@ -188,7 +188,7 @@ def test_mirror_with_many_packs_is_repacked_and_its_packs_are_recorded(mirror: M
     packs = mirror.location.directory / "objects/pack"
     for number in range(MANY_PACKS):
         pack = Pack(mirror)
-        pack.blob(b"%d" % number)
+        pack.files({"f": File.of(b"%d" % number)})
         pack.save()
     made = count_packs(mirror.location.directory)
 

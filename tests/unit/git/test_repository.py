@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Mode
+from reconciler.names.objects import File, Mode, object_id
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository
 
@@ -152,7 +152,7 @@ def test_packs_of_earlier_days_are_removed(repo: Repo, mirror: Mirror) -> None:
     directory = mirror.attach_store()
     for number in range(MANY_PACKS + 2):
         pack = Pack(mirror)
-        pack.blob(b"%d" % number)
+        pack.files({"f": File.of(b"%d" % number)})
         pack.save()
     packs = sorted((directory / "objects" / "pack").glob("*.pack"))
     for path in packs[1:]:
@@ -256,7 +256,8 @@ def test_tag_of_what_is_no_commit_is_no_ref(repo: Repo, mirror: Mirror) -> None:
 
 def test_damaged_objects_of_a_run_are_dropped_and_made_again(mirror: Mirror) -> None:
     pack = Pack(mirror)
-    oid = pack.blob(b"new")
+    pack.files({"f": File.of(b"new")})
+    oid = object_id("blob", b"new")
     pack.save()
     (written,) = mirror.location.directory.glob("objects/pack/*.pack")
     written.chmod(0o644)
@@ -267,14 +268,14 @@ def test_damaged_objects_of_a_run_are_dropped_and_made_again(mirror: Mirror) -> 
     assert not mirror.location.directory.exists()
     assert not mirror.has(oid)
     again = Pack(mirror)
-    again.blob(b"new")
+    again.files({"f": File.of(b"new")})
     again.save()
     assert mirror.blob(oid, 9) == b"new"
 
 
 def test_objects_of_a_run_are_found_by_the_next(tmp_path: Path, repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
-    oid = pack.blob(b"new")
+    oid = pack.files({"f": File.of(b"new")})
     pack.save()
 
     assert Mirrors(tmp_path / "cache").open(str(repo.path)).has(oid)

@@ -226,7 +226,9 @@ def test_unreadable_tree_is_named_with_the_reason() -> None:
 
     assert unreadable_package(tree, {}) == Blocked(Reason.INVALID_PACKAGE, message)
     refused = RefusedTrees({}, {tree: "it is too large"})
-    assert unreadable_package(tree, refused).message == f"{message}: it is too large"
+    step = "Commit a correction to main, or raise the limit that is named"
+    assert unreadable_package(tree, refused).message == f"{message}: it is too large. {step}"
+    assert "to drafts/web/a, or" in unreadable_package(tree, refused, "refs/heads/drafts/web/a").message
     assert unreadable_package(oid("c2"), refused).message.endswith("could not be read")
 
 
@@ -271,7 +273,7 @@ def test_failure_of_functions_comes_before_other_reasons_on_one_line(*, unrunnab
 
 
 def test_function_that_changes_protected_fields_blocks_the_package() -> None:
-    done = result(PLAIN, error="it changes\nthe Kptfile", changes_protected=True)
+    done = result(PLAIN, error="it changes\nthe Kptfile", refusal=Reason.PROTECTED_FIELD)
 
     assert done == Blocked(
         Reason.PROTECTED_FIELD,

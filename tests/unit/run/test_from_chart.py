@@ -1,6 +1,7 @@
 """A package of a chart: what is vendored, what follows, what another version leaves to people."""
 
 import io
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,43 @@ def test_chart_has_a_name_a_version_and_all_that_it_depends_on(
         return
     with pytest.raises(ReconcilerError, match=message):
         vendored(tmp_path / "web", metadata, **files)
+
+
+@pytest.mark.parametrize(
+    ("paths", "why"),
+    [
+        ([".GIT/config"], "charts/web/.GIT/config: some file systems take its name for Git's own"),
+        (["git~1/x"], "charts/web/git~1/x: some file systems take its name for Git's own"),
+        (["t", "t/u"], "charts/web/t: it would be both a file and a directory"),
+        (["t", "T"], "charts/web/t: on some file systems it is the same as charts/web/T"),
+        (["d/x", "D/y"], "charts/web/d: on some file systems it is the same as charts/web/D"),
+        (["a\nb"], "charts/web/a\\x0ab: its name contains a control character"),
+        (["a\u202eb"], "charts/web/a\\u202eb: its name contains a character that reorders text"),
+        (["x" * 256], f"charts/web/{'x' * 256}: its name is longer than 255 bytes"),
+    ],
+)
+def test_chart_with_names_that_no_package_may_have_is_neither_written_nor_proposed(
+    tmp_path: Path, paths: list[str], why: str
+) -> None:
+    good = vendored(tmp_path / "web")
+    bad = good._replace(files={**good.files, **dict.fromkeys(paths, File.of(b"x"))}, source="oci://h/web:2")
+
+    for before in ({}, package_with(good, {}, "web")):
+        with pytest.raises(RefusedError) as caught:
+            package_with(bad, before, "web")
+        assert str(caught.value) == f"The chart oci://h/web:2 gives a file that no package may have: {why}"
+        assert (
+            caught.value.hint == "Nothing of it was used. Ask who made the chart for one without such a file."
+        )
+    with pytest.raises(RefusedError):
+        write_package(bad, tmp_path / "package")
+    assert not (tmp_path / "package").exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".git", "a\\b", "x\ny"])
+def test_name_of_a_chart_is_one_directory(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="names the chart "):
+        vendored(tmp_path / "web", METADATA.replace("name: web", f"name: {json.dumps(name)}"))
 
 
 @pytest.mark.parametrize(

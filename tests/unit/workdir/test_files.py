@@ -120,10 +120,12 @@ def test_failure_puts_everything_back(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("path", "file", "message"),
     [
-        ("../x", A, "^../x may not be written$"),
-        ("/x", A, "^/x may not be written$"),
-        ("a/.git/config", A, "^a/.git/config may not be written$"),
-        ("", A, "^ may not be written$"),
+        ("../x", A, r"^\.\./x: its name is empty or stands for another directory$"),
+        ("/x", A, "^/x: its name is empty"),
+        ("a/.git/config", A, "^a/.git/config: some file systems take its name for Git's own$"),
+        ("a/GIT~1/x", A, "^a/GIT~1/x: some file systems take its name for Git's own$"),
+        ("x\ny", A, r"^x\\x0ay: its name contains a control character$"),
+        ("", A, "^: its name is empty"),
         (
             "a/link",
             File.of(b"../../x", Mode.SYMLINK),
@@ -140,6 +142,20 @@ def test_path_that_leads_out_is_refused(tmp_path: Path, path: str, file: File, m
         write_directory({path: file}, tmp_path / "p", replaces=tmp_path / "p")
 
     assert tree(tmp_path).keys() == {"p", "p/a"}
+
+
+def test_names_that_a_directory_has_stay_and_new_ones_are_checked_beside_them(tmp_path: Path) -> None:
+    for name in (".gitmodules", "x", "X"):
+        (tmp_path / name).write_text("theirs")
+    before = read_directory(tmp_path)
+
+    write_directory({**before, "a": A}, tmp_path, replaces=tmp_path)
+    with pytest.raises(RefusedError, match="on some file systems it is the same as "):
+        write_directory({**before, "a": A, "A": B}, tmp_path, replaces=tmp_path)
+    with pytest.raises(RefusedError, match=r"^a: it would be both a file and a directory$"):
+        write_directory({"a": A, "a/b": B}, tmp_path / "new")
+
+    assert read_directory(tmp_path) == {**before, "a": A}
 
 
 def test_directory_with_other_content_is_not_replaced(tmp_path: Path) -> None:
