@@ -154,10 +154,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def forget_credentials() -> Iterator[None]:
     """Forget what a test made the process mask: a credential "second" would mask words of others."""
-    before = redact._IN_USE._values.copy()
+    known, names = redact._IN_USE.values.copy(), redact._IN_USE.names.copy()
     yield
-    if redact._IN_USE._values != before:
-        redact._IN_USE._values, redact._IN_USE._ordered = before, (-1, ())
+    redact._IN_USE.__dict__.update(redact._Credentials().__dict__, values=known, names=names)
 
 
 @pytest.fixture

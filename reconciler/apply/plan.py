@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
-from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
+from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import remaining_effects
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
@@ -21,8 +21,9 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
+from reconciler.base.errors import RefusedError
 from reconciler.base.escape import terminal
-from reconciler.base.redact import Redactor
+from reconciler.base.redact import Redactor, refuse_credentials
 from reconciler.base.wire import read_record
 from reconciler.base.wording import plural
 from reconciler.dependencies.lock.format import is_lock_file
@@ -147,7 +148,27 @@ def _apply_or_leave(target: Target, changes: Sequence[Change]) -> Result:
         why = Unfinished(str(error), error.hint, left=True)
         packages = {change.package: why for change in changes if change.pending}
         return Result(unfinished=packages, exits=frozenset({error.exit_code}))
-    return apply_repository(target, changes)
+    refused: dict[PackageKey, Result] = {}
+    for change in changes:
+        try:
+            _refuse_credentials(change)
+        except RefusedError as refusal:
+            refused[change.package] = failed_result(change.repository.name, refusal, {change.package})
+    others = [change for change in changes if change.package not in refused]
+    return merge_results([*refused.values(), apply_repository(target, others)])
+
+
+def _refuse_credentials(change: Change) -> None:
+    """Refuse a change of which a machine would read a credential, before its neighbours share its push.
+
+    Raises:
+        RefusedError: It is in the name of a ref, in the message of a commit, or in a pull request.
+    """
+    for write in change.writes:
+        refuse_credentials(write.ref, f"Ref {write.ref}")
+        refuse_credentials(getattr(write, "message", ""), f"The message of the commit at {write.ref}")
+    if change.pull is not None:
+        change.pull.outgoing()
 
 
 def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:

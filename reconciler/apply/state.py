@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
 from reconciler.base.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.redact import mask_credentials_in
+from reconciler.base.redact import outgoing_file, refuse_credentials
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
@@ -111,21 +111,37 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     """Move one branch by compare-and-swap; nothing happens if it holds these files already.
 
     Another writer who wrote the same files first did our work. One who wrote others decided on a
-    newer world than ours: nothing is overwritten, and the next run decides again.
+    newer world than ours: nothing is overwritten, and the next run decides again. A file in which a
+    machine would read a credential stays as it was, and is named.
     """
+    files: dict[str, bytes] = {}
+    refusals: dict[str, RefusedError] = {}
+    for path, data in branch.files.items():
+        try:
+            refuse_credentials(path, f"The name of record {path}")
+            files[path] = outgoing_file(data, f"record {path}")
+        except RefusedError as error:
+            refusals[path] = error
+    if refusals:
+        there = read_branch(mirror, mirror.refs().get(branch.ref), Limits())
+        files |= {path: there[path] for path in refusals if path in there}
+    name = branch.ref.removeprefix(HEADS)
+    refused = [failed_result(CONTROL, e, (), name, kind=EffectKind.RECORDED) for e in refusals.values()]
+    return merge_results([_write_branch(mirror, branch._replace(files=files), policy, time), *refused])
+
+
+def _write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:
     current = mirror.refs().get(branch.ref)
     if not branch.files and current is None:
         return Result()
     pack = Pack(mirror)
-    # Messages of remotes are recorded and may quote a credential.
-    records = {path: mask_credentials_in(data) for path, data in branch.files.items()}
-    files = {path: File.of(data) for path, data in branch_files(records).items()}
+    files = {path: File.of(data) for path, data in branch_files(branch.files).items()}
     # Nobody checks it out: addresses may be longer than a name of a file, and clusters differ in case.
     tree = pack.files(files, before=files)
     if (
         _holds(mirror, current, tree)
         or _holds_all_but(branch.optional, mirror, current, files)
-        or _holds_in_old_layout(mirror, current, records)
+        or _holds_in_old_layout(mirror, current, branch.files)
     ):
         return Result()
     try:

@@ -1,31 +1,47 @@
-"""The one redactor: what is secret leaves the process through no output (D17)."""
+"""The two doors of credentials: texts for people are masked, what machines read is refused (D35)."""
 
 import base64
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import quote, quote_plus, unquote
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, quote_plus
+
+import orjson
+
+from reconciler.base.errors import RefusedError
 
 MASK = "***"
 SHORTEST = 8
 """Values of variables that are shorter are not masked: they would blank out ordinary words."""
 SHORTEST_CREDENTIAL = 6
 """The same for credentials that are in use: those are no guess."""
+_FEWEST_CHARACTERS = 4
+"""Different ones: a line of dashes is no secret, and the frame of every table."""
 _SHORTEST_LINE = 16
+_SHORTEST_TOKEN = 20
+_PER_TURN, _PER_CHANGE = 8, 4
+"""A token turns between letters and digits once in eight characters, or to a capital too once in four."""
 
 _NAMES = re.compile(
     r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
 )
-_USERS = frozenset({"git", "oauth2", "x-access-token", "x-token-auth", "gitlab-ci-token"})
-"""Users that a token comes with: names of a protocol, no secrets."""
+_OF_PROTOCOLS = ("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2")
+"""What forges put in place of a user or a password beside a token."""
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
 _TOKEN_PARTS = ("gh", "glpat-", "gldt-", "xox", "AKIA", "eyJ", "github_pat_", "-----BEGIN ")
+_VISIBLE = re.compile(r"[!-~]+")
+_FIELD = re.compile(r"[a-z]+(?:[A-Z][a-z]*)*")
+"""The name of a field, as records and reports write it."""
+_SEGMENT = re.compile(r"[A-Za-z0-9]+")
+_OBJECT_ID = re.compile(r"(?:sha256:)?(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
@@ -42,82 +58,223 @@ PATTERNS: Final = (
 )
 """Patterns of credentials, in the order of their use, each with its replacement."""
 
+_TEXTS = frozenset(
+    {"title", "body", "description", "message", "content", "raw", "comments", "why", "unready"}
+)
+"""Fields of records, and of requests to forges, that are texts for people."""
+_CONTENTS = frozenset({"upstream", "local", "chosen"})
+"""Fields of records that are values from files of packages."""
+_NAMED_BY_PEOPLE = frozenset({"spec", "labels", "annotations"})
+"""Fields of records whose own fields may have any name."""
+_HINT = "Take it out of there, and replace it: others read that place."
+_MOST_NAMES = 8
+"""Sources of names: a run has a few, a process of tests has many runs."""
+
+
+class _Credential(NamedTuple):
+    """A credential in use: where it is from, in words, and its spellings; none if it cannot be hidden.
+
+    One that is not `ours` is what a server handed out, which may be whatever that server likes.
+    """
+
+    origin: str
+    spellings: tuple[str, ...]
+    ours: bool = True
+
 
 class _Credentials:
     """Every credential that this process has in use; safe for several threads without a lock.
 
-    Later readers see every value that was added; the order is computed again after each.
+    Later readers see every value that was added.
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, tuple[str, ...]] = {}
-        self._ordered: tuple[int, tuple[str, ...]] = (0, ())
+        self.values: dict[str, _Credential] = {}
+        self.names: deque[Callable[[], Iterable[str]]] = deque(maxlen=_MOST_NAMES)
+        self.words: dict[str, bool] = {}
+        self._hidden: tuple[int, object, tuple[str, ...]] = (-1, None, ())
 
-    def add(self, value: str, spellings: Iterable[str]) -> None:
-        self._values.setdefault(value, tuple(spellings))
+    def is_word(self, value: str) -> bool:
+        """Tell whether a value is a name of the plan, or a part of one.
+
+        What has the shape of a token is none, unless a server handed it out.
+        """
+        known, words = self.values.get(value), self.words
+        if "\n" in value or (is_token(value) and (known is None or known.ours)):
+            return False
+        if value not in words:
+            found = any(value in name for names in tuple(self.names) for name in names())
+            words[value] = found or value in _OF_PROTOCOLS
+        return words[value]
 
     @property
-    def spellings(self) -> tuple[str, ...]:
-        """Every spelling of every credential, the longest first."""
-        count, ordered = self._ordered
-        if count != len(self._values):
-            longest = list(self._values.values())
-            ordered = tuple(_longest_first({form for forms in longest for form in forms}))
-            self._ordered = (len(longest), ordered)
-        return ordered
+    def hidden(self) -> tuple[str, ...]:
+        """Every spelling of every credential that texts for people hide, the longest first."""
+        count, words, forms = self._hidden
+        if count != len(self.values) or words is not self.words:
+            count, words, every = len(self.values), self.words, tuple(self.values.items())
+            hidden = (each for value, each in every if not self.is_word(value))
+            forms = tuple(_longest_first({form for each in hidden for form in each.spellings}))
+            self._hidden = count, words, forms
+        return forms
+
+    def refused(self, *, in_names: bool) -> tuple[str, ...]:
+        """Return every spelling of our credentials that no machine may read.
+
+        A name may equal a credential that has not the shape of a token.
+        """
+        ours = [(value, each) for value, each in tuple(self.values.items()) if each.ours]
+        return tuple(
+            form
+            for value, each in ours
+            if is_token(value) or not (in_names or self.is_word(value))
+            for form in each.spellings
+        )
 
 
 _IN_USE: Final = _Credentials()
 
 
-def learn_credential(value: str) -> None:
-    """Mask a credential in everything that leaves this process from now on, in every spelling.
+def is_token(value: str) -> bool:
+    """Tell whether a value has the shape of a token, which words and names have not.
+
+    It is as long, has no space, and digits and capitals are all over it.
+    """
+    if len(value) < _SHORTEST_TOKEN or not _VISIBLE.fullmatch(value):
+        return False
+    pairs = [pair for segment in _SEGMENT.findall(value) for pair in pairwise(segment)]
+    turns = sum(before.isdigit() != after.isdigit() for before, after in pairs)
+    changes = turns + sum(before.islower() and after.isupper() for before, after in pairs)
+    return turns * _PER_TURN >= len(value) or (turns > 0 and changes * _PER_CHANGE >= len(value))
+
+
+def learn_credential(value: str, origin: str) -> None:
+    """Hide a credential in every text that leaves this process from now on, in every spelling.
 
     Call it before any authentication, with Git or a forge, and after reading a key. Of a key of several
-    lines each line is masked too. Empty and very short values are not.
+    lines each line is hidden too. `origin` tells people which one it is.
     """
-    _IN_USE.add(value, _spellings(value, SHORTEST_CREDENTIAL))
+    _learn(value, _Credential(origin, tuple(_spellings(value, SHORTEST_CREDENTIAL))))
     lines = [line.strip() for line in value.splitlines()]
     for line in lines if len(lines) > 1 else ():
         if len(line) >= _SHORTEST_LINE and not line.startswith("-----"):
-            _IN_USE.add(line, (line, quote(line, safe="")))
+            _learn(line, _Credential(origin, (line, quote(line, safe=""))))
 
 
-def learn_address(url: str) -> None:
-    """Mask what the user part of an address holds: a password, or a token in place of a user."""
-    authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
-    user, separator, password = authority.rpartition("@")[0].partition(":")
-    secret = password if separator else user
-    if secret not in _USERS:
-        learn_credential(secret)
-        learn_credential(unquote(secret))
+def learn_token(value: str) -> None:
+    """Hide what a server handed out in every text from now on, if it has the shape of a token.
+
+    A server may hand out anything: ids of objects and digests are no tokens.
+    """
+    if is_token(value) and not _OBJECT_ID.fullmatch(value):
+        _learn(value, _Credential("a server", tuple(_spellings(value, SHORTEST_CREDENTIAL)), ours=False))
+
+
+def _learn(value: str, credential: _Credential) -> None:
+    if value:
+        _IN_USE.values.setdefault(value, credential)
+
+
+def learn_names(names: Callable[[], Iterable[str]]) -> None:
+    """Show these names from now on, and parts of them, even where one equals a credential.
+
+    They are collected only if a credential has not the shape of a token, so seldom at all.
+    """
+    _IN_USE.names.append(names)
+    _IN_USE.words = {}
+
+
+def shown_credentials() -> tuple[str, ...]:
+    """Return a note on each credential that texts show: it is too short, or a name of the plan."""
+    known = tuple(_IN_USE.values.items())
+    origins = sorted({each.origin for value, each in known if not each.spellings or _IN_USE.is_word(value)})
+    why = "texts show it, because it is too short or a part of a name here. Replace it by a random one"
+    return tuple(f"The credential of {origin} is not hidden: {why}" for origin in origins)
 
 
 def mask_credentials(text: str) -> str:
-    """Return text without any credential that is in use; what only looks like one stays."""
-    for spelling in _IN_USE.spellings:
+    """Return a text for people without any credential that is in use; what only looks like one stays."""
+    for spelling in _IN_USE.hidden:
         if spelling in text:
             text = text.replace(spelling, MASK)
     return text
 
 
-def mask_credentials_in(data: bytes) -> bytes:
-    """Return a machine-owned file without any credential that is in use; JSON stays JSON."""
+def refuse_credentials(text: str, what: str) -> None:
+    """Refuse text that machines read, such as the name of a ref, if a credential is in it.
+
+    Raises:
+        RefusedError: A credential is in it.
+    """
+    if any(spelling in text for spelling in _IN_USE.refused(in_names=True)):
+        raise RefusedError(f"{what} holds a credential that this run uses", hint=_HINT)
+
+
+def outgoing_fields(value: Any, what: str) -> Any:
+    """Return a record or a request as it may leave: its texts for people are masked, nothing else is.
+
+    Raises:
+        RefusedError: A credential is in another field.
+    """
+    if not _IN_USE.values:
+        return value
+    names, contents = (_IN_USE.refused(in_names=in_names) for in_names in (True, False))
+
+    def outgoing(value: Any, field: str, name: str) -> Any:
+        match value:
+            case str() if name in _TEXTS:
+                return mask_credentials(value)
+            case str():
+                if any(form in value for form in (contents if name in _CONTENTS else names)):
+                    message = f"Field {field} of {what} holds a credential that this run uses"
+                    raise RefusedError(message, hint=_HINT)
+                return value
+            case Mapping():
+                fixed = name in _TEXTS | _NAMED_BY_PEOPLE
+                return {
+                    outgoing(str(key), field, ""): outgoing(
+                        part, f"{field}.{key}".lstrip("."), name if fixed else str(key)
+                    )
+                    for key, part in value.items()
+                }
+            case list() | tuple():
+                parts = (outgoing(part, f"{field}[{n}]", name) for n, part in enumerate(value))
+                return tuple(parts) if isinstance(value, tuple) else list(parts)
+            case _:
+                return value
+
+    return outgoing(value, "", "")
+
+
+def outgoing_file(data: bytes, what: str) -> bytes:
+    """Return a file of a machine-owned branch as it may leave; what is no JSON is a text for people.
+
+    Raises:
+        RefusedError: A credential is in a field of its JSON that is no text for people.
+    """
     text = data.decode("utf-8", "surrogateescape")
-    masked = mask_credentials(text)
-    return data if masked == text else masked.encode("utf-8", "surrogateescape")
+    if not any(form in text for each in tuple(_IN_USE.values.values()) for form in each.spellings):
+        return data
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return mask_credentials(text).encode("utf-8", "surrogateescape")
+    indent = orjson.OPT_INDENT_2 if b"\n" in data.rstrip(b"\n") else 0
+    option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE | indent
+    return orjson.dumps(outgoing_fields(value, what), option=option)
 
 
 class Redactor:
-    """Masks credentials in use, other known secret values, and whatever looks like a credential.
+    """Masks texts for people: credentials in use, other secret values, and what looks like a credential.
 
     Every value in all its spellings. Idempotent, and total: any text is accepted.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for value in secrets for form in _spellings(value, SHORTEST)}
-        self._known = _any_of(forms)
-        self._known_in_json = _any_of(set(map(_as_json, forms)))
+        self._secrets = {value: tuple(_spellings(value, SHORTEST)) for value in secrets}
+        self._words: object = None
+        self._known: re.Pattern[str] | None = None
+        self._known_in_json: re.Pattern[str] | None = None
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
@@ -127,6 +284,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return `text` without secrets."""
         text = mask_credentials(text)
+        self._compile()
         if self._known:
             text = self._known.sub(MASK, text)
         if not _may_be_secret(text):
@@ -138,12 +296,21 @@ class Redactor:
     def is_clean(self, text: str) -> bool:
         """Tell whether nothing in a JSON text can be secret, in any string of it."""
         # JSON writes each character by itself, so a secret is in the text as its own JSON form.
-        if _may_be_secret(text) or any(_as_json(spelling) in text for spelling in _IN_USE.spellings):
+        if _may_be_secret(text) or any(_as_json(spelling) in text for spelling in _IN_USE.hidden):
             return False
+        self._compile()
         return self._known_in_json is None or self._known_in_json.search(text) is None
 
+    def _compile(self) -> None:
+        """Look anew for secrets that are names of the plan after more names were learned."""
+        if self._words is not _IN_USE.words:
+            self._words = _IN_USE.words
+            shown = [forms for value, forms in self._secrets.items() if not _IN_USE.is_word(value)]
+            forms = {form for each in shown for form in each}
+            self._known, self._known_in_json = _any_of(forms), _any_of(set(map(_as_json, forms)))
+
     def value(self, value: Any) -> Any:
-        """Return a JSON value with every string in it redacted, keys included."""
+        """Return a JSON value with every string in it redacted; names of fields are words of ours."""
         return self._value(value, {})
 
     def _value(self, value: Any, texts: dict[str, str]) -> Any:
@@ -155,7 +322,8 @@ class Redactor:
                     redacted = texts[value] = self.text(value)
                 return redacted
             case Mapping():
-                return {self._value(str(k), texts): self._value(v, texts) for k, v in value.items()}
+                keys = {k: str(k) if _FIELD.fullmatch(str(k)) else self._value(str(k), texts) for k in value}
+                return {keys[k]: self._value(part, texts) for k, part in value.items()}
             case list() | tuple():
                 return [self._value(v, texts) for v in value]
             case _:
@@ -187,7 +355,7 @@ def _longest_first(spellings: Iterable[str]) -> list[str]:
 def _spellings(value: str, shortest: int) -> Iterator[str]:
     """Yield how a secret may appear: as it is, escaped for URLs, JSON and HTML, in base64 at any offset."""
     value = value.strip()
-    if len(value) < shortest:
+    if len(value) < shortest or len(set(value)) < _FEWEST_CHARACTERS:
         return
     yield value
     yield from (quoted := (quote(value, safe=""), quote(value), quote_plus(value)))

@@ -81,7 +81,8 @@ class Printer(Struct, frozen=True):
 
     def event(self, kind: str, text: str, *, hint: str = "", **fields: Any) -> None:
         """Print an event to standard error, such as a `note`; only JSON has the `fields`."""
-        self.repeat([Event(kind, text, hint)], **fields)
+        # Masked already here: what was printed is kept, to be repeated.
+        self.repeat([Event(kind, self.redactor.text(text), self.redactor.text(hint))], **fields)
 
     def notes(self, notes: Iterable[str]) -> None:
         """Print notes to standard error, unless the user wants none."""

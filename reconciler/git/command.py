@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.redact import is_token, learn_credential
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.git.effects import effect
@@ -58,6 +58,9 @@ _LOCAL_FAILURES = (
     "Read-only file system", "Cannot allocate memory",
 )  # fmt: skip
 """Messages of git about a limit of this machine; the remote did nothing wrong."""
+
+
+_NO_PASSWORDS = ("", "x", "x-oauth-basic")
 
 
 LIMITS_HINT = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
@@ -126,7 +129,10 @@ def run_git(
     if executable is None:
         raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
     if credential is not None:
-        learn_credential(credential.password)
+        # Forges take a token in place of the user, too, with no password or a fixed word for one.
+        has_token = credential.password in _NO_PASSWORDS and is_token(credential.username)
+        secret = credential.username if has_token else credential.password
+        learn_credential(secret, f"the address {remote}")
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
     variables = environment(os.environ, credential)
     name = _subcommand(arguments)
@@ -233,7 +239,7 @@ def _communicate(
                 if not finish:
                     effects.check_shutdown()
             else:
-                return GitResult(process.returncode, out, mask_credentials(err.decode(errors="replace")))
+                return GitResult(process.returncode, out, err.decode(errors="replace"))
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from reconciler.base.errors import ReconcilerError, UnavailableError
-from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.redact import learn_credential, refuse_credentials
 from reconciler.base.values import PartlyCompared
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature, commit_bytes
@@ -58,9 +58,13 @@ class CommitSigning(PartlyCompared, frozen=True, dict=True):
         return head + b"\ngpgsig " + signature + blank + body
 
     def message(self, message: str, committer: Signature) -> str:
-        """Return the whole message of a commit."""
-        masked = mask_credentials(message)
-        return _signed_off(masked, committer) if self.sign_off else masked
+        """Return the whole message of a commit.
+
+        Raises:
+            RefusedError: It holds a credential: its lines are read again, and its id is planned.
+        """
+        refuse_credentials(message, "The message of a commit")
+        return _signed_off(message, committer) if self.sign_off else message
 
     def check_key(self) -> None:
         """Check that the key signs.
@@ -75,7 +79,7 @@ class CommitSigning(PartlyCompared, frozen=True, dict=True):
         assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
         try:
             data = self.read_key()
-            learn_credential(data.decode(errors="replace"))
+            learn_credential(data.decode(errors="replace"), "the key that signs commits")
             return parse_key(data)
         except ReconcilerError as error:
             error.cause = str(error)  # the same for every commit of the run

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.redact import mask_credentials
+from reconciler.base.redact import refuse_credentials
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
 from reconciler.git.local import is_sha256, sha256_error
@@ -124,6 +124,7 @@ def _check(update: RefUpdate) -> None:
     ref, expected, new = update
     if not ref.startswith("refs/") or _UNSAFE_REF.search(ref) or not ref.isprintable():
         raise RefusedError(f"{ref!r} is not a ref that may be pushed")
+    refuse_credentials(ref, f"Ref {ref}")
     if any(oid is not None and not _OID.fullmatch(oid) for oid in (expected, new)):
         raise RefusedError(f"An object id for {ref} is not 40 hexadecimal digits")
     if ref.startswith("refs/tags/") and expected and new and expected != new:
@@ -249,7 +250,7 @@ def _parse_porcelain(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _result(update: RefUpdate, flag: str, summary: str) -> PushResult:
-    message = mask_credentials(summary.partition("(")[2].rpartition(")")[0] or summary)
+    message = summary.partition("(")[2].rpartition(")")[0] or summary
     if flag == "=":
         return PushResult(update, PushStatus.UP_TO_DATE, message)
     if flag != "!":

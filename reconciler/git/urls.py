@@ -12,14 +12,14 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.redact import learn_address
 from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
-_USER = re.compile(r"(?<=:)//[^/]*@")
+_USER = re.compile(r"(?<=:)//(?:[^/]*@|[^/?#\[\]]*:(?!\d*(?:[/?#]|$)).*@)")
+"""A user with a password; one with a slash in it looks like a host with a port that is no number."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST = re.compile(r"^(?:.*@)?(\[.*\]|[^:]*):?(.*)$", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:]+)(?::[0-9]*)?")
@@ -151,25 +151,29 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
     in place of a host, a control character.
     """
     text = remote.strip()
-    if _SCHEME.match(text):
-        learn_address(text)
     if not text or text.startswith("-") or _HELPER.match(text) or not text.isprintable():
-        raise UnavailableError(f"Repository address {remote!r} is not usable", hint="Give a URL or a path.")
+        message = f"Repository address {without_user(remote)!r} is not usable"
+        raise UnavailableError(message, hint="Give a URL or a path.")
     if path := local_path(text, base):
         return Remote(str(path), normalise_url(str(path)), path)
     if not (match := _SCHEME.match(text)):
         _refuse_steps(text, text.partition(":")[2])
         return Remote(text, normalise_url(text))
     scheme = match.group(1).lower()
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        message = f"Repository address {without_user(text)!r} is not usable: it names no host and port"
+        raise UnavailableError(message, hint="Write a slash in a password as %2F.") from error
     host = _find_host(text)
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)
     if scheme != "file":
-        _refuse_steps(text, urlsplit(text).path)
+        _refuse_steps(text, parts.path)
     if scheme == "ssh":
         return Remote(_without_password(text), normalise_url(text))
-    parts = urlsplit(text)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     credential = Credential(user, password) if user or password else None
     return Remote(without_user(text), normalise_url(text), credential=credential)

@@ -23,7 +23,7 @@ def control_credential(environment: Mapping[str, str]) -> Callable[[str], Creden
     """Return the credential lookup for the control repository, which is opened before its configuration."""
     token = environment.get(CONTROL_TOKEN, "")
     key, known_hosts = environment.get(CONTROL_KEY, ""), environment.get(CONTROL_KNOWN_HOSTS, "")
-    learn_credential(token)
+    learn_credential(token, f"the variable {CONTROL_TOKEN}")
     _learn_key(key)
     is_set = token or key or known_hosts
     credential = Credential("", token, _path(key), _path(known_hosts)) if is_set else None
@@ -94,7 +94,8 @@ def _credential(rule: "CredentialRule", environment: Mapping[str, str]) -> Crede
         known_hosts = _path(rule.known_hosts_file)
         return Credential(rule.username, ssh_key=Path(rule.ssh_key_file), known_hosts=known_hosts)
     token = _token(rule, environment)
-    learn_credential(token)
+    origin = f"the variable {rule.token_env}" if rule.token_env else f"the file {rule.token_file}"
+    learn_credential(token, origin)
     return Credential(rule.username, token)
 
 
@@ -117,7 +118,7 @@ def _learn_key(path: str) -> None:
     """Mask a private key that ssh reads by itself; ssh reports one that is unreadable."""
     if path:
         with suppress(OSError, UnicodeDecodeError):
-            learn_credential(read_secret(path).decode())
+            learn_credential(read_secret(path).decode(), f"the file {path}")
 
 
 def _path(text: str) -> Path | None:

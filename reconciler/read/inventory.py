@@ -13,6 +13,7 @@ from reconciler.api.validation import parse_model
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.base.redact import learn_names, shown_credentials
 from reconciler.base.wording import plural, verb
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.variants import owner_key, set_key, variant_key
@@ -109,6 +110,7 @@ def read_inventory(
     inventory, recorded = content.inventory, content.recorded
     forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
     read = replace(inventory, repositories=forge_state.views, reviewed=forge_state.reviewed)
+    learn_names(lambda: _names(read))
     return replace(
         inventory,
         repositories=forge_state.views,
@@ -138,8 +140,22 @@ def read_inventory(
             *unused_rules(inventory.policy, inventory.control, forge_state.views.values()),
             *_other_instances(options.control, inventory.policy, recorded.tip),
             *shard_notes,
+            *shown_credentials(),
         ),
     )
+
+
+def _names(inventory: Inventory) -> Iterator[str]:
+    """Yield the names that a plan has from what was read; some more than once."""
+    yield from (inventory.policy.instance, inventory.control.remote, inventory.control.branch)
+    for variant in inventory.variants:
+        yield from (*variant.key, variant.source.location.path)
+    for each in inventory.sets:
+        yield from (*each.key, each.source.location.path)
+    for view in inventory.repositories.values():
+        yield from (*view.key, view.remote, view.branch, view.directory, view.cluster, *view.files)
+        yield from (*view.branches, *view.tags, *view.packages)
+        yield from (draft.ref for package in view.packages.values() for draft in package.drafts)
 
 
 def _uses_time(inventory: Inventory) -> bool:

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
-from reconciler.base.redact import mask_credentials
 from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
@@ -19,6 +18,7 @@ from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.git.urls import without_user
 from reconciler.krm.merge.text import merge_text
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
@@ -132,7 +132,7 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
             return _unpacked(file, path.name, policy.limits)
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
-        raise UsageError(f"{mask_credentials(chart)} has a credential", hint=hint)
+        raise UsageError(f"{without_user(chart)} has a credential", hint=hint)
     if _IN_GIT.fullmatch(chart):
         mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
         return _from_git(chart, version, policy, mirrors)

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
+from reconciler.base.reasons import Phase, Reason
+from reconciler.base.redact import learn_names, shown_credentials
 from reconciler.base.timing import SpanKind, timed
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
@@ -21,7 +23,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.names.objects import Files
 from reconciler.plan.build import build_plan
-from reconciler.plan.changes import Plan
+from reconciler.plan.changes import Op, Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
@@ -131,7 +133,21 @@ def plan_fleet(
         with timed(SpanKind.STAGE, "plan") as span:
             plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
             span.items = len(plan.changes)
-    return PlannedRun(inputs, fleet, plan, resolving)
+    learn_names(lambda: _names(plan))
+    # After the checksum: what a run is given decides nothing.
+    noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
+    return PlannedRun(inputs, fleet, noted, resolving)
+
+
+def _names(plan: Plan) -> Iterator[str]:
+    """Yield the names that a plan writes or shows."""
+    yield from (*Op, *Reason, *Phase, *plan.records, *plan.status)
+    for change in plan.all_changes:
+        yield from (change.package.path, *change.repository, *(change.variant or ()))
+        yield from (text for write in change.writes for text in (write.ref, getattr(write, "message", "")))
+        yield from (text for each in change.conflicts for text in (each.path, each.resource, each.field))
+        if change.pull is not None:
+            yield from (change.pull.head, change.pull.base, change.pull.title, *change.pull.labels)
 
 
 def resolve_inputs(

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 from reconciler.base.errors import UnavailableError, UsageError
-from reconciler.base.redact import mask_credentials
 from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict, precedence
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
+from reconciler.git.urls import without_user
 from reconciler.krm.yaml import YamlError, YamlLimits, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
@@ -107,7 +107,7 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
     if listing.digest and listing.digest != digest:
         stated = f"should be sha256:{listing.digest[:12]}, and is sha256:{digest[:12]}"
         hint = "Nothing of it was used. Ask who runs the repository."
-        raise DigestError(f"{mask_credentials(listing.url)} {stated}", hint=hint)
+        raise DigestError(f"{without_user(listing.url)} {stated}", hint=hint)
     return FetchedChart(archive, f"{listing.address}:{listing.version}@sha256:{digest}")
 
 
@@ -142,7 +142,7 @@ def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, lim
         UnavailableError: There is no such ref, or no such directory.
         PackageRefusedError: The directory has what no package may have.
     """
-    refs = mirror.refs()
+    refs, address = mirror.refs(), without_user(address)
     commit = refs.get(f"{TAGS}{version}") or refs.get(f"{HEADS}{version}")
     if commit is None and _COMMIT.fullmatch(version) and mirror.bring(Oid(version)):
         commit = Oid(version)
@@ -158,7 +158,7 @@ def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, lim
     if tree is None:
         raise UnavailableError(f"{address} has no directory {path} at {version or commit[:12]}")
     mirror.ensure(mirror.list_blobs(tree, limits))
-    return ChartInGit(mirror.files(tree, limits), f"{mask_credentials(address)}@{commit}")
+    return ChartInGit(mirror.files(tree, limits), f"{address}@{commit}")
 
 
 def _versions(tags: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
@@ -178,7 +178,7 @@ def _chosen(versions: Iterable[str], version: str, address: str) -> str:
     chosen = choose_version(versions, version)
     if not chosen:
         near = ", ".join(close_names(version, versions) or list(_ascending(versions))[-3:])
-        message = f"{mask_credentials(address)} has no version {version or 'at all'}"
+        message = f"{address} has no version {version or 'at all'}"
         raise UnavailableError(message, hint=f"Ask for one that it has: {near}." if near else "")
     return chosen
 

@@ -41,7 +41,7 @@ def registry_credentials(environment: Mapping[str, str], configured: Find) -> Fi
         for config, where in _configs(environment):
             credential = _stored(config, name, where, environment)
             if credential is not None:
-                learn_credential(credential.password)
+                learn_credential(credential.password, where)
                 return credential
         return None
 

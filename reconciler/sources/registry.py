@@ -21,12 +21,12 @@ import orjson
 
 from reconciler import __version__
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.redact import learn_token
 from reconciler.base.wording import plural
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Clock
 from reconciler.forge.api.errors import ForbiddenError, LimitedError, MissingError, UnauthorizedError
 from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
-from reconciler.git.urls import Credential, is_loopback
+from reconciler.git.urls import Credential, is_loopback, without_user
 from reconciler.names.ids import is_prefix
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find
@@ -377,7 +377,7 @@ class RegistryClient:
             )
         if not value or value == refused:
             return False
-        learn_credential(value.rpartition(" ")[2])
+        learn_token(value.rpartition(" ")[2])
         self._tokens[place] = value
         return True
 
@@ -444,7 +444,7 @@ def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> Unavailable
         words = str(first.get("message") or first.get("code") or "")
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         words = "" if reply.status else reply.body.decode(errors="replace")
-    answer = mask_credentials(f"{reply.status or 'no answer'} {words[:200]}".strip())
+    answer = f"{reply.status or 'no answer'} {words[:200]}".strip()
     message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
     hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
     if not reply.status:
@@ -497,5 +497,5 @@ def _is_safe(url: str, origin: str) -> bool:
 
 
 def _shown(url: str) -> str:
-    """Return an address without its query, which may be signed."""
-    return mask_credentials(url.partition("?")[0])
+    """Return an address without its user, and without its query, which may be signed."""
+    return without_user(url.partition("?")[0])

@@ -1,11 +1,14 @@
-"""Copies of values with other fields, whichever kind of value it is."""
+"""Values of tests: copies with other fields, whichever kind of value it is, and a credential."""
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+TOKEN: Final = "T0kenOf4Test7xQ9vL2z"
+"""A credential with the shape of a token, of no server."""
 
 
 def replace(value: T, /, **changes: Any) -> T:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.escape import terminal
+from reconciler.base.redact import mask_credentials, refuse_credentials
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     ApiPullRequest,
@@ -176,6 +177,7 @@ class ApiForge:
 
         The text is written last: its hidden digest tells that everything else was written.
         """
+        desired = desired.outgoing()
         desired = replace(desired, title=terminal(desired.title)[:LONGEST_TITLE])
         pull = self._find_current(desired)
         # Before the pull request is there: its text then tells that this head has its status.
@@ -267,6 +269,8 @@ class ApiForge:
         A closed issue stays closed: closing it is how people turn it off. Text of people around ours is kept,
         and another open issue of this key is closed.
         """
+        refuse_credentials(f"{key} {title}", "The title of the dashboard")
+        body = mask_credentials(body)
         issues = self.find_issues(key, title)
         is_new = not issues
         if is_new:
@@ -478,7 +482,7 @@ class ApiForge:
         return None
 
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
-        text = body_marker.comment_text(key, body, self.dialect.most_comment)
+        text = body_marker.comment_text(key, mask_credentials(body), self.dialect.most_comment)
 
         def look() -> list[Comment]:
             return [c for c in self.dialect.comments(number) if body_marker.is_comment(key, c.body)]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.base.redact import learn_credential
+from reconciler.base.redact import learn_credential, learn_token
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
@@ -396,7 +396,7 @@ class AppToken:
     ) -> None:
         self.api = api
         self.app = app
-        learn_credential(app.key)
+        learn_credential(app.key, f"the key of GitHub App {app.app_id}")
         self.clock = clock
         self._permissions = dict(permissions)
         self._token = ""
@@ -430,7 +430,7 @@ class AppToken:
         reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
         try:
             self._token = str(reply.data["token"])
-            learn_credential(self._token)
+            learn_token(self._token)
             self._expires_s = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
         except (KeyError, TypeError, ValueError) as error:
             raise UnavailableError(f"{self.api} returned no installation token") from error

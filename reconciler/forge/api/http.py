@@ -15,7 +15,7 @@ import orjson
 
 from reconciler import __version__
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.redact import Redactor, learn_credential, mask_credentials
+from reconciler.base.redact import outgoing_fields
 from reconciler.base.timing import SpanKind, timed
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.api.errors import (
@@ -272,13 +272,12 @@ class Transport:
                     raise self._error(reply, request, raw.status)
 
     def _error(self, reply: ClassifiedReply, request: _Request, status: int) -> ReconcilerError:
-        answer = self._redacted(f"{status or 'no answer'} {reply.message}".strip())
+        answer = f"{status or 'no answer'} {reply.message}".strip()
         if reply.kind is ReplyKind.UNAUTHORIZED:
             error = _error(reply.kind, f"{self.base} refuses the credential: {answer}", status, writes=False)
             error.cause = str(error)
             return error
-        url = self._redacted(request.url)
-        error = _error(reply.kind, f"{request.method} {url}: {answer}", status, writes=request.writes)
+        error = _error(reply.kind, f"{request.method} {request.url}: {answer}", status, writes=request.writes)
         if reply.kind is ReplyKind.FORBIDDEN or not status:
             error.cause = f"{self.base}: {answer}"
         return error
@@ -305,10 +304,9 @@ class Transport:
 
         method, url, body, params, _, conditional = request
         headers = {"Authorization": value} if (value := self.auth.value()) else {}
-        learn_credential(value.rpartition(" ")[2])
         content = None
         if body is not None:
-            content = orjson.dumps(_masked(body))
+            content = orjson.dumps(outgoing_fields(body, f"the request {method} {url}"))
             headers["Content-Type"] = "application/json"
         # httpx limits the time between two chunks only: a server that trickles would hold us for ever.
         until = time.monotonic() + 2 * self._timeout_s
@@ -317,7 +315,7 @@ class Transport:
         if cached is not None:
             headers["If-None-Match"] = cached.etag
         sent = self._client.stream(method, url, content=content, params=params, headers=headers)
-        with timed(SpanKind.FORGE, f"{method} {self._redacted(url)}", self.base), sent as reply:
+        with timed(SpanKind.FORGE, f"{method} {url}", self.base), sent as reply:
             data = bytearray()
             for chunk in reply.iter_bytes():
                 data += chunk
@@ -349,12 +347,8 @@ class Transport:
             return
         wait = reply.wait_s if reply.wait_s is not None else SECONDARY_WAIT_S
         if waits > 1 or wait > self.budget.limits.max_wait_s:
-            raise LimitedError(f"The forge limits reads: {self._redacted(reply.message)}", wait_s=wait)
+            raise LimitedError(f"The forge limits reads: {reply.message}", wait_s=wait)
         self.clock.sleep(wait)
-
-    def _redacted(self, text: str) -> str:
-        token = self.auth.value().rpartition(" ")[2]
-        return Redactor([token]).text(text)
 
     def _url(self, path: str) -> str:
         return path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
@@ -385,19 +379,6 @@ def _error(kind: ReplyKind, message: str, status: int, *, writes: bool) -> Recon
     return (_KINDS_OF_WRITES if writes else _KINDS).get(kind, UnavailableError)(
         message, hint=_HINTS.get(kind)
     )
-
-
-def _masked(value: object) -> object:
-    """Return a request's body with credentials masked: people read the texts on the forge."""
-    match value:
-        case str():
-            return mask_credentials(value)
-        case Mapping():
-            return {key: _masked(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_masked(inner) for inner in value]
-        case _:
-            return value
 
 
 def _parsed(data: bytes) -> Any:

@@ -7,7 +7,7 @@ import orjson
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from reconciler.base.redact import mask_credentials_in
+from reconciler.base.redact import outgoing_file
 from reconciler.base.wire import Record, canonical_json, read_record
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, HEADS, PROPOSED
@@ -84,8 +84,12 @@ def head_branches(head: str) -> tuple[str, ...]:
 
 
 def record_bytes(record: PullRecord) -> bytes:
-    """Return the record's canonical bytes. Deterministic."""
-    return mask_credentials_in(canonical_json(record))
+    """Return the record's canonical bytes. Deterministic.
+
+    Raises:
+        RefusedError: A credential is in a field that is no text for people.
+    """
+    return outgoing_file(canonical_json(record), f"pull request {record.number}")
 
 
 def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:

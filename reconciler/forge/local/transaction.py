@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.base.redact import mask_credentials
 from reconciler.forge.local.merge import DeletionHead, LockHead, parse_head, proposed_packages
 from reconciler.forge.local.store import (
     FILE,
@@ -125,6 +126,7 @@ class LocalTransaction:
         if broken is not None:
             message = f"Pull request {broken.number} of {desired.head} cannot be read: {broken.unreadable}"
             raise RefusedError(message, hint=f"Delete {PULLS}{broken.number} if nothing needs it.")
+        desired = desired.outgoing()
         present = self.find_open(desired.head)
         text: dict[str, Any] = {
             "title": desired.title,
@@ -173,7 +175,7 @@ class LocalTransaction:
         closed = {"state": PullState.CLOSED, "withdrawn": withdrawn}
         update: dict[str, object] = self._merged(record) if merged else closed
         if comment and not merged:
-            update["comments"] = {**record.comments, "close": comment}
+            update["comments"] = {**record.comments, "close": mask_credentials(comment)}
         return self._put(msgspec.structs.replace(record, **update))
 
     def reopen(self, number: int) -> PullRecord:
@@ -215,7 +217,8 @@ class LocalTransaction:
     def comment(self, number: int, key: str, body: str) -> PullRecord:
         """Write the comment with this key, or update its text."""
         record = self._records[self.find(number).number]
-        return self._put(msgspec.structs.replace(record, comments={**record.comments, key: body}))
+        comments = {**record.comments, key: mask_credentials(body)}
+        return self._put(msgspec.structs.replace(record, comments=comments))
 
     def updates(self) -> list[RefUpdate]:
         """Return the ref updates of changed records; their objects are in the pack."""

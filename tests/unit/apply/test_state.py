@@ -339,7 +339,7 @@ def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(repo: Rep
 
 
 def test_secret_in_a_record_is_masked(repo: Repo) -> None:
-    learn_credential("secret-in-a-record")
+    learn_credential("secret-in-a-record", "a test")
 
     write_branch(mirror(repo), branch({"x": b"said secret-in-a-record"}), POLICY, EPOCH)
 

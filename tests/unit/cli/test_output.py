@@ -121,7 +121,7 @@ def test_lines_notes_and_values_are_masked_and_go_to_their_stream(
     assert said.out == 'a ***\nb\nc ***{\n  "d": "***"\n}\n'
     assert said.err == "e\nnote: f ***\nerror: g\nhint: h\n"
     assert [each if isinstance(each, str) else each[1] for each in printer.printed] == [
-        "a ***\nb\n", "c ***", '{\n  "d": "***"\n}\n', "e", "f hunter2hunter2", "g",
+        "a ***\nb\n", "c ***", '{\n  "d": "***"\n}\n', "e", "f ***", "g",
     ]  # fmt: skip
 
 

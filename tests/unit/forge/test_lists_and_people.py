@@ -18,7 +18,7 @@ from reconciler.inventory.inventory import PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
 from tests.support.signing import app_key, app_pem
-from tests.support.values import replace
+from tests.support.values import TOKEN, replace
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
     HEAD,
@@ -357,10 +357,10 @@ def test_token_is_renewed_ten_minutes_before_its_end(
 
 
 def test_token_of_an_app_is_masked_in_texts(api: RecordingApi) -> None:
-    issue(api, "ghs-of-this-test")
+    issue(api, TOKEN)
     token_of(api, app_pem()).token()
 
-    assert "ghs-of-this-test" not in mask_credentials("fatal: ghs-of-this-test was refused")
+    assert TOKEN not in mask_credentials(f"fatal: {TOKEN} was refused")
 
 
 def test_nothing_was_left_out_before_the_first_read(api: RecordingApi) -> None:

@@ -540,7 +540,7 @@ def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
 
 
 def test_credential_is_in_no_record() -> None:
-    learn_credential("cn-record-1a2b")
+    learn_credential("cn-record-1a2b", "a test")
     record = PullRecord(number=3, head="x", base="main", title="sent cn-record-1a2b", body="cn-record-1a2b")
 
     assert b"1a2b" not in record_bytes(record)

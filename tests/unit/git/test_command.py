@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.redact import learn_credential
+from reconciler.base.redact import mask_credentials
 from reconciler.git import effects
 from reconciler.git.command import (
     TRACE,
@@ -26,6 +26,7 @@ from reconciler.git.command import (
 )
 from reconciler.git.effects import StoppedError
 from reconciler.git.urls import Credential
+from tests.support.values import TOKEN
 
 MIB = 1 << 20
 
@@ -158,11 +159,26 @@ def test_server_may_be_silent_for_the_limit_of_a_command_and_at_most_a_minute(
     assert slow_options(seconds) == ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={limit}")
 
 
-def test_credential_in_the_words_of_git_is_masked_where_they_arrive(slow_git: Path) -> None:
-    learn_credential("cn-git-1a2b")
-    slow_git.write_text("#!/bin/sh\necho 'fatal: sent cn-git-1a2b' >&2\nexit 128\n")
+@pytest.mark.parametrize(
+    ("user", "password", "secret"),
+    [
+        ("kim", "pw-of-an-address", "pw-of-an-address"),
+        ("kim-of-the-team", "", ""),
+        ("kim-of-the-team", "x", ""),
+        (TOKEN, "", TOKEN),
+        (TOKEN, "x-oauth-basic", TOKEN),
+        (f"robot-{TOKEN}", "pw-of-an-address", "pw-of-an-address"),
+    ],
+)
+def test_credential_that_git_is_given_is_hidden_and_its_user_only_where_that_is_a_token(
+    slow_git: Path, user: str, password: str, secret: str
+) -> None:
+    slow_git.write_text("#!/bin/sh\n")
 
-    assert run_git(["ls-remote"], timeout_s=60).err == "fatal: sent ***\n"
+    run_git(["ls-remote"], credential=Credential(user, password), timeout_s=60)
+
+    shown = mask_credentials(f"{user} {password}")
+    assert shown == (f"{user} {password}".replace(secret, "***") if secret else f"{user} {password}")
 
 
 def test_failed_local_command_is_named_with_its_directory(slow_git: Path, tmp_path: Path) -> None:

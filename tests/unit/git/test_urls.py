@@ -1,3 +1,4 @@
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -135,7 +136,12 @@ def test_address_with_relative_steps_is_refused(step: str) -> None:
 
 @pytest.mark.parametrize(
     ("address", "hint"),
-    [("-x", "Give a URL or a path."), ("ftp://h/x", "Use https, ssh, http, file or a path.")],
+    [
+        ("-x", "Give a URL or a path."),
+        ("ftp://h/x", "Use https, ssh, http, file or a path."),
+        ("https://h:port/x", "Write a slash in a password as %2F."),
+        ("https://h:99999/x", "Write a slash in a password as %2F."),
+    ],
 )
 def test_refused_address_is_named_with_what_to_use(address: str, hint: str) -> None:
     with pytest.raises(UnavailableError, match=repr(address)) as caught:
@@ -144,10 +150,16 @@ def test_refused_address_is_named_with_what_to_use(address: str, hint: str) -> N
     assert caught.value.hint == hint
 
 
-def test_password_of_an_address_is_masked_from_then_on() -> None:
-    parse_remote("https://me:pw-of-an-address@example.com/x")
+def test_address_that_is_only_read_teaches_nothing() -> None:
+    for address in (
+        "https://word-of-a-user@h/x",
+        "https://kim:word-of-a-password@h/x",
+        "ftp://word-of-a-user@h/x",
+    ):
+        with suppress(UnavailableError):
+            parse_remote(address)
 
-    assert mask_credentials("is pw-of-an-address") == "is ***"
+    assert mask_credentials("word-of-a-user word-of-a-password") == "word-of-a-user word-of-a-password"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +168,10 @@ def test_password_of_an_address_is_masked_from_then_on() -> None:
         ("https://me:pw@h/x", "https://h/x"),
         ("https://me@h/a@b", "https://h/a@b"),
         ("https://h/a@b", "https://h/a@b"),
+        ("https://me:p/w@h/x", "https://h/x"),
+        ("https://me:8/w@h/x", "https://me:8/w@h/x"),
+        ("https://h:8443/a@b", "https://h:8443/a@b"),
+        ("https://[::1]/a@b", "https://[::1]/a@b"),
         ("git@h:x", "git@h:x"),
     ],
 )

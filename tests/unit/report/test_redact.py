@@ -1,7 +1,8 @@
 import base64
 import html
 import json
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import orjson
@@ -9,7 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.base.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
+from reconciler.base.errors import RefusedError
+from reconciler.base.redact import (
+    MASK,
+    PATTERNS,
+    Redactor,
+    is_token,
+    learn_credential,
+    learn_names,
+    learn_token,
+    mask_credentials,
+    outgoing_fields,
+    outgoing_file,
+    shown_credentials,
+)
+from tests.support.values import TOKEN
+
+HEX = "2c26b46b68ffc68ff99b453c1d30413413422d70"
+
+
+def mine(value: str) -> None:
+    learn_credential(value, "a test")
+
 
 SECRET = 'hunter2/correct+horse & böttery"??>>'
 
@@ -55,7 +77,7 @@ def test_what_is_no_credential_stays(harmless: str) -> None:
 @pytest.mark.parametrize("secrets", [("hunter22", "hunter2276"), ("hunter2276", "hunter22")])
 def test_secret_that_begins_as_another_one_is_masked_to_its_end(secrets: tuple[str, str]) -> None:
     for secret in secrets:
-        learn_credential(secret)
+        learn_credential(secret, "a test")
 
     assert Redactor().text("a hunter2276 b hunter22 c") == f"a {MASK} b {MASK} c"
 
@@ -92,8 +114,8 @@ def test_a_known_secret_is_masked_in_every_spelling(spelling: str) -> None:
     st.binary(max_size=4),
 )
 def test_base64_around_a_secret_reveals_at_most_its_edges(before: bytes, secret: str, after: bytes) -> None:
-    secret = secret.strip()
-    if len(secret) < 12:
+    secret = f"~{secret.strip()}"
+    if len(secret) < 12 or len(set(secret)) < 4:
         return
     encoded = base64.b64encode(before + secret.encode() + after).decode()
 
@@ -111,6 +133,124 @@ def test_json_values_are_redacted_all_the_way_down() -> None:
     assert value == {"a": ["***", {"b": "x***"}], "***": 1, "n": None}
 
 
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        (TOKEN, True),
+        ("ghp_" + "a1B2" * 9, True),
+        ("2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae", True),
+        ("n4kq3zt7m2x5wd6jv7hc2pr3sy5bg6lf4ua7ke2oi3qn5mz6tx4w", True),
+        ("packagevariant-1", False),
+        ("drafts/production-cluster/packagevariant-12", False),
+        ("ClusterRoleBindings-of-Production", False),
+        ("ClusterRoleBindingsV1OfProduction", False),
+        ("edge-1/web-2/db-3/cache-4/queue-5", False),
+        ("correct-horse-battery-staple", False),
+        (TOKEN[:19], False),
+        (f"{TOKEN} {TOKEN}", False),
+    ],
+)
+def test_token_is_told_from_names_and_words_by_its_shape(value: str, is_one: bool) -> None:
+    assert is_token(value) is is_one
+
+
+NAMES = ("drafts/web/packagevariant-1", "localTree", f"web-{TOKEN}", HEX)
+
+
+@pytest.mark.parametrize(
+    ("learn", "value", "shown"),
+    [
+        (mine, "packagevariant-1", True),
+        (mine, "localTree", True),
+        (mine, "package", True),
+        (mine, "x-oauth-basic", True),
+        (mine, "short", True),
+        (mine, "--------", True),
+        (mine, "packagevariant-12", False),
+        (mine, "swordfish", False),
+        (mine, TOKEN, False),
+        (learn_token, TOKEN, True),
+        (learn_token, f"{TOKEN}x", False),
+        (learn_token, "swordfish", True),
+        (learn_token, "reconciler/t/chart/zzz", True),
+        (learn_token, HEX[::-1], True),
+        (learn_token, f"sha256:{HEX[::-1]}{'0' * 24}", True),
+    ],
+)
+def test_names_of_the_plan_and_what_no_token_looks_like_are_shown(
+    learn: Callable[[str], None], value: str, shown: bool
+) -> None:
+    learn(value)
+    learn_names(lambda: NAMES)
+    told = [value] if shown else []
+
+    assert mask_credentials(f"<{value}>") == f"<{value if shown else MASK}>"
+    assert len(shown_credentials()) == len(told if learn is mine else told[:0]) or value == TOKEN
+    assert Redactor.of_environment({"A_TOKEN": f"{value}-{value}"}).text("x") == "x"
+
+
+def test_secret_of_the_environment_that_is_a_name_is_shown() -> None:
+    redactor = Redactor.of_environment({"A_TOKEN": "packagevariant-1"})
+    before = redactor.text("a packagevariant-1")
+
+    learn_names(lambda: NAMES)
+
+    assert (before, redactor.text("a packagevariant-1")) == (f"a {MASK}", "a packagevariant-1")
+    assert redactor.is_clean('"packagevariant-1"')
+
+
+@pytest.mark.parametrize("secret", [TOKEN, "word-of-a-test"])
+def test_machines_read_no_field_with_a_credential_and_people_no_text(secret: str) -> None:
+    mine(secret)
+    texts = {
+        "title": f"a {secret}",
+        "comments": {"close": secret},
+        "unready": [secret],
+        "spec": {"message": "m"},
+    }
+
+    shown = outgoing_fields({**texts, "count": 1}, "a record")
+
+    assert shown == {
+        "title": "a ***",
+        "comments": {"close": "***"},
+        "unready": ["***"],
+        "spec": {"message": "m"},
+        "count": 1,
+    }
+    assert outgoing_file(b"# for people: " + secret.encode(), "a dashboard") == b"# for people: ***"
+    data = orjson.dumps({"a": [1], "why": secret}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    assert outgoing_file(data, "a record") == data.replace(secret.encode(), b"***")
+    with pytest.raises(RefusedError, match=r"^Field conflicts\[0\]\.local of a record holds a credential"):
+        outgoing_fields({"conflicts": [{"local": f"a {secret}"}]}, "a record")
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"head": f"drafts/{TOKEN}"}, "head"),
+        ({"labels": ["a", TOKEN]}, r"labels\[1\]"),
+        ({"labels": {TOKEN: "a"}}, "labels"),
+        ({"spec": {"message": TOKEN}}, r"spec\.message"),
+        ({"a": {"b": base64.b64encode(TOKEN.encode()).decode()}}, r"a\.b"),
+        ({"url": f"https://h/{quote('/')}{TOKEN}"}, "url"),
+    ],
+)
+def test_token_in_a_name_is_refused_by_its_field_and_a_word_in_a_name_stays(value: Any, field: str) -> None:
+    mine("word-of-a-test")
+    mine(TOKEN)
+    spelled = orjson.loads(
+        orjson.dumps(value)
+        .replace(base64.b64encode(TOKEN.encode()), base64.b64encode(b"word-of-a-test"))
+        .replace(TOKEN.encode(), b"word-of-a-test")
+    )
+
+    with pytest.raises(RefusedError, match=f"^Field {field} of it holds a credential") as caught:
+        outgoing_fields(value, "it")
+    assert TOKEN not in str(caught.value)
+    assert outgoing_fields(spelled, "it") == spelled
+
+
 def test_short_values_are_not_secrets() -> None:
     assert Redactor.of_environment({"TOKEN": "main"}).text("main branch") == "main branch"
 
@@ -120,7 +260,7 @@ def test_credentials_that_a_test_learned_are_forgotten_after_it(turn: str) -> No
     text = f"{turn}: word-of-a-test"
     assert mask_credentials(text) == text
 
-    learn_credential("word-of-a-test")
+    learn_credential("word-of-a-test", "a test")
 
     assert mask_credentials(text) == f"{turn}: {MASK}"
 

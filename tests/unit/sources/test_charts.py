@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from reconciler.base.errors import ReconcilerError, UnavailableError, UsageError
-from reconciler.base.redact import learn_credential
 from reconciler.git.cache import MirrorLocation
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Remote
@@ -213,7 +212,6 @@ def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
 def test_a_chart_in_git_is_at_a_tag_of_its_own_a_branch_or_a_commit(
     mirrors: Mirrors, tags: tuple[str, ...], version: str, path: str, want: str
 ) -> None:
-    learn_credential("token-of-kim")
     mirror = mirrors[tags]
     refs = mirror.refs()
     commit = refs.get(f"refs/tags/{want.removeprefix('root ')}") or refs["refs/heads/main"]

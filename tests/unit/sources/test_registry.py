@@ -161,13 +161,13 @@ def test_a_challenge_is_answered_and_what_is_sent_is_a_secret(
 ) -> None:
     pair = f"{credential.username or 'oauth2'}:{credential.password}" if credential else ""
     basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    wanted = basic if scheme == "basic" else "Bearer token-of-the-service"
+    wanted = basic if scheme == "basic" else "Bearer 0fTheService5T0kenXyZ9"
 
     def plan(asked: Asked) -> Answer:
         if asked.path.startswith("/token"):
             assert asked.path == "/token?a=b&service=x%20y&scope=repository:acme/aws:pull"
             assert asked.authorization == (basic if credential else "")
-            return Answer(200, b'{"token": "token-of-the-service"}')
+            return Answer(200, b'{"token": "0fTheService5T0kenXyZ9"}')
         realm = f'{scheme} realm="http://{gate.address}/token?a=b",service="x y"'
         return (
             Answer(200, TAGS)
