@@ -143,8 +143,8 @@ def is_token(value: str) -> bool:
     if len(value) < _SHORTEST_TOKEN or not _VISIBLE.fullmatch(value):
         return False
     pairs = [pair for segment in _SEGMENT.findall(value) for pair in pairwise(segment)]
-    turns = sum(before.isdigit() != after.isdigit() for before, after in pairs)
-    changes = turns + sum(before.islower() and after.isupper() for before, after in pairs)
+    turns: int = sum(before.isdigit() != after.isdigit() for before, after in pairs)
+    changes: int = turns + sum(before.islower() and after.isupper() for before, after in pairs)
     return turns * _PER_TURN >= len(value) or (turns > 0 and changes * _PER_CHANGE >= len(value))
 
 

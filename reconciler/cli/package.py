@@ -30,6 +30,7 @@ from reconciler.git import effects
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
+    from reconciler.functions.secrets import SecretValues
     from reconciler.functions.step import PipelineResult
     from reconciler.names.objects import Files
     from reconciler.policy import FunctionPolicy, Policy
@@ -249,12 +250,14 @@ def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> 
     Example:
       reconciler package diff blueprints/nginx edge-east/nginx
     """
+    from reconciler.functions.secrets import values_in_secrets
     from reconciler.read.files import read_package
     from reconciler.report.json import API_VERSION
 
     before, after = read_package(first), read_package(second)
     paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-    lines = {path: list(_file_diff(path, before.get(path), after.get(path))) for path in paths}
+    values = values_in_secrets(before, after)
+    lines = {path: _file_diff(path, before.get(path), after.get(path), values) for path in paths}
     if output == Output.JSON:
         changes = {path: change for change, of in _changes(before, after).items() for path in of}
         files = [{"path": p, "change": changes[p], "diff": "\n".join(lines[p]) + "\n"} for p in paths]
@@ -287,13 +290,15 @@ def tree(directory: Path, output: str) -> int:
     return Exit.DONE
 
 
-def _file_diff(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield the unified diff of one file, after the change of its mode if there is one."""
+def _file_diff(path: str, old: Any, new: Any, values: "SecretValues") -> list[str]:
+    """Return the unified diff of one file, after the change of its mode if there is one."""
     names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-    if old and new and old.mode != new.mode:
-        yield f"mode of {path}: {old.mode:o} -> {new.mode:o}"
-    before, after = _shown(old, new)
-    yield from (line.rstrip("\n") for line in unified_diff(before, after, *names))
+    has_mode = old and new and old.mode != new.mode
+    lines = [f"mode of {path}: {old.mode:o} -> {new.mode:o}"] if has_mode else []
+    before, after = _shown(old, new, values)
+    difference = unified_diff(before, after, *names)
+    body = values.text("\n".join(line.rstrip("\n") for line in difference))
+    return [*lines, *(body.split("\n") if body else ())]
 
 
 def _update(
@@ -350,10 +355,11 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
 
 
 def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, Any]:
-    from reconciler.functions.secrets import MASK, holds_secret
+    from reconciler.functions.secrets import MASK, hides_field
 
     value: dict[str, Any] = asdict(conflict)
-    if holds_secret(*(side.get(conflict.path) for side in sides)):
+    values = (conflict.base, conflict.upstream, conflict.local)
+    if hides_field(sides, conflict.path, conflict.field, *values):
         value |= {side: MASK for side in ("base", "upstream", "local") if value[side] is not None}
         value["hidden"] = True
     return value
@@ -375,13 +381,13 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _shown(*sides: Any) -> Iterator[list[str]]:
+def _shown(old: Any, new: Any, values: "SecretValues") -> Iterator[list[str]]:
     """Yield the lines of both sides of a file, none of them if it may hold a Secret on either side."""
     from reconciler.functions.secrets import MASK, holds_secret
     from reconciler.render.update.three_way import file_text, is_text
 
-    is_secret = holds_secret(*sides)
-    for file in sides:
+    is_secret = holds_secret(old, new) or values.hides_file(old, new)
+    for file in (old, new):
         if file is None:
             yield []
         elif is_secret:

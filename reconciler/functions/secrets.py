@@ -7,18 +7,22 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
-from reconciler.functions.values import mappings_at
+from reconciler.functions.values import mapping_at, mappings_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File
+from reconciler.names.objects import File, Files
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
@@ -48,7 +52,7 @@ def holds_secret(*files: File | None) -> bool:
     A Secret is a mapping of the kind Secret of any API group, or an item of a SecretList: a document, or
     anywhere in one, also in its texts. Of text that is not YAML the word is enough. Total.
     """
-    return any(file is not None and _may_hold(file.data, b"Secret") and _decide(file) for file in files)
+    return any(file is not None and _decide(file) for file in files)
 
 
 def _may_hold(data: bytes, *words: bytes) -> bool:
@@ -61,7 +65,8 @@ def _decide(file: File) -> bool:
     if decided is None:
         if len(_DECIDED) > _MOST_DECIDED:
             _DECIDED.clear()
-        decided = next(_secrets_of_text(file.data, 0, set()), None) is not None
+        likely = _may_hold(file.data, b"Secret")
+        decided = likely and next(_secrets_of_text(file.data, 0, set()), None) is not None
         _DECIDED[file.oid] = decided
     return decided
 
@@ -191,3 +196,219 @@ def _masked(value: Any, pattern: re.Pattern[str]) -> Any:
     if isinstance(value, Mapping):
         return {key: _masked(part, pattern) for key, part in value.items()}
     return [_masked(part, pattern) for part in value] if isinstance(value, list) else value
+
+
+# Values of Secrets that stand in other places too
+
+_KINDS_OF_INPUTS: Final = re.compile(rb"local-config|fn\.kpt\.dev")
+_CONFIG: Final = re.compile(rb"""configPath["']?\s*:\s*["']?(?:\./)?([^\s"'#,}]+)""")
+_KIND_LINE: Final = re.compile(rb"""(?m)^["' {]*kind["']?\s*:""")
+_NAME: Final = re.compile(r"""(?m)^[\s-]*["']?name(?:space)?["']?\s*:\s*["']?([^\s"'#]+)""")
+_SECRET_FIELD: Final = re.compile(
+    r"(?i)(?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|private|access|secret)[-_.]?key)$"
+)
+_CHECKSUM_FIELD: Final = re.compile(r"(?i)(?:checksum|hash)[^.\[\]]*\]?$")
+_CHECKSUM_LINE: Final = re.compile(
+    r"""(?im)(^[-+ ]?\s*["']?[\w./-]*(?:checksum|hash)[\w./-]*["']?\s*:\s*["']?)[0-9a-f]{32,128}\b"""
+)
+_WORDS: Final = re.compile(r"""[^\s"'=:@,;/?&(){}\[\]<>|]{8,}""")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_LAST_DIGITS: Final = str.maketrans("-_", "+/")
+_NO_KEY: Final = r"""(?!["']?[ \t]*:(?:\s|\Z))"""
+_CONSTANTS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none"})
+_FOUND: Final[dict[frozenset[Oid], "SecretValues"]] = {}
+_MOST_FOUND: Final = 256
+
+
+class SecretValues(Struct, frozen=True):
+    """Values of the Secrets of a package, and inputs of its functions and charts that stand in them.
+
+    `whole` are short ones, hidden where they are a whole value. `unclear` are files that spell one in another
+    way than it is searched for. In a package with a Secret checksums are hidden too: they may be of it.
+    """
+
+    values: tuple[str, ...] = ()
+    whole: re.Pattern[str] | None = None
+    unclear: frozenset[Oid] = frozenset()
+    has_secret: bool = False
+
+    def text(self, text: str) -> str:
+        """Return a text about the package, such as the lines of a difference, without these values."""
+        for value in self.values:
+            if value in text:
+                # A word may be a part of another one, or a key.
+                text = (
+                    re.sub(rf"\b{value}\b{_NO_KEY}", MASK, text)
+                    if value.isalpha()
+                    else text.replace(value, MASK)
+                )
+        text = self.whole.sub(rf"\g<1>{MASK}", text) if self.whole else text
+        return _CHECKSUM_LINE.sub(rf"\g<1>{MASK}", text) if self.has_secret else text
+
+    def value(self, value: Any) -> Any:
+        """Return a value of YAML without these values, also without those in it."""
+        match value:
+            case Mapping():
+                return {key: self.value(part) for key, part in value.items()}
+            case list():
+                return [self.value(part) for part in value]
+            case bool() | None:
+                return value
+            case _:
+                text = str(value)
+                shown = self.text(f": {text}").removeprefix(": ")
+                return value if shown == text else shown
+
+    def hides_file(self, *files: File | None) -> bool:
+        """Tell whether no line of a file may be shown."""
+        return any(file is not None and file.oid in self.unclear for file in files)
+
+
+NO_SECRET_VALUES: Final = SecretValues()
+
+
+def values_in_secrets(*sides: Files) -> SecretValues:
+    """Return the values of the Secrets of a package on any side, and the inputs that stand in them. Total.
+
+    Inputs are in a Kptfile, in the configuration of a function, in what is marked as local, and in files
+    without objects, such as the values of a chart. One is secret if it stands in a Secret, also in a larger
+    text there, or encoded; or if its field has the name of a secret. Names of resources are not.
+    """
+    files = {file.oid: (path, file) for side in sides for path, file in side.items()}
+    secrets = [file for _, file in files.values() if holds_secret(file)]
+    if not secrets:
+        return NO_SECRET_VALUES
+    key = frozenset(files)
+    if key not in _FOUND:
+        if len(_FOUND) == _MOST_FOUND:
+            _FOUND.clear()
+        _FOUND[key] = _find_values(secrets, files.values())
+    return _FOUND[key]
+
+
+def hides_field(sides: Collection[Files], path: str, field: str, *values: str | None) -> bool:
+    """Tell whether a field of a file may not be shown: nothing of a Secret, and no value that is in one."""
+    files = [side.get(path) for side in sides]
+    if holds_secret(*files):
+        return True
+    given = values_in_secrets(*sides)
+    is_checksum = given.has_secret and _CHECKSUM_FIELD.search(field) is not None
+    return is_checksum or given.hides_file(*files) or any(given.value(value) != value for value in values)
+
+
+def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -> SecretValues:
+    plain = {text for file in secrets for text in _plain_values(file)}
+    in_secrets = "\0".join(form for text in plain for form in _decoded(text, 2))
+    configs = tuple(
+        name for path, file in files if path.endswith(KPTFILE) for name in _CONFIG.findall(file.data)
+    )
+    given = [(file, list(_inputs(path, file, configs))) for path, file in files]
+    inputs = {text for _, values in given for _, text in values}
+    in_inputs = "\0".join(inputs)
+    hidden = {line for text in plain for line in _lines(text)}
+    hidden |= {word for line in hidden for word in _passwords(line) if word in in_inputs}
+    for _, values in given:
+        for field, text in values:
+            is_secret = _SECRET_FIELD.search(field) is not None
+            hidden.update(part for part in _lines(text) if is_secret or part in in_secrets)
+    names = [name for _, file in files for name in _names(file)] if hidden else []
+    known = "\0".join(names)
+    long = {text for text in hidden if len(text) >= _SHORTEST and text not in known}
+    short = (text for text in hidden & plain & inputs if len(text) < _SHORTEST and text not in names)
+    unclear = (
+        file.oid
+        for file, values in given
+        if any(part in long and not _is_found(part, file) for _, text in values for part in _lines(text))
+    )
+    forms = {form for text in long for form in _forms(text)}
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return SecretValues(tuple(longest_first), _pattern_of_whole(short), frozenset(unclear), has_secret=True)
+
+
+def _plain_values(file: File) -> Iterator[str]:
+    """Yield the values of the Secrets of a file, as they are written and decoded."""
+    for secret in _secrets_of_text(file.data, 0, set()):
+        yield from map(str, mapping_at(secret, "stringData").values())
+        for value in mapping_at(secret, "data").values():
+            yield (code := "".join(str(value).split()))
+            yield from _from_base64(code)
+
+
+def _from_base64(code: str) -> Iterator[str]:
+    """Yield the text that is encoded so, with either pair of last digits, with or without padding."""
+    with suppress(ValueError):
+        yield base64.b64decode(
+            code.translate(_LAST_DIGITS).rstrip("=") + "=" * (-len(code.rstrip("=")) % 4)
+        ).decode()
+
+
+def _decoded(text: str, levels: int) -> Iterator[str]:
+    """Yield a text, and what is encoded in it: in URLs, in quotes, in base64."""
+    yield text
+    if "%" in text:
+        yield unquote(text)
+    if "\\" in text:
+        yield text.replace('\\"', '"').replace("\\\\", "\\")
+    for code in _BASE64.findall(text) if levels else ():
+        for inner in _from_base64(code):
+            yield from _decoded(inner, levels - 1)
+
+
+def _inputs(path: str, file: File, configs: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the inputs of functions and charts in a file, each with the name of its field."""
+    is_object = _KIND_LINE.search(file.data) and not _KINDS_OF_INPUTS.search(file.data)
+    if path.endswith(KPTFILE) or (path.endswith((".yaml", ".yml", ".json")) and not is_object):
+        is_input = not holds_secret(file)
+    else:
+        is_input = path.encode().endswith(configs)
+    if is_input:
+        with suppress(YamlError):
+            for document in load_documents(file.data, PACKAGE_LIMITS):
+                yield from _scalars("", document.value)
+
+
+def _scalars(field: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _scalars(str(key), part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _scalars(field, part)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield field, str(value)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a value that may be searched for."""
+    lines = (line.strip() for line in text.splitlines())
+    yield from (line for line in lines if line and line.lower() not in _CONSTANTS)
+
+
+def _passwords(line: str) -> Iterator[str]:
+    """Yield what may be a password in an address or a setting, which has the same in another place."""
+    for word in _WORDS.findall(line):
+        if not word.isalpha() and not word.isdigit():
+            yield word
+
+
+def _forms(text: str) -> set[str]:
+    """Return how a file may spell a value: as it is, in both kinds of quotes, in a URL."""
+    quoted = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], text.replace("'", "''"))
+    return {text, *quoted, quote(text, safe="")}
+
+
+def _is_found(text: str, file: File) -> bool:
+    data = file.data.decode(errors="replace")
+    return any(form in data for form in _forms(text))
+
+
+def _names(file: File) -> Iterator[str]:
+    if b"name" in file.data:
+        yield from _NAME.findall(file.data.decode(errors="replace"))
+
+
+def _pattern_of_whole(texts: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what finds short values where they are all of a field or of an item."""
+    found = "|".join(sorted(re.escape(text) for text in texts if not text.isdigit()))
+    before, after = r"""((?::|^[-+ ]?\s*-)[ \t]+["']?)""", r"""(?=["']?[ \t]*(?:[,}\]\#]|$))"""
+    return re.compile(f"{before}(?:{found}){after}", re.MULTILINE) if found else None

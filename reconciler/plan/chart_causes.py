@@ -6,6 +6,7 @@ they are put back together are out of the question.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -23,6 +24,7 @@ from reconciler.functions.charts import (
     values_of,
 )
 from reconciler.functions.pipeline import RunPipelines
+from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
 from reconciler.functions.values import copy_value, is_same, value_at
 from reconciler.krm.yaml import Path, YamlError, emit
 from reconciler.names.ids import Oid
@@ -97,18 +99,6 @@ class ChangedValue(NamedTuple):
         return f".{'.'.join(map(str, (self.kind, *path)))}"
 
 
-def changed_values(resolved: ResolvedVariant, contents: Contents, files: Files) -> Iterator[ChangedValue]:
-    """Yield what changes for the templates of a package's charts; `files` are those of its draft.
-
-    Nothing for a new package: it changes nothing.
-    """
-    base = contents.get(resolved.base.tree, {}) if resolved.base else {}
-    old = dict(_charts(base, contents.get(resolved.local or Oid(""), {})))
-    for name, new in _charts(contents.get(resolved.pin.tree, {}), files):
-        for (kind, *path), before, after in _changed(old[name].seen, new.seen) if name in old else ():
-            yield ChangedValue(name, str(kind), tuple(path), _value_text(before), _value_text(after))
-
-
 class ChartCauses:
     """Finds what changed conflicting fields of charts; what one package showed is tried first in the next."""
 
@@ -147,6 +137,40 @@ class ChartCauses:
             search = _Search(self, old[name], new[name], _Conflicts(own, (main, draft)))
             traced |= {n: own[n]._replace(values=text) for n, text in search.causes(likely).items()}
         return tuple(traced.values())
+
+    def changed_values(
+        self, resolved: ResolvedVariant, contents: Contents, files: Files
+    ) -> Iterator[ChangedValue]:
+        """Yield what changes for the templates of a package's charts; `files` are those of its draft.
+
+        Nothing for a new package: it changes nothing. Values of Secrets are masked.
+        """
+        base, main = (
+            contents.get(oid, {})
+            for oid in (resolved.base.tree if resolved.base else Oid(""), resolved.local or Oid(""))
+        )
+        old = dict(_charts(base, main))
+        for name, new in _charts(contents.get(resolved.pin.tree, {}), files):
+            changes = list(_changed(old[name].seen, new.seen)) if name in old else []
+            secret = self.secret_values(old[name], new, main, files) if changes else NO_SECRET_VALUES
+            for (kind, *path), *sides in changes:
+                before, after = (_value_text(secret.value(side)) for side in sides)
+                yield ChangedValue(name, str(kind), tuple(path), before, after)
+
+    def secret_values(self, old: _Chart, new: _Chart, *sides: Files) -> SecretValues:
+        """Return the values that templates of a chart see, old or new, and that are in Secrets.
+
+        `sides` are packages with what the chart was rendered to: people may have edited that, so both are
+        rendered again.
+        """
+        members = (File.of(data) for chart in (old, new) for data in chart.members.values())
+        if not holds_secret(*members, *(file for side in sides for file in side.values())):
+            return NO_SECRET_VALUES
+        every = tuple(at for at, *_ in _changed(old.seen, new.seen))
+        made = (self.render(_package(old, new, group, ())) for group in ((), every))
+        values = ({"values": chart.seen["Values"]} for chart in (old, new))
+        seen = ({"values.json": File.of(orjson.dumps(v, option=orjson.OPT_NON_STR_KEYS))} for v in values)
+        return values_in_secrets(*seen, *sides, *made)
 
     def render(self, package: Files) -> Files:
         """Return what a package with a chart renders to, nothing where that fails."""
@@ -234,6 +258,10 @@ class _Search:
                 if any(_is_about(note, *each.place) for each in merged.conflicts):
                     yield number
 
+    @cached_property
+    def _secret_values(self) -> SecretValues:
+        return self._renderer.secret_values(self._old, self._new, *self._conflicts.locals)
+
     def _text(self, group: Sequence[Path]) -> str:
         if len(group) == 1:
             return self._name(group[0])
@@ -243,7 +271,7 @@ class _Search:
     def _name(self, at: Path) -> str:
         if at == _CHART_FILES:
             return "the template itself"
-        old, new = map(_value_text, self._changes[at])
+        old, new = (_value_text(self._secret_values.value(side)) for side in self._changes[at])
         value = ChangedValue(self._new.call.chart.name, str(at[0]), at[1:], old, new)
         return f"{value.name}: {value.before} -> {value.after}"
 

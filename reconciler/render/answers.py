@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.functions.secrets import holds_secret
+from reconciler.functions.secrets import hides_field
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.names.objects import File, Files
 from reconciler.names.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
@@ -75,9 +75,10 @@ class DraftContext(Struct, frozen=True):
         return replace(conflict, name=str(self.name(conflict)), hidden=self.is_hidden(conflict))
 
     def is_hidden(self, conflict: Conflict) -> bool:
-        """Return whether the file of a conflict may hold a Secret on a side of the merge or of the draft."""
+        """Return whether a conflict is about a Secret, or a value of one, in the merge or in the draft."""
+        values = (conflict.base, conflict.upstream, conflict.local)
         sides = (self.files, self.upstream, self.written or {})
-        return conflict.hidden or holds_secret(*(side.get(conflict.path) for side in sides))
+        return conflict.hidden or hides_field(sides, conflict.path, conflict.field, *values)
 
 
 class DraftConflicts(Struct, frozen=True):

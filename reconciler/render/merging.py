@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
-from reconciler.functions.secrets import holds_secret
+from reconciler.functions.secrets import hides_field
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.policy import Policy, Strategy
@@ -154,8 +154,9 @@ def merge_three_way(
 
 
 def _hide_secret(conflict: Conflict, sides: Sides) -> Conflict:
-    """Return a conflict, hidden if its file holds a Secret on any side."""
-    return replace(conflict, hidden=holds_secret(*(side.get(conflict.path) for side in sides)))
+    """Return a conflict, hidden if it is about a Secret, or a value of one, on any side."""
+    values = (conflict.base, conflict.upstream, conflict.local)
+    return replace(conflict, hidden=hides_field(sides, conflict.path, conflict.field, *values))
 
 
 class NearestBase(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.wording import plural
-from reconciler.functions.secrets import holds_secret
+from reconciler.functions.secrets import SecretValues, holds_secret, values_in_secrets
 from reconciler.names.objects import File, Files
 from reconciler.names.own_values import OwnValues
 from reconciler.render.update.three_way import file_text, is_text
@@ -19,6 +19,7 @@ MOST_FILES = 100
 NO_NEWLINE = "\\ No newline at end of file"
 MOST_TEXT = 30_000
 """Characters of all differences together."""
+_NOT_SHOWN = "may hold a Secret, not shown"
 _MOST_CHANGES = 1024
 """Of all packages of a run, the changes that are kept: those of the last repositories."""
 
@@ -45,20 +46,22 @@ class DifferenceReader:
         Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files
         have no difference. `own_names` are as in `ImpactReader`; they change nothing.
         """
-        own = OwnValues.of(own_names)
+        own, values = OwnValues.of(own_names), values_in_secrets(before, after)
         changes: list[FileChange] = []
         room = MOST_TEXT
         for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
             if before.get(path) == after.get(path):
                 continue
-            change = self._change(path, before.get(path), after.get(path), own)
+            change = self._change(path, before.get(path), after.get(path), own, values)
             if len(change.text) > room:
                 change = change._replace(text="", note="does not fit here")
             room -= len(change.text)
             changes.append(change)
         return tuple(changes)
 
-    def _change(self, path: str, before: File | None, after: File | None, own: OwnValues) -> FileChange:
+    def _change(
+        self, path: str, before: File | None, after: File | None, own: OwnValues, values: SecretValues
+    ) -> FileChange:
         if before is None or after is None:
             return _one_side(path, before, after)
         if not (is_text(before) and is_text(after)):
@@ -73,8 +76,10 @@ class DifferenceReader:
                 self._changes.clear()
             hides = holds_secret(before, after)
             change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
-        lines = (own.fill_text(change.text) if own.values else change.text).split("\n")
-        return change._replace(text="\n".join(map(cut, lines)))
+        if values.hides_file(before, after):
+            return change._replace(text="", note=_NOT_SHOWN)
+        text = values.text(own.fill_text(change.text) if own.values else change.text)
+        return change._replace(text="\n".join(map(cut, text.split("\n"))))
 
 
 def _one_side(path: str, before: File | None, after: File | None) -> FileChange:
@@ -91,7 +96,7 @@ def _masked_change(path: str, before: bytes, after: bytes, *, hides_text: bool) 
     signs = [line[:1] for line in body]
     added, removed = signs.count("+"), signs.count("-")
     if hides_text:
-        return FileChange(path, added, removed, note="may hold a Secret, not shown")
+        return FileChange(path, added, removed, note=_NOT_SHOWN)
     if not body:
         return FileChange(path, 0, 0, note="only its mode changes")
     if len(body) > MOST_LINES:

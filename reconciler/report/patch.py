@@ -8,24 +8,32 @@ from stat import S_IFMT
 from typing import Final
 
 from reconciler.base.escape import inert, is_visible, terminal
-from reconciler.functions.secrets import holds_secret
+from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
 from reconciler.names.objects import File, Files
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.diff import NO_NEWLINE
 
 _NO_OID: Final = "0" * 40
+_BINARY: Final = "GIT binary patch"
 _CHUNK: Final = 52
 """Bytes of one line of a binary patch."""
 _COLORS: Final = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN}
 
 
 def package_patch(
-    directory: str, before: Files, after: Files, *, name: str = "", paint: Paint = plain
+    directory: str,
+    before: Files,
+    after: Files,
+    *,
+    name: str = "",
+    paint: Paint = plain,
+    values: SecretValues | None = None,
 ) -> Iterator[str]:
     """Yield the lines of the patch that turns one state of a package into the other.
 
     A file that may hold a Secret has a comment in place of its difference: `git apply` ignores comments,
-    and leaves the file as it is. Text with control characters is a binary patch, which shows none of them.
+    and leaves the file as it is. Lines with values of Secrets are masked, and all of that file are comments.
+    Text with control characters is a binary patch, which shows none of them.
 
     Source: Git, Documentation/diff-generate-patch.txt, "Generating patch text with -p".
 
@@ -35,22 +43,41 @@ def package_patch(
         after: Files after the change, none if it is deleted.
         name: Name of the package in comments.
         paint: Adds colors.
+        values: Values of its Secrets, if these are not all of its files.
     """
+    values = values or values_in_secrets(before, after)
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if old == new:
             continue
         whole = f"{directory}/{path}" if directory else path
-        if holds_secret(old, new):
-            action = "adds" if old is None else "removes" if new is None else "changes"
-            what = f"{action} {terminal(whole)}, which may hold a Secret"
-            note = f"{what}: not shown, and `git apply` leaves it as it is"
-            yield paint(f"# {terminal(name or whole)}: {note}", Color.YELLOW)
+        action = "adds" if old is None else "removes" if new is None else "changes"
+        what = f"# {terminal(name or whole)}: {action} {terminal(whole)}"
+        if holds_secret(old, new) or values.hides_file(old, new):
+            note = "which may hold a Secret: not shown, and `git apply` leaves it as it is"
+            yield paint(f"{what}, {note}", Color.YELLOW)
+        elif hunks := _masked_hunks(old, new, values):
+            note = "which has values of a Secret: masked, and `git apply` leaves it as it is"
+            yield paint(f"{what}, {note}", Color.YELLOW)
+            yield from (paint(f"# {line}", _COLORS.get(line[:1], Color.YELLOW)) for line in hunks)
         elif old and new and S_IFMT(old.mode) != S_IFMT(new.mode):
             yield from _file_patch(whole, old, None, paint)
             yield from _file_patch(whole, None, new, paint)
         else:
             yield from _file_patch(whole, old, new, paint)
+
+
+def _masked_hunks(old: File | None, new: File | None, values: SecretValues) -> list[str]:
+    """Return the hunks of a file without values of Secrets; none if it has no such values."""
+    if values == NO_SECRET_VALUES:
+        return []
+    lines = list(_file_patch("", old, new, plain))
+    if _BINARY in lines:
+        texts = [file.data.decode(errors="replace") for file in (old, new) if file]
+        return ["(no text)"] if any(values.text(text) != text for text in texts) else []
+    text = "\n".join(lines[next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines)) :])
+    masked = values.text(text)
+    return [] if masked == text else masked.split("\n")
 
 
 def _file_patch(path: str, old: File | None, new: File | None, paint: Paint) -> Iterator[str]:
@@ -105,7 +132,7 @@ def _lines(data: bytes) -> list[str] | None:
 
 def _binary(data: bytes) -> Iterator[str]:
     """Yield a file's content as Git's binary patch: zlib in base 85, the length of each line before it."""
-    yield "GIT binary patch"
+    yield _BINARY
     yield f"literal {len(data)}"
     packed = zlib.compress(data)
     for start in range(0, len(packed), _CHUNK):

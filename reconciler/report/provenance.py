@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic.alias_generators import to_camel
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
@@ -13,6 +14,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.functions.catalog import parse_image
+from reconciler.functions.secrets import values_in_secrets
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.krm.yaml.tree import path_text
 from reconciler.names.objects import Files
@@ -51,6 +53,7 @@ def find_origins(
     trace: Mapping[str, str],
     upstream: Files = MappingProxyType({}),
     *,
+    main: Files = MappingProxyType({}),
     changed: Iterable[ChangedValue] = (),
 ) -> tuple[Origin, ...]:
     """Return the origin of every field that the variant gives its package, in the order of the steps.
@@ -58,6 +61,7 @@ def find_origins(
     `files` are the package's, `upstream` those of the upstream that it is made from; `trace` has for a
     generated variant the literal or expression of its set gave each field. What none of these names came
     with the upstream, or is a person's. `changed` are the values of its charts that change, which come last.
+    What is in a Secret of the package is masked, also if it is that of `main`.
     """
     fields = _Provenance(resolved, files, inventory, trace)
     if cluster := cluster_of(resolved.variant.key):
@@ -65,7 +69,9 @@ def find_origins(
         return (Origin("*", "", "", made), *fields.ownership())
     own = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
     values = tuple(fields.values(upstream))
-    return (*own, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
+    origins = (*own, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
+    secret = values_in_secrets(files, upstream, main)
+    return tuple(replace(origin, value=secret.value(origin.value)) for origin in origins)
 
 
 def find_request(

@@ -14,7 +14,7 @@ from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.chart_causes import ChartCauses, changed_values
+from reconciler.plan.chart_causes import ChartCauses
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
@@ -80,8 +80,11 @@ def read_origins(
     with opened_pipelines(planned.inputs) as run:
         causes = ChartCauses(run)
         conflicts = causes.trace_conflicts(change.conflicts, resolved, contents.files, files or {})
-    changed = changed_values(resolved, contents, files) if files else ()
-    origins = find_origins(resolved, files or {}, inventory, variant.trace, upstream, changed=changed)
+        changed = tuple(causes.changed_values(resolved, contents, files)) if files else ()
+    main = contents.get(resolved.local or Oid("")) or {}
+    origins = find_origins(
+        resolved, files or {}, inventory, variant.trace, upstream, main=main, changed=changed
+    )
     return origins, replace(change, conflicts=conflicts)
 
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.wording import plural
+from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
 from reconciler.names.ids import PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
@@ -79,11 +80,12 @@ class _Writer:
 
     def _files(self, name: str, sides: PackageSides) -> Iterator[FileDiff]:
         before, after = sides.before, sides.after
+        values = values_in_secrets(before, after)
         # A Kptfile is last, as in pull requests: it repeats the revision.
         for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
             if before.get(path) == after.get(path):
                 continue
-            file = file_diff(path, before, after)
+            file = file_diff(path, before, after, values)
             if file.hunks in self._seen or len(file.hunks) <= self._room:
                 self._room -= 0 if file.hunks in self._seen else len(file.hunks)
                 self._seen.add(file.hunks)
@@ -93,17 +95,19 @@ class _Writer:
                 yield file._replace(hunks="", note=note)
 
 
-def file_diff(path: str, before: Files, after: Files) -> FileDiff:
-    """Return the difference of one file, as `plan --diff` prints it. Pure.
+def file_diff(path: str, before: Files, after: Files, values: SecretValues = NO_SECRET_VALUES) -> FileDiff:
+    """Return the difference of one file, as `plan --diff` prints it, without these values of Secrets. Pure.
 
     A Secret and a file that is not text have a note in place of their lines.
     """
     old, new = before.get(path), after.get(path)
     action = "new" if old is None else "removed" if new is None else ""
     sides = ({path: side} if side else {} for side in (old, new))
-    lines = list(package_patch("", *sides))
+    lines = list(package_patch("", *sides, values=values))
     if lines[0].startswith("#"):
-        return FileDiff(path, action, 0, 0, note="A file that may hold a Secret is not shown.")
+        lines = [line.removeprefix("# ") for line in lines[1:]]
+        if not lines:
+            return FileDiff(path, action, 0, 0, note="A file that may hold a Secret is not shown.")
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     hunks = lines[start:]
     added, removed = (sum(line.startswith(sign) for line in hunks) for sign in "+-")

@@ -208,14 +208,15 @@ def _date(time: int) -> str:
 
 
 def _find_origins(changes: Iterable[Change], planned: PlannedRun) -> dict[PackageKey, tuple[Origin, ...]]:
-    """Return where the fields of each package come from; contents are read only for injected objects."""
+    """Return where the fields of each package come from; contents are read where they tell more."""
     inventory = planned.inputs.inventory
     traces = {variant.key: variant.trace for variant in expand(inventory, trace=True).variants}
     resolved = {r.variant.key: r for r in planned.resolution.variants}
     own = [(c, resolved[c.variant]) for c in changes if c.variant in resolved]
     own = [(change, r) for change, r in own if r.downstream == change.package]
-    injected = [change for change, r in own if r.variant.spec.injectors]
-    contents = _contents(injected, planned)
+    # What is injected is in files, and so are the Secrets with values of the package context.
+    needed = [change for change, r in own if r.variant.spec.injectors or r.variant.spec.package_context]
+    contents = _contents(needed, planned)
     return {
         change.package: find_origins(
             r, contents.get(change.package, {}), inventory, traces.get(r.variant.key, r.variant.trace)

@@ -2,12 +2,13 @@
 
 import base64
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from reconciler.functions.resource import Resource
-from reconciler.functions.secrets import holds_secret, secret_values
-from reconciler.names.objects import File
+from reconciler.functions.secrets import hides_field, holds_secret, secret_values, values_in_secrets
+from reconciler.names.objects import File, Files
 
 PLAIN = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  token: hunter2value\n"
 FLOW = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {token: hunter2value}}\n"
@@ -174,3 +175,123 @@ def test_values_of_nested_secrets_are_masked(value: dict[str, Any]) -> None:
 )
 def test_values_are_masked_as_messages_quote_them(field: str, value: Any, said: str) -> None:
     assert said in secret_values([Resource({"kind": "Secret", field: {"a": value}})])
+
+
+VALUE = "v4lue-of-a-secret"
+CHART = "apiVersion: fn.kpt.dev/v1alpha1\nkind: RenderHelmChart\nvalues:\n"
+POD = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web-pod\nspec: {a: %s}\n"
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def package(secret: str, chart: str, **others: str) -> Files:
+    kind = f"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n{secret}\n"
+    texts = {"secret.yaml": kind, "chart.yaml": f"{CHART}  {chart}\n", **others}
+    return {path: File.of(text.encode()) for path, text in texts.items()}
+
+
+@pytest.mark.parametrize(
+    ("secret", "chart", "text", "shown"),
+    [
+        (f"data: {{a: {encoded(VALUE)}}}", f"a: {VALUE}", f"a: {VALUE}", "a: ***"),
+        (f"stringData: {{a: {VALUE}}}", f"a: {VALUE}", f"x{VALUE}y", "x***y"),
+        (f"stringData: {{a: {VALUE}}}", "a: b", f"- {VALUE}", "- ***"),
+        (f"data: {{a: {encoded(VALUE)}}}", f"a: {encoded(VALUE)}", encoded(VALUE), "***"),
+        (f'stringData: {{a: "[db]\\npw = {VALUE}!"}}', f"a: {VALUE}!", f"- a: {VALUE}!", "- a: ***"),
+        (f"stringData: {{a: 'https://kim:{quote('p/w+1&x')}@h'}}", "a: p/w+1&x", "a: p/w+1&x", "a: ***"),
+        (f'stringData: {{a: \'{{"auth": "{encoded("kim:" + VALUE)}"}}\'}}', f"a: {VALUE}", VALUE, "***"),
+        (
+            f"stringData: {{a: 'pw={VALUE}'}}",
+            f"a: 'https://{VALUE}@h/x'",
+            f"https://{VALUE}@h/x",
+            "https://***@h/x",
+        ),
+        ("stringData: {a: 'say \"s3cret\"'}", "a: 'say \"s3cret\"'", '"say \\"s3cret\\""', '"***"'),
+        ("stringData: {a: '123456'}", "a: 123456", "a: 123456", "a: ***"),
+        (
+            "stringData: {a: swordfish}",
+            "a: swordfish",
+            "swordfish: a swordfish, a swordfishing",
+            "swordfish: a ***, a swordfishing",
+        ),
+        ("stringData: {a: pw1}", "a: pw1", "a: pw1\n+  - 'pw1'\nb: pw12", "a: ***\n+  - '***'\nb: pw12"),
+        ("stringData: {a: pw1}", "a: b", "a: pw1", "a: pw1"),
+        ("stringData: {a: x}", "dbPassword: other-than-the-secret", "a: other-than-the-secret", "a: ***"),
+        (
+            "stringData: {a: x}",
+            "existingSecret: web-pod",
+            "existingSecret: web-pod",
+            "existingSecret: web-pod",
+        ),
+        ("stringData: {a: web-pod}", "a: web-pod", "name: web-pod", "name: web-pod"),
+        ("stringData: {a: 'true', b: '5432'}", "a: true", "a: true\nb: 5432", "a: true\nb: 5432"),
+        ("stringData: {a: x}", f"a: {VALUE}", f"a: {VALUE}", f"a: {VALUE}"),
+        ("stringData: {a: x}", "a: b", f"+ checksum/config: {'ab12' * 16}", "+ checksum/config: ***"),
+        ("stringData: {a: x}", "a: b", f"+ digest: {'ab12' * 16}", f"+ digest: {'ab12' * 16}"),
+    ],
+)
+def test_value_that_stands_in_a_secret_is_hidden_in_texts(
+    secret: str, chart: str, text: str, shown: str
+) -> None:
+    other = package("stringData: {other: unrelated-value}", "a: b", **{"pod.yaml": POD % "x"})
+
+    for sides in (
+        (package(secret, chart), other),
+        (other, package(secret, chart)),
+        ({}, package(secret, chart, **{"pod.yaml": POD % "x"})),
+    ):
+        assert values_in_secrets(*sides).text(text) == shown
+    assert values_in_secrets({"pod.yaml": File.of((POD % VALUE).encode())}).text(text) == text
+
+
+def test_value_of_yaml_is_hidden_with_what_is_in_it() -> None:
+    values = values_in_secrets(package(f"stringData: {{a: {VALUE}, b: pw1}}", f"a: [{VALUE}, pw1]"))
+
+    value = {"a": [VALUE, "pw1", "pw12"], "b": {"c": f"x-{VALUE}", "d": True, "e": 3}, "f": None}
+    assert values.value(value) == {
+        "a": ["***", "***", "pw12"],
+        "b": {"c": "x-***", "d": True, "e": 3},
+        "f": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (
+            "Kptfile",
+            f"pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {{a: {VALUE}}}\n",
+        ),
+        ("values/prod.yaml", f"a: {{b: {VALUE}}}\n"),
+        ("values.json", f'{{"a": "{VALUE}"}}\n'),
+        (
+            "local.yaml",
+            OTHER + f"  annotations: {{config.kubernetes.io/local-config: 'true'}}\ndata: {{a: {VALUE}}}\n",
+        ),
+        ("fn/setters.yaml", OTHER + f"data: {{a: {VALUE}}}\n"),
+    ],
+)
+def test_inputs_of_functions_are_where_functions_and_charts_read_them(path: str, text: str) -> None:
+    kptfile = {"Kptfile": "pipeline: {mutators: [{image: a, configPath: ./fn/setters.yaml}]}\n"}
+    files = package(f"stringData: {{a: 'https://kim:{VALUE}@h'}}", "a: b", **{**kptfile, path: text})
+
+    assert values_in_secrets(files).text(f"a: {VALUE}") == "a: ***"
+    assert hides_field([files], "other.yaml", "spec.a", None, f"x {VALUE}")
+    assert not hides_field([files], "other.yaml", "spec.a", None, "x")
+    assert hides_field([files], "other.yaml", "metadata.annotations.checksum/secret", "x")
+    assert hides_field([files], "secret.yaml", "spec.a", "x")
+
+
+@pytest.mark.parametrize(
+    "spelled", ['"v4lue-of\\x2da-secret"', "!!binary " + encoded(VALUE), ">-\n    v4lue-of-a\n    secret"]
+)
+def test_file_that_spells_a_value_in_another_way_is_hidden_as_a_whole(spelled: str) -> None:
+    value = "v4lue-of-a secret" if spelled.startswith(">") else VALUE
+    files = package(f"stringData: {{a: {value}}}", f"a: {spelled}")
+    values = values_in_secrets(files)
+
+    assert values.hides_file(files["chart.yaml"])
+    assert hides_field([files], "chart.yaml", "values.a", "x")
+    assert not values.hides_file(files["secret.yaml"], None)
