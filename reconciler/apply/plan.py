@@ -28,6 +28,7 @@ from reconciler.base.wire import read_record
 from reconciler.base.wording import plural
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
+from reconciler.forge.outgoing import outgoing_pull
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
@@ -168,7 +169,7 @@ def _refuse_credentials(change: Change) -> None:
         refuse_credentials(write.ref, f"Ref {write.ref}")
         refuse_credentials(getattr(write, "message", ""), f"The message of the commit at {write.ref}")
     if change.pull is not None:
-        change.pull.outgoing()
+        outgoing_pull(change.pull)
 
 
 def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:

@@ -30,13 +30,14 @@ _NAMES = re.compile(
     r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
 )
 _OF_PROTOCOLS = ("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2")
-"""What forges put in place of a user or a password beside a token."""
+"""Fixed words that forges take in place of a user or a password, beside a token."""
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
 _TOKEN_PARTS = ("gh", "glpat-", "gldt-", "xox", "AKIA", "eyJ", "github_pat_", "-----BEGIN ")
+_NAME_LIKE = re.compile(r"[A-Za-z0-9._/-]+")
 _VISIBLE = re.compile(r"[!-~]+")
 _FIELD = re.compile(r"[a-z]+(?:[A-Z][a-z]*)*")
 """The name of a field, as records and reports write it."""
@@ -65,7 +66,7 @@ _TEXTS = frozenset(
 _CONTENTS = frozenset({"upstream", "local", "chosen"})
 """Fields of records that are values from files of packages."""
 _NAMED_BY_PEOPLE = frozenset({"spec", "labels", "annotations"})
-"""Fields of records whose own fields may have any name."""
+"""Fields of records that are maps with names of people's choice."""
 _HINT = "Take it out of there, and replace it: others read that place."
 _MOST_NAMES = 8
 """Sources of names: a run has a few, a process of tests has many runs."""
@@ -99,12 +100,12 @@ class _Credentials:
 
         What has the shape of a token is none, unless a server handed it out.
         """
-        known, words = self.values.get(value), self.words
-        if "\n" in value or (is_token(value) and (known is None or known.ours)):
+        words, is_ours = self.words, value not in self.values or self.values[value].ours
+        if "\n" in value or (is_token(value) and is_ours):
             return False
         if value not in words:
-            found = any(value in name for names in tuple(self.names) for name in names())
-            words[value] = found or value in _OF_PROTOCOLS
+            is_name = any(value in name for names in tuple(self.names) for name in names())
+            words[value] = is_name or value in _OF_PROTOCOLS
         return words[value]
 
     @property
@@ -185,11 +186,11 @@ def learn_names(names: Callable[[], Iterable[str]]) -> None:
 
 
 def shown_credentials() -> tuple[str, ...]:
-    """Return a note on each credential that texts show: it is too short, or a name of the plan."""
-    known = tuple(_IN_USE.values.items())
-    origins = sorted({each.origin for value, each in known if not each.spellings or _IN_USE.is_word(value)})
-    why = "texts show it, because it is too short or a part of a name here. Replace it by a random one"
-    return tuple(f"The credential of {origin} is not hidden: {why}" for origin in origins)
+    """Return a note on each credential of ours that texts show: it is too short, or a name of the plan."""
+    ours = [(value, each) for value, each in tuple(_IN_USE.values.items()) if each.ours]
+    origins = sorted({each.origin for value, each in ours if not each.spellings or _IN_USE.is_word(value)})
+    why = "it is too short, or a part of a name here. Replace it by a random one"
+    return tuple(f"Texts show the credential of {origin}: {why}" for origin in origins)
 
 
 def mask_credentials(text: str) -> str:
@@ -197,6 +198,18 @@ def mask_credentials(text: str) -> str:
     for spelling in _IN_USE.hidden:
         if spelling in text:
             text = text.replace(spelling, MASK)
+    return text
+
+
+def mask_tokens(text: str) -> str:
+    """Return words of a server without the credentials that no name can equal.
+
+    Where they arrive, before they are cut and escaped, the names of the plan may not be known yet.
+    """
+    for value, each in tuple(_IN_USE.values.items()):
+        if is_token(value) or not _NAME_LIKE.fullmatch(value):
+            for spelling in each.spellings:
+                text = text.replace(spelling, MASK)
     return text
 
 

@@ -221,7 +221,7 @@ _MOST_FOUND: Final = 256
 
 
 class SecretValues(Struct, frozen=True):
-    """Values of the Secrets of a package, and inputs of its functions and charts that stand in them.
+    """Values of the Secrets of a package, and inputs of its functions and charts that are parts of them.
 
     `whole` are short ones, hidden where they are a whole value. `unclear` are files that spell one in another
     way than it is searched for. In a package with a Secret checksums are hidden too: they may be of it.
@@ -268,10 +268,10 @@ NO_SECRET_VALUES: Final = SecretValues()
 
 
 def values_in_secrets(*sides: Files) -> SecretValues:
-    """Return the values of the Secrets of a package on any side, and the inputs that stand in them. Total.
+    """Return the values of the Secrets of a package on any side, and the inputs that are in them. Total.
 
     Inputs are in a Kptfile, in the configuration of a function, in what is marked as local, and in files
-    without objects, such as the values of a chart. One is secret if it stands in a Secret, also in a larger
+    without objects, such as the values of a chart. One is secret if it is in a Secret, also in a larger
     text there, or encoded; or if its field has the name of a secret. Names of resources are not.
     """
     files = {file.oid: (path, file) for side in sides for path, file in side.items()}
@@ -312,8 +312,8 @@ def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -
             is_secret = _SECRET_FIELD.search(field) is not None
             hidden.update(part for part in _lines(text) if is_secret or part in in_secrets)
     names = [name for _, file in files for name in _names(file)] if hidden else []
-    known = "\0".join(names)
-    long = {text for text in hidden if len(text) >= _SHORTEST and text not in known}
+    in_names = "\0".join(names)
+    long = {text for text in hidden if len(text) >= _SHORTEST and text not in in_names}
     short = (text for text in hidden & plain & inputs if len(text) < _SHORTEST and text not in names)
     unclear = (
         file.oid
@@ -409,6 +409,6 @@ def _names(file: File) -> Iterator[str]:
 
 def _pattern_of_whole(texts: Iterable[str]) -> re.Pattern[str] | None:
     """Return what finds short values where they are all of a field or of an item."""
-    found = "|".join(sorted(re.escape(text) for text in texts if not text.isdigit()))
+    any_of = "|".join(sorted(re.escape(text) for text in texts if not text.isdigit()))
     before, after = r"""((?::|^[-+ ]?\s*-)[ \t]+["']?)""", r"""(?=["']?[ \t]*(?:[,}\]\#]|$))"""
-    return re.compile(f"{before}(?:{found}){after}", re.MULTILINE) if found else None
+    return re.compile(f"{before}(?:{any_of}){after}", re.MULTILINE) if any_of else None

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.redact import is_token, learn_credential
+from reconciler.base.redact import is_token, learn_credential, mask_tokens
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.git.effects import effect
@@ -239,7 +239,7 @@ def _communicate(
                 if not finish:
                     effects.check_shutdown()
             else:
-                return GitResult(process.returncode, out, err.decode(errors="replace"))
+                return GitResult(process.returncode, out, mask_tokens(err.decode(errors="replace")))
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

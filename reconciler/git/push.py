@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.redact import refuse_credentials
+from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
 from reconciler.git.local import is_sha256, sha256_error
@@ -236,6 +236,7 @@ def _with_hook_output(result: PushResult, stderr: str) -> PushResult:
         line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")
     ]
     output = " ".join(line for line in dict.fromkeys(lines) if line and not line.startswith(_NOISE))
+    output = mask_credentials(output)  # a part of one that is cut would not be found
     if not output or output in result.message:
         return result
     return result._replace(message=f"{result.message}: {output[:LONGEST_HOOK_OUTPUT]}")
@@ -250,7 +251,7 @@ def _parse_porcelain(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _result(update: RefUpdate, flag: str, summary: str) -> PushResult:
-    message = summary.partition("(")[2].rpartition(")")[0] or summary
+    message = mask_tokens(summary.partition("(")[2].rpartition(")")[0] or summary)
     if flag == "=":
         return PushResult(update, PushStatus.UP_TO_DATE, message)
     if flag != "!":

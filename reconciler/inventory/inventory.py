@@ -9,13 +9,11 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.redact import mask_credentials, outgoing_fields
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
@@ -363,19 +361,6 @@ class PullRequest(PartlyCompared, frozen=True):
     status: HeadStatus | None = None
     proposes: str = ""
     ticks: Ticks | None = None
-
-    def outgoing(self) -> "PullRequest":
-        """Return the pull request as it may be written to a forge: its texts for people are masked.
-
-        Raises:
-            RefusedError: A credential is in another field.
-        """
-        names = ("head", "base", "title", "body", "labels", "reviewers", "assignees", "proposes")
-        fields = outgoing_fields(
-            {name: getattr(self, name) for name in names}, f"the pull request of {self.head}"
-        )
-        status = self.status and self.status._replace(text=mask_credentials(self.status.text))
-        return replace(self, **fields, status=status)
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary

@@ -21,7 +21,7 @@ import orjson
 
 from reconciler import __version__
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.base.redact import learn_token
+from reconciler.base.redact import learn_token, mask_tokens
 from reconciler.base.wording import plural
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Clock
 from reconciler.forge.api.errors import ForbiddenError, LimitedError, MissingError, UnauthorizedError
@@ -444,7 +444,7 @@ def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> Unavailable
         words = str(first.get("message") or first.get("code") or "")
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         words = "" if reply.status else reply.body.decode(errors="replace")
-    answer = f"{reply.status or 'no answer'} {words[:200]}".strip()
+    answer = mask_tokens(f"{reply.status or 'no answer'} {words}".strip())[:200]
     message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
     hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
     if not reply.status:

@@ -8,6 +8,7 @@ from reconciler.report.causes import group_problems
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import VARIABLE, ForgeWorld, Serve
+from tests.support.samples import sample
 
 pytestmark = [pytest.mark.one_forge, pytest.mark.slow]
 
@@ -34,6 +35,22 @@ def test_every_draft_gets_one_pull_request_and_a_second_run_writes_nothing(world
     assert len(world.simulator.writes()) == writes == 4
     assert refs == {edge: world.repo(edge).refs() for edge in world.edges}
     assert third.plan.is_empty
+
+
+@pytest.mark.parametrize("word", sample(["packagevariant-1", "drafts/web", "refs/heads", "Deployment"], 2))
+def test_token_that_is_a_name_changes_no_request(
+    world: ForgeWorld, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.simulator.token = word
+    monkeypatch.setenv(VARIABLE, word)
+
+    codes = {world.run().code for _ in range(3)}
+
+    assert codes == {Exit.DONE}
+    assert world.open_heads() == expected(world)
+    assert len(world.simulator.writes()) == 4
+    pulls = [pull for edge in world.edges for pull in world.pulls(edge)]
+    assert not any("***" in text for p in pulls for text in (p.title, p.body, p.head, p.base, *p.labels))
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])

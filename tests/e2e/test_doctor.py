@@ -173,6 +173,23 @@ def test_healthy_set_up_has_no_error(healthy: World) -> None:
     assert "There is no snapshot" in said.out
 
 
+def test_credential_that_is_a_name_is_told_by_its_variable(
+    healthy: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(healthy.root, tmp_path / "w")
+    world = World(tmp_path / "w")
+    monkeypatch.setenv("RECONCILER_CONTROL_TOKEN", "packagevariant-1")
+    note = "Texts show the credential of the variable RECONCILER_CONTROL_TOKEN: it is too short, or a part of"
+
+    planned = world.run("plan")
+    world.run("apply")
+    found = world.run("doctor")
+
+    assert f"note: {note}" in planned.out, "the name is one of the plan, before anything has it"
+    assert note in found.out
+    assert "packagevariant-1 holds" not in planned.out + found.out
+
+
 def test_json_is_as_its_schema_says(healthy: World) -> None:
     schema = json.loads(
         (Path(__file__).resolve().parents[2] / "docs/schemas/diagnosis.schema.json").read_text()

@@ -28,6 +28,7 @@ from reconciler.forge.api.listing import (
     recorded_pulls,
 )
 from reconciler.forge.api.products import ApiDialect
+from reconciler.forge.outgoing import outgoing_pull
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED
 from reconciler.records.state import PullHistory
@@ -177,8 +178,7 @@ class ApiForge:
 
         The text is written last: its hidden digest tells that everything else was written.
         """
-        desired = desired.outgoing()
-        desired = replace(desired, title=terminal(desired.title)[:LONGEST_TITLE])
+        desired = outgoing_pull(replace(desired, title=terminal(desired.title)[:LONGEST_TITLE]))
         pull = self._find_current(desired)
         # Before the pull request is there: its text then tells that this head has its status.
         is_late = pull is None and self.dialect.has_statuses_of_pulls
@@ -270,10 +270,8 @@ class ApiForge:
         and another open issue of this key is closed.
         """
         refuse_credentials(f"{key} {title}", "The title of the dashboard")
-        body = mask_credentials(body)
-        issues = self.find_issues(key, title)
-        is_new = not issues
-        if is_new:
+        issues, body = self.find_issues(key, title), mask_credentials(body)
+        if is_new := not issues:
             text = body_marker.issue_text(key, body, "", self.dialect.most_text)
             created = self.transport.write_once(
                 lambda: self.dialect.create_issue(title, text),

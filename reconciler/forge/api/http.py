@@ -15,7 +15,7 @@ import orjson
 
 from reconciler import __version__
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.redact import outgoing_fields
+from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.timing import SpanKind, timed
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.api.errors import (
@@ -272,7 +272,7 @@ class Transport:
                     raise self._error(reply, request, raw.status)
 
     def _error(self, reply: ClassifiedReply, request: _Request, status: int) -> ReconcilerError:
-        answer = f"{status or 'no answer'} {reply.message}".strip()
+        answer = mask_tokens(f"{status or 'no answer'} {reply.message}".strip())
         if reply.kind is ReplyKind.UNAUTHORIZED:
             error = _error(reply.kind, f"{self.base} refuses the credential: {answer}", status, writes=False)
             error.cause = str(error)

@@ -23,6 +23,7 @@ from reconciler.forge.local.store import (
     record_bytes,
     unreadable_pull,
 )
+from reconciler.forge.outgoing import outgoing_pull
 from reconciler.git.pack import Pack
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
@@ -126,7 +127,7 @@ class LocalTransaction:
         if broken is not None:
             message = f"Pull request {broken.number} of {desired.head} cannot be read: {broken.unreadable}"
             raise RefusedError(message, hint=f"Delete {PULLS}{broken.number} if nothing needs it.")
-        desired = desired.outgoing()
+        desired = outgoing_pull(desired)
         present = self.find_open(desired.head)
         text: dict[str, Any] = {
             "title": desired.title,

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from reconciler.records.state import VARIANTS_FORMAT, PackageVariantRecord, reco
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, Repo, make_repository
 from tests.support.plan_values import a_record
+from tests.support.values import TOKEN
 from tests.support.world import git
 
 REF = "refs/heads/reconciler/demo/state"
@@ -338,12 +340,32 @@ def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(repo: Rep
     assert read_dashboards(early, REF, 3) == ({0: "first", 2: "\ufffd"} if tip else {})
 
 
-def test_secret_in_a_record_is_masked(repo: Repo) -> None:
-    learn_credential("secret-in-a-record", "a test")
+def test_record_in_which_a_machine_would_read_a_credential_stays_as_it_was(repo: Repo) -> None:
+    old = {"a.json": b'{"head":"old"}\n', "b.json": b'{"head":"b"}\n'}
+    write_branch(mirror(repo), branch(old), POLICY, EPOCH)
+    learn_credential(TOKEN, "a test")
+    new = {
+        "a.json": orjson.dumps({"head": TOKEN}),
+        "b.json": orjson.dumps({"head": "new", "message": f"said {TOKEN}"}),
+        "c.json": orjson.dumps({"conflicts": [{"local": TOKEN}]}),
+        "d.md": f"said {TOKEN}".encode(),
+        f"{TOKEN}.json": b"{}",
+    }
 
-    write_branch(mirror(repo), branch({"x": b"said secret-in-a-record"}), POLICY, EPOCH)
+    result = write_branch(mirror(repo), branch(new, repo.oid(REF)), POLICY, EPOCH)
 
-    assert held(repo) == {"x": b"said ***"}
+    assert held(repo) == {
+        "a.json": old["a.json"],
+        "b.json": b'{"head":"new","message":"said ***"}\n',
+        "d.md": b"said ***",
+    }
+    why = " holds a credential that this run uses"
+    assert [effect.error for effect in result.effects if effect.error] == [
+        f"Field head of record a.json{why}",
+        f"Field conflicts[0].local of record c.json{why}",
+        f"The name of record {TOKEN}.json{why}",
+    ]
+    assert result.exits == {Exit.REFUSED}
 
 
 def test_branch_that_cannot_be_written_is_reported(tmp_path: Path, repo: Repo) -> None:

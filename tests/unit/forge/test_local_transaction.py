@@ -34,7 +34,7 @@ from reconciler.names.ids import Oid
 from reconciler.names.refs import nested_message
 from reconciler.policy import Author, CommitPolicy
 from tests.support.git import EPOCH, kptfile
-from tests.support.values import replace
+from tests.support.values import TOKEN, replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 HEAD = "drafts/web/packagevariant-1"
@@ -540,10 +540,15 @@ def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
 
 
 def test_credential_is_in_no_record() -> None:
-    learn_credential("cn-record-1a2b", "a test")
-    record = PullRecord(number=3, head="x", base="main", title="sent cn-record-1a2b", body="cn-record-1a2b")
+    learn_credential(TOKEN, "a test")
+    record = PullRecord(
+        number=3, head="x", base="main", title=f"sent {TOKEN}", body=TOKEN, comments={"a": TOKEN}
+    )
 
-    assert b"1a2b" not in record_bytes(record)
+    assert TOKEN.encode() not in record_bytes(record)
+    assert record_bytes(record).count(b"***") == 3
+    with pytest.raises(RefusedError, match=r"^Field labels\[0\] of pull request 3 holds a credential"):
+        record_bytes(msgspec.structs.replace(record, labels=(TOKEN,)))
 
 
 @pytest.mark.parametrize(

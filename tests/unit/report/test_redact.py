@@ -182,11 +182,9 @@ def test_names_of_the_plan_and_what_no_token_looks_like_are_shown(
 ) -> None:
     learn(value)
     learn_names(lambda: NAMES)
-    told = [value] if shown else []
 
     assert mask_credentials(f"<{value}>") == f"<{value if shown else MASK}>"
-    assert len(shown_credentials()) == len(told if learn is mine else told[:0]) or value == TOKEN
-    assert Redactor.of_environment({"A_TOKEN": f"{value}-{value}"}).text("x") == "x"
+    assert len(shown_credentials()) == (shown and learn is mine)
 
 
 def test_secret_of_the_environment_that_is_a_name_is_shown() -> None:
