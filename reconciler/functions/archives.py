@@ -140,7 +140,7 @@ class _ArchiveError(Exception):
 
 
 class _Stream:
-    """What tarfile reads: only forwards, and no more headers of one member than there is room for."""
+    """The bytes that tarfile gets: only forwards, and of the headers of one member only a few."""
 
     def __init__(self, source: BinaryIO | gzip.GzipFile, count: Callable[[int], None]) -> None:
         self._source, self._count = source, count

@@ -7,7 +7,7 @@ from typing import Any, Final
 from reconciler.base.wording import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
-from reconciler.functions.values import copy_value, is_same, mapping_at
+from reconciler.functions.values import copy_value, is_same
 from reconciler.functions.wire import default_path
 from reconciler.krm.documents import DocumentKind, split_file
 
@@ -62,16 +62,10 @@ def _resources(call: ChartCall, value: Any, text: str, template: str, package: s
         for item in items:
             yield from _resources(call, item, "", template, package)
         return
-    named = (
-        isinstance(value, dict)
-        and value.get("apiVersion")
-        and value.get("kind")
-        and mapping_at(value, "metadata").get("name")
-    )
-    if not named:
+    resource = Resource(value if isinstance(value, dict) else {}, package=package)
+    if not (resource.api_version and resource.kind and resource.name):
         why = "no resource with apiVersion, kind and metadata.name"
         raise ChartError(f"{template} of the chart {call.chart.name} gives {why}", call.path)
-    resource = Resource(value, package=package)
     hooks = {each.strip() for each in str(resource.annotations.get(_HOOK) or "").split(",")}
     if call.skip_tests and hooks & _TESTS:
         return

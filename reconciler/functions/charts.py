@@ -15,13 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.booleans import boolean_hint, parse_boolean
-from reconciler.base.errors import RefusedError
+from reconciler.base.errors import Location, RefusedError
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 from reconciler.functions.archives import ArchiveReader
+from reconciler.functions.patterns import ignore_spec
 from reconciler.functions.values import mapping_at, mappings_at, value_at
-from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, load_documents
+from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, YamlLimits, load_documents
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Limits
 
@@ -35,10 +36,10 @@ _NAMED: Final = ("resources", "templates")
 _TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
 _ASKED: Final = re.compile(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
 _RANDOM: Final = re.compile(
-    r"\{\{[^}]*\b(?:rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|gen(?:CA|SelfSigned|Signed|PrivateKey)\w*|uuidv4|now"
-    r"|htpasswd|bcrypt)\b[^}]*\}\}"
+    r"\b(?:rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|gen(?:CA|SelfSigned|Signed|PrivateKey)\w*|uuidv4|now"
+    r"|htpasswd|bcrypt)\b"
 )
-"""An action of a template that gives something else each time."""
+"""A function of templates that gives something else each time."""
 _SCHEMA: Final = "values.schema.json"
 _REFERENCE: Final = re.compile(
     rb"\"\$(?:ref|schema)\"\s*:\s*\"(?!#|https?://json-schema\.org/(?:draft|schema))([^\"]+)\""
@@ -331,10 +332,10 @@ def find_value(call: ChartCall, config: Mapping[str, Any], path: Path, files: Fi
         for name in (*reversed(given), *defaults):
             try:
                 tree = Tree.parse(files[name].data.decode()) if name in files else None
+                if tree is not None and tree.find(path[:length]) is not None:
+                    return f"{name}:{tree.mark(path[:length])[0]}"
             except (YamlError, UnicodeDecodeError):
                 continue
-            if tree is not None and tree.find(path[:length]) is not None:
-                return f"{name}:{tree.mark(path[:length])[0]}"
     return (*call.path, "values")
 
 
@@ -361,9 +362,9 @@ def _parents(folder: str) -> Iterator[tuple[str, str]]:
         folder = parent
 
 
-def _mapping(data: bytes) -> dict[str, Any]:
+def _mapping(data: bytes, limits: YamlLimits = PACKAGE_LIMITS) -> dict[str, Any]:
     try:
-        value = next((document.value for document in load_documents(data, PACKAGE_LIMITS)), None)
+        value = next((document.value for document in load_documents(data, limits)), None)
     except YamlError:
         value = None
     return value if isinstance(value, dict) else {}
@@ -399,7 +400,8 @@ def _flattened(chart: bytes | Mapping[str, bytes], origin: str, limits: Limits) 
             raise ChartError(str(error), hint=error.hint) from error
         start = folder
         if file_name:
-            name = str(value_at(_mapping(files.get("Chart.yaml", b"")), "name") or file_name)
+            metadata = _mapping(files.get("Chart.yaml", b""), metadata_limits(limits))
+            name = str(metadata.get("name") or file_name)
             start = f"{folder}{name}/"
             if "/" in name or f"{start}Chart.yaml" in result:
                 start = f"{folder}{file_name}/"  # of two versions of a chart the second one
@@ -412,6 +414,11 @@ def _flattened(chart: bytes | Mapping[str, bytes], origin: str, limits: Limits) 
             else:
                 result[f"{start}{path}"] = data
     return result
+
+
+def metadata_limits(limits: Limits) -> YamlLimits:
+    """Return the limits of a Chart.yaml: those of a manifest, with anchors."""
+    return replace(PACKAGE_LIMITS, max_bytes=limits.manifest_bytes, max_nodes=limits.yaml_nodes)
 
 
 def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
@@ -433,15 +440,14 @@ def _directory(
     name: str, root: str, inside: tuple[tuple[str, File], ...], limits: Limits
 ) -> tuple[Chart, str]:
     """Return a chart of a directory as an archive with always the same bytes, and its version."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - few packages have a chart
-
     files = {path.removeprefix(f"{root}/"): file for path, file in inside}
     linked = next((path for path, file in files.items() if file.mode == Mode.SYMLINK), None)
     if linked is not None:
         raise ChartError(f"{root}/{linked} is a symbolic link", (), "Put the file itself into the chart.")
     ignore = files.get(".helmignore")
-    lines = ignore.data.decode(errors="replace").splitlines() if ignore else []
-    spec = GitIgnoreSpec.from_lines([line for line in lines if not line.startswith("..")])
+    spec = ignore_spec(ignore.data if ignore else b"")
+    if spec is None:
+        raise ChartError(f"{root}/.helmignore has too many patterns, or too long ones", (), "Write fewer.")
     kept = (path for path in files if path == "Chart.yaml" or not spec.match_file(path))
     data = _packed({f"{name}/{path}": files[path].data for path in kept})
     texts = _flattened({path: file.data for path, file in files.items()}, root, limits)
@@ -479,9 +485,9 @@ def _chart(
 ) -> tuple[Chart, str]:
     """Return a chart and its version; `texts` are its files, and `where` is the path of its Chart.yaml."""
     try:
-        documents = load_documents(texts.get("Chart.yaml", b""), PACKAGE_LIMITS)
+        documents = load_documents(texts.get("Chart.yaml", b""), metadata_limits(limits))
     except YamlError as error:
-        raise ChartError(f"{where}:{error.line}: {error.message}") from error
+        raise ChartError(f"{Location(where, error.line)}: {error.message}") from error
     metadata = documents[0].value if documents else None
     sources = [data for path, data in texts.items() if "templates/" in path and path.endswith(_TEMPLATE)]
     asks_versions = any(b"APIVersions" in source for source in sources)
@@ -505,8 +511,11 @@ def _chart(
 
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
     for source in sources:
-        for action in _RANDOM.finditer(source.decode(errors="replace")):
-            yield from VALUES.findall(action[0])
+        *parts, _ = source.decode(errors="replace").split("}}")
+        for part in parts:
+            _, braces, action = part.rpartition("}")[2].partition("{{")
+            if braces and _RANDOM.search(action):
+                yield from VALUES.findall(action)
 
 
 def is_test(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Check fields of Kptfiles and configurations: unknown and mistyped ones are never taken as absent (D31)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -8,6 +8,7 @@ from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
 from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
+from reconciler.functions.package_files import IGNORE_FILE
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
 from reconciler.names.objects import File, Files, Mode
 
@@ -77,13 +78,29 @@ _HINT: Final = "Write `apiVersion: kpt.dev/v1`, `kind: Kptfile` and `metadata.na
 
 
 def check_kptfiles(files: Files) -> tuple[KptfileError, ...]:
-    """Return the faults of all Kptfiles of a package, by file and line."""
-    kptfiles = sorted(path for path in files if path.rpartition("/")[2] == KPTFILE)
+    """Return the faults of all Kptfiles of a package, by file and line, and of what its packages ignore."""
+    checks: dict[str, Callable[[File], tuple[KptfileError, ...]]] = {
+        KPTFILE: _faults,
+        IGNORE_FILE: _ignore_faults,
+    }
+    checked = sorted(
+        (path, path.rpartition("/")[2]) for path in files if path.endswith((KPTFILE, IGNORE_FILE))
+    )
     return tuple(
         error._replace(place=error.place._replace(path=path))
-        for path in kptfiles
-        for error in _faults(files[path])
+        for path, name in checked
+        if name in checks
+        for error in checks[name](files[path])
     )
+
+
+def _ignore_faults(file: File) -> tuple[KptfileError, ...]:
+    from reconciler.functions.patterns import ignore_spec  # noqa: PLC0415 - few packages have patterns
+
+    if ignore_spec(file.data) is not None:
+        return ()
+    message = "The file has more or longer patterns than can be compiled"
+    return (KptfileError(Location(IGNORE_FILE), message, "Write fewer, shorter ones."),)
 
 
 @lru_cache(maxsize=1024)

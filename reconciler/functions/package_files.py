@@ -1,8 +1,6 @@
 """Read the resources of a package from its files, and write them back without changing other bytes."""
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -43,23 +41,12 @@ def ignored_paths(files: Files) -> frozenset[str]:
     ignore = files.get(IGNORE_FILE)
     if ignore is None:
         return frozenset()
-    spec = _ignore_spec(ignore.data)
+    from reconciler.functions.patterns import ignore_spec  # noqa: PLC0415 - 33 modules for what few packages have
+
+    spec = ignore_spec(ignore.data)
+    if spec is None:
+        return frozenset()  # `check_kptfiles` refuses the package
     return frozenset(path for path in files if path != IGNORE_FILE and _is_ignored(path, spec))
-
-
-@lru_cache(maxsize=256)
-def _ignore_spec(data: bytes) -> "GitIgnoreSpec":
-    """Return the patterns of a `.krmignore`; invalid lines are skipped, as by Git."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - 33 modules for a file that few packages have
-
-    lines: list[str] = []
-    for raw in data.decode(errors="replace").splitlines():
-        # `a/**` hides the content of `a`, not `a` itself; pathspec takes it for both, `a/*` not.
-        line = re.sub(r"/\*\*\s*\Z", "/*", raw)
-        with suppress(ValueError, re.error):
-            GitIgnoreSpec.from_lines([line])
-            lines.append(line)
-    return GitIgnoreSpec.from_lines(lines)
 
 
 def _is_ignored(path: str, spec: "GitIgnoreSpec") -> bool:

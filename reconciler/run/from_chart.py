@@ -9,11 +9,11 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
-from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
 from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
-from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
+from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart, metadata_limits
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
@@ -44,6 +44,7 @@ DIGEST = "reconciler.dev/chart-digest"
 SOURCE = "reconciler.dev/chart-source"
 VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
+_MOST_COMMENTS = 1 << 20
 _OLD_DEPENDENCIES = "requirements.yaml"
 _PINNED = re.compile(r"(.+?)(?::[^:/@]+)?@(?:sha256:[0-9a-f]{64}|[0-9a-f]{40})")
 _IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
@@ -208,7 +209,7 @@ def _unpacked(archive: BinaryIO, source: str, limits: Limits) -> VendoredChart:
 def _vendored(files: Files, source: str, limits: Limits) -> VendoredChart:
     if "Chart.yaml" not in files:
         raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
-    metadata = _mapping(files, "Chart.yaml", source)
+    metadata = _mapping(files, "Chart.yaml", source, limits)
     chart = VendoredChart(metadata, files, source)
     if not chart.name or not chart.version:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
@@ -219,7 +220,7 @@ def _vendored(files: Files, source: str, limits: Limits) -> VendoredChart:
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
     held = {path.split("/")[1] for path in files if path.startswith("charts/")}
     # Charts of apiVersion v1 write their dependencies into a file of its own.
-    declared = {**_mapping(files, _OLD_DEPENDENCIES, source), **metadata}
+    declared = {**_mapping(files, _OLD_DEPENDENCIES, source, limits), **metadata}
     needed = [str(name) for each in mappings_at(declared, "dependencies") if (name := each.get("name"))]
     missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
     if missing:
@@ -240,12 +241,13 @@ def _below(directory: str, files: Files) -> dict[str, File]:
     return {f"{directory}{path}": file for path, file in files.items()}
 
 
-def _mapping(files: Files, name: str, source: str) -> Mapping[str, Any]:
+def _mapping(files: Files, name: str, source: str, limits: Limits) -> Mapping[str, Any]:
     """Return what a YAML file of a chart has, nothing where it is absent."""
     try:
-        documents = load_documents(files[name].data if name in files else b"", PACKAGE_LIMITS)
+        documents = load_documents(files[name].data if name in files else b"", metadata_limits(limits))
     except YamlError as error:
-        raise ConfigurationError(f"{source}/{name}:{error.line}: {error.message}") from error
+        place = Location(f"{source}/{name}", error.line)
+        raise ConfigurationError(error.message, location=place, hint=error.hint) from error
     return documents[0].value if documents and isinstance(documents[0].value, dict) else {}
 
 
@@ -309,9 +311,12 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
 
 
 def _values_text(name: str, chart: Files) -> str:
-    """Return the values file of a new package: the defaults of the chart as comments."""
-    defaults = chart[_VALUES].data.decode(errors="replace") if _VALUES in chart else ""
-    commented = "".join(f"# {line}".rstrip() + "\n" for line in defaults.splitlines())
+    """Return the values file of a new package: the chart's defaults as comments, unless they are long."""
+    defaults = chart[_VALUES].data if _VALUES in chart else b""
+    if len(defaults) > _MOST_COMMENTS:
+        return f"# Values for every cluster; the defaults are in {CHART_HOME}/{name}/{_VALUES}.\n"
+    lines = defaults.decode(errors="replace").splitlines()
+    commented = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return f"# Values for every cluster; the comments are the defaults of {name}.\n{commented}"
 
 

@@ -1,6 +1,7 @@
 """What fuzzing starts from: small inputs of every target, with each thing that the format has."""
 
 from reconciler.git.trees import RawEntry
+from tests.fuzz import archives
 from tests.fuzz.targets import SEPARATOR
 from tests.support.git import format_tree
 
@@ -128,4 +129,5 @@ SEEDS: dict[str, list[bytes]] = {
     "record": [_RECORD],
     "commit": [_COMMIT],
     "tree": [_TREE],
+    **archives.SEEDS,
 }

@@ -37,6 +37,7 @@ from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
+from tests.fuzz import archives
 from tests.support.git import format_tree
 
 Target = Callable[[bytes], None]
@@ -224,6 +225,7 @@ TARGETS: dict[str, Target] = {
     "record": records,
     "commit": commit,
     "tree": tree,
+    **archives.TARGETS,
 }
 
 

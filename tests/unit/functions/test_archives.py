@@ -3,6 +3,7 @@
 import gzip
 import io
 import tarfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 from reconciler.base.errors import RefusedError
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.charts import ChartError, chart_members, find_chart
+from reconciler.functions.pipeline import run_pipeline
 from reconciler.names.objects import File
 from reconciler.policy import Limits
 from tests.support.archives import Hostile, Member, badly_named, hostile, tar
@@ -143,3 +145,48 @@ def test_archives_in_archives_count_together(depth: int, copies: int, limits: Li
         "Chart.yaml",
         "charts/db/Chart.yaml",
     }
+
+
+def test_actions_of_templates_without_an_end_are_found_in_one_pass() -> None:
+    start = time.process_time()
+    web = chart_of(
+        "web",
+        Member("web/templates/a.yaml", b"{{ " * 200_000),
+        Member(
+            "web/templates/b.yaml", b"{{ } {{ .Values.no }}{{ now | default .Values.yes }} {{ .Values.open"
+        ),
+    )
+    chart = find_chart("web", "", "charts", {"charts/web.tgz": File.of(web)})
+
+    assert chart.random == ("yes",)
+    assert time.process_time() - start < 5, "it took a minute when each action was looked for by itself"
+
+
+def test_metadata_of_a_chart_is_no_larger_than_a_manifest() -> None:
+    large = gzip.compress(tar(Member("web/Chart.yaml", b"name: web\nversion: 1.0.0\n#" + b"x" * (1 << 20))))
+
+    with pytest.raises(
+        ChartError, match=r"charts/web\.tgz/Chart\.yaml: The file has 1048602 bytes; the limit is"
+    ):
+        files_of(large)
+    assert files_of(large, Limits(manifest_bytes=2 << 20)) == {"Chart.yaml"}
+
+
+@pytest.mark.parametrize(
+    "patterns", [b"a*b?c\n" * 1001, b"a" * 70_000, b"**/a[!b]c*d\n" * 900 + b"x" * 40_000]
+)
+def test_patterns_that_cannot_be_compiled_refuse_the_chart_and_the_package(patterns: bytes) -> None:
+    kptfile = File.of(b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata: {name: p}\n")
+    chart = {
+        "charts/web/Chart.yaml": File.of(b"name: web\nversion: 1.0.0\n"),
+        "charts/web/.helmignore": File.of(patterns),
+    }
+
+    with pytest.raises(ChartError, match=r"charts/web/\.helmignore has too many patterns, or too long ones"):
+        find_chart("web", "", "charts", chart)
+    package = {"Kptfile": kptfile, "sub/.krmignore": File.of(patterns)}
+    assert run_pipeline(package).error.startswith(
+        "sub/.krmignore: The file has more or longer patterns than can"
+    )
+    few = {**package, "sub/.krmignore": File.of(b"!\na\\\n[z-a]\n" + b"b*\n" * 900)}
+    assert not run_pipeline(few).error

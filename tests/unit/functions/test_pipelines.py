@@ -16,7 +16,7 @@ from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.runtimes.result_cache import PackageCache
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, Limits
 from tests.support.command_server import PROJECT
 from tests.support.values import replace
 
@@ -180,13 +180,15 @@ def test_other_inputs_miss_the_cache(
     assert PackageCache(tmp_path / "packages", policy).find(files) is None, reason
 
 
-def test_other_definitions_miss_the_cache(tmp_path: Path) -> None:
+def test_other_definitions_and_limits_miss_the_cache(tmp_path: Path) -> None:
     files = package(1, NAMESPACE)
     run([files], cache=tmp_path)
 
     definitions = [{"kind": "CustomResourceDefinition"}]
 
     assert PackageCache(tmp_path / "packages", POLICY, definitions).find(files) is None
+    for limits in (Limits(package_files=9), Limits(package_bytes=9), Limits(yaml_documents=9)):
+        assert PackageCache(tmp_path / "packages", POLICY, limits=limits).find(files) is None
 
 
 def test_failure_of_a_builtin_is_cached(tmp_path: Path) -> None:

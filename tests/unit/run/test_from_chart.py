@@ -194,6 +194,13 @@ def test_other_version_leaves_what_people_own(tmp_path: Path) -> None:
     assert "namespace: mine" in texts(after)["chart.yaml"]
 
 
+def test_defaults_that_are_too_long_for_people_are_no_comments(tmp_path: Path) -> None:
+    made = package_with(vendored(tmp_path / "web", values_yaml="a: 1\n" * (1 << 18)), {}, "p")
+
+    where = b"# Values for every cluster; the defaults are in charts/web/values.yaml.\n"
+    assert made["values.yaml"].data == where
+
+
 def test_values_of_people_that_the_defaults_contradict_stay(tmp_path: Path) -> None:
     first = vendored(tmp_path / "web", values_yaml="a: 1\n")
     own = {**package_with(first, {}, "p"), "values.yaml": File.of(b"mine: 1\n")}
