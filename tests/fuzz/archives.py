@@ -22,7 +22,8 @@ from reconciler.functions.charts import (
 )
 from reconciler.functions.wire import check_path
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.objects import File, file_path_error
+from reconciler.names.file_names import file_path_error
+from reconciler.names.objects import File
 from reconciler.policy import Limits
 from reconciler.run import from_chart
 from reconciler.sources.charts import find_chart_version
