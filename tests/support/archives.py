@@ -82,7 +82,7 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
     damaged[len(first) + 3] ^= 1
     headers = "has more than 8 KiB of headers for one file"
     whole = gzip.compress(tar(good, twice), mtime=0)
-    small = _member(Member("h", b"11 path=abc", b"x"))
+    small = _member(Member("h", b"12 path=abc\n", b"x"))
     return {
         "up": Hostile(tar(good, Member(f"{inside}../{path}")), "it leads out of the archive"),
         "up in the middle": Hostile(tar(good, Member(f"{inside}a/../b")), "it leads out of the archive"),
