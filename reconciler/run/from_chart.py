@@ -46,8 +46,7 @@ VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
 _MOST_COMMENTS = 1 << 20
 _OLD_DEPENDENCIES = "requirements.yaml"
-_PINNED = re.compile(r"(.+?)(?::[^:/@]+)?@(?:sha256:[0-9a-f]{64}|[0-9a-f]{40})")
-_IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
+_PIN = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 
 class VendoredChart(NamedTuple):
@@ -134,7 +133,7 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
         raise UsageError(f"{without_user(chart)} has a credential", hint=hint)
-    if _IN_GIT.fullmatch(chart):
+    if _in_git(chart) is not None:
         mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
         return _from_git(chart, version, policy, mirrors)
     if not chart.startswith((OCI, "https://", "http://")):
@@ -156,7 +155,7 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
     Raises:
         ReconcilerError: It cannot be read.
     """
-    if _IN_GIT.fullmatch(pinned.address):
+    if _in_git(pinned.address) is not None:
         chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader.policy, reader.mirrors)
         return chart if _height(chart.version) >= _height(pinned.version) else None
     listing = find_chart_version(pinned.address, pinned.versions, reader.client, reader.policy.limits)
@@ -183,9 +182,14 @@ def _fetched(listing: FoundChart, version: str, client: RegistryClient, limits: 
     return read._replace(versions=version or "*")
 
 
+def _in_git(address: str) -> tuple[str, str] | None:
+    """Return the repository and the path of `REPOSITORY.git/PATH`, None of any other address."""
+    remote, mark, path = f"{address.rstrip('/')}/".rpartition(".git/")
+    return (f"{remote}.git", path.strip("/")) if mark and remote else None
+
+
 def _from_git(chart: str, version: str, policy: Policy, mirrors: Mirrors) -> VendoredChart:
-    in_git = _IN_GIT.fullmatch(chart)
-    remote, path = (in_git[1], in_git[2] or "") if in_git else (chart, "")
+    remote, path = _in_git(chart) or (chart, "")
     if policy.addresses and not any(is_prefix(prefix, remote) for prefix in policy.addresses):
         hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
         raise RefusedError(f"{remote} is below no prefix of spec.addresses", hint=hint)
@@ -275,12 +279,18 @@ def pinned_chart(configuration: bytes) -> PinnedChart | None:
         return None  # whoever renders the package says so
     value = documents[0].value if documents else None
     annotations = mapping_at(mapping_at(value, "metadata"), "annotations")
-    source = _PINNED.fullmatch(str(annotations.get(SOURCE) or ""))
+    address, _, pin = str(annotations.get(SOURCE) or "").rpartition("@")
     versions, charts = str(annotations.get(VERSIONS) or ""), mappings_at(value, "helmCharts")
-    if source is None or not versions or not charts or "://" not in source[1]:
+    if not _PIN.fullmatch(pin) or not versions or not charts or "://" not in address:
         return None
+    untagged, _, tag = address.rpartition(":")
     given = mapping_at(charts[0], "chartArgs")
-    return PinnedChart(str(given.get("name") or ""), source[1], versions, str(given.get("version") or ""))
+    return PinnedChart(
+        str(given.get("name") or ""),
+        address if "/" in tag else untagged,
+        versions,
+        str(given.get("version") or ""),
+    )
 
 
 def package_with(chart: VendoredChart, before: Files, name: str) -> Files:

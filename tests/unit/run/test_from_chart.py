@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -261,3 +262,17 @@ def test_address_that_no_chart_is_read_from(
 
     with pytest.raises(UsageError, match=message):
         read_chart(address, version, Policy(), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("chart", "remote"),
+    [
+        ("https://h/x.git", "https://h/x.git"),
+        ("https://h/x.git//web/", "https://h/x.git"),
+        ("https://h/x.git/b.git/web", "https://h/x.git/b.git"),
+        (f"https://h/x.git{'/' * 100_000}\n", "https://h/x.git"),
+    ],
+)
+def test_chart_of_a_repository_is_below_its_address(tmp_path: Path, chart: str, remote: str) -> None:
+    with pytest.raises(RefusedError, match=rf"^{re.escape(remote)} is below no prefix of spec\.addresses$"):
+        read_chart(chart, "", Policy(addresses=("https://elsewhere/",)), tmp_path)
