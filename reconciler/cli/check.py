@@ -199,6 +199,8 @@ def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool
         exits.add(Exit.REFUSED)
     if checked.unavailable or (level == "fleet" and comparison.unread):
         exits.add(Exit.UNAVAILABLE)
+    if comparison.postponed:
+        exits.add(Exit.PARTIAL)
     if detailed and not comparison.is_empty:
         exits.add(Exit.PENDING)
     return worst(exits)

@@ -128,11 +128,10 @@ def init(
 def _wrong(files: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that `validate` prints about converted manifests: no rule can mend these."""
     from reconciler.cli.validate import problem_lines
-    from reconciler.policy import Policy
     from reconciler.run.validate import validate_files
 
     data = {path: text.encode() for path, text in files.items() if path.startswith("manifests/")}
-    yield from problem_lines(validate_files(data, Policy()).problems)
+    yield from problem_lines(validate_files(data).problems)
 
 
 def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]:

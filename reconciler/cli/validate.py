@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.base.escape import message_line
 from reconciler.base.progress import current_display
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.git import effects
@@ -42,22 +44,31 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
       git show :manifests/web.yaml | reconciler validate -
       reconciler validate -o sarif manifests > results.sarif
     """
+    from reconciler.read.configuration import FILE
     from reconciler.run.validate import validate_files
 
-    policy, files, index = _read(paths)
-    result = validate_files(files, policy, index)
-    _show(make_printer(), result, Output(output))
+    policy, files, index, absent = _read(paths)
+    result = validate_files(files, policy, index, absent)
+    printer = make_printer()
+    _show(printer, result, Output(output))
+    if not (paths or result.problems) and result.manifests == 1 and policy:
+        printer.notes([f"There is no manifest in {', '.join(policy.manifests)} yet: only {FILE} was checked"])
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 
 
-def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes], dict[str, bytes]]":
-    """Return the policy that applies here, and the contents of manifests and of the index by path.
+def _read(
+    paths: Sequence[str],
+) -> "tuple[Policy | None, dict[str, bytes], dict[str, bytes], list[Problem]]":
+    """Return the policy of the configuration here, and the contents of manifests and of the index by path.
+
+    Configured paths that are not there are problems.
 
     Raises:
-        UsageError: A path does not exist, or none is named and none is configured.
+        UsageError: A path does not exist or has no manifest, or none is named and none is configured.
     """
     from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
     from reconciler.git.working_copy import find_working_copy
+    from reconciler.names.problems import Problem
     from reconciler.policy import Policy
     from reconciler.read.configuration import FILE, parse_configuration
     from reconciler.workdir.control_files import read_manifest_files
@@ -65,7 +76,7 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes], dict[str, by
     copy = find_working_copy(Path.cwd())
     root = copy.root if copy else Path.cwd()
     path = root / FILE
-    policy = Policy()
+    policy = None
     try:
         policy = parse_configuration(path.read_bytes(), FILE, {})
     except (OSError, ConfigurationError):
@@ -73,16 +84,26 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes], dict[str, by
             hint = "Name files or directories, or run it in a working copy of the control repository."
             raise UsageError(f"There is no {FILE} here that says where manifests are", hint=hint) from None
     named = {text: Path(text) for text in paths if text != _STDIN}
+    settings, absent = policy or Policy(), list[Problem]()
     if not paths:
-        configured = {name: root / name for name in (FILE, *policy.manifests, INDEX_DIRECTORY)}
+        configured = {name: root / name for name in (FILE, *settings.manifests, INDEX_DIRECTORY)}
         named = {_shown(path): path for path in configured.values() if path.exists()}
-    files = read_manifest_files(named, frozenset({(root / policy.snapshot.path).resolve()}))
+        beside = [each.name for each in root.iterdir() if each.is_dir() and each.name[0] != "."]
+        for name in settings.manifests:
+            if not configured[name].exists():
+                message = f"Manifest path {name} does not exist"
+                hint = suggest(name, beside, otherwise="Correct spec.manifests, or create it.")
+                absent.append(Problem(Location(_shown(path)), Reason.MANIFEST_UNREADABLE, message, hint))
+    files = read_manifest_files(named, frozenset({(root / settings.snapshot.path).resolve()}))
     whole = root.resolve() / INDEX_DIRECTORY
     index = {path: files.pop(path) for path in [*files] if Path(path).resolve().is_relative_to(whole)}
     if _STDIN in paths:
         with current_display().paused(), effects.interruptible():  # a person may type it
             files["standard input"] = sys.stdin.buffer.read()
-    return policy, files, index
+    if paths and not files and not index:
+        hint = "Name files, or directories with YAML: those with a Kptfile are packages, and no manifests."
+        raise UsageError(f"There is no manifest in {', '.join(paths)}", hint=hint)
+    return policy, files, index, absent
 
 
 def _shown(path: Path) -> str:

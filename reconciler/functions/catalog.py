@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 
@@ -154,6 +155,23 @@ def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> Vers
     version = _VERSION.fullmatch(image.tag)
     claim = _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
     return None if claim is None or claim.profile == UNSTUDIED else claim
+
+
+def closest_function(image: Image) -> str:
+    """Return a hint with the function of the catalog that an image probably means, "" if it means none.
+
+    A function of the catalog in a version that no builtin claims has its versions as the hint.
+    """
+    registry, _, name = image.name.rpartition("/")
+    if image.short in CLAIMS:
+        claims = (claim for claim in CLAIMS[image.short] if claim.profile != UNSTUDIED)
+        return f"Versions: {', '.join(f'v{_dotted(c.low)} to v{_dotted(c.newest)}' for c in claims)}."
+    for known in (name,) if name in CLAIMS else close_names(name, CLAIMS, most=1):
+        place = f"{registry if registry in REGISTRIES else REGISTRIES[0]}/" if registry else ""
+        claim = find_claim(Image(place + known, image.tag), floating=False)
+        tag = image.tag if claim else f"v{_dotted(CLAIMS[known][-1].newest)}"
+        return f"Did you mean {place}{known}:{tag}?"
+    return ""
 
 
 def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> VersionClaim | None:

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
-from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.catalog import closest_function, find_claim, parse_image
 from reconciler.functions.chart_resources import to_resources
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartCall, ChartError, find_value, read_charts
 from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
@@ -148,7 +149,7 @@ def run_steps(
     def failed(error: str) -> PipelineResult:
         # Files that lost their resources stay, as kpt leaves them.
         partial = {**files, **write_resources(package, saved)} if saved is not None else None
-        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial)
+        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial, failed=step)
 
     try:
         for step, engine in zip(steps, engines, strict=True):
@@ -204,7 +205,9 @@ def find_engine(
             name = type(runtime).__name__.removesuffix("Runtime").lower()
             return StepEngine(name, runtime=runtime, call=call)
         reasons.append(reason)
-    return Unrunnable(step.function, "; ".join(dict.fromkeys(reasons)) or "Nothing here can run it")
+    hint = closest_function(image) if image else suggest(step.exec, policy.exec, otherwise="")
+    reason = "; ".join(dict.fromkeys(reasons)) or "Nothing here can run it"
+    return Unrunnable(step.function, reason, hint, claimed)
 
 
 class _Config(NamedTuple):

@@ -184,10 +184,15 @@ class StepRun(Struct, frozen=True):
 
 
 class Unrunnable(Struct, frozen=True):
-    """A function without a runtime, and the reason."""
+    """A function without a runtime, the reason, and as a hint the one that was probably meant.
+
+    `claimed` is the catalog's name of a function that an optional library runs, "" for any other.
+    """
 
     function: str
     reason: str
+    hint: str = ""
+    claimed: str = ""
 
 
 class FunctionTimeoutError(Exception):
@@ -213,7 +218,7 @@ class PipelineResult(Struct, frozen=True):
     or gave a file a name that no package may have. `is_late` is set if a function was stopped because of the
     time, `is_postponed` if the time of all functions was over before the package was done: another run may
     render it. `repeats` is set if a builtin failed: every run would fail alike. `partial` is what was made
-    before the failure, if the package asks for it.
+    before the failure, if the package asks for it, `failed` the step that failed.
     """
 
     files: Files
@@ -226,6 +231,7 @@ class PipelineResult(Struct, frozen=True):
     is_postponed: bool = False
     repeats: bool = False
     partial: Files | None = None
+    failed: Step | None = None
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

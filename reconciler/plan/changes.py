@@ -16,6 +16,7 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import TAGS, short_branch
 from reconciler.plan.impact import Impact
+from reconciler.render.rendered import FunctionFault
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import Rollout
 
@@ -268,7 +269,8 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
 
     `conflicts` wait for a person, `answers` do not any more. `unready` is what keeps the draft from being
     approved where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
-    that made it in this run, `subpackages` those with an upstream of their own.
+    that made it in this run, `faults` its functions that failed or cannot run, `subpackages` those with an
+    upstream of their own.
     """
 
     upstream_from: str = ""
@@ -277,6 +279,7 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     conflicts: tuple[ConflictNote, ...] = ()
     answers: tuple[AnswerNote, ...] = ()
     unready: tuple[str, ...] = ()
+    faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[str, ...] = ()
     subpackages: tuple[SubpackageNote, ...] = ()
 

@@ -1,27 +1,35 @@
 """Compare the plans of both sides of a proposed change, and the pins of their locks."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.base.values import PartlyCompared
 from reconciler.base.wire import read_record
+from reconciler.base.wording import some
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate
 from reconciler.dependencies.update.changes import VersionChange, by_danger, cluster_changes
-from reconciler.expand import Desired
-from reconciler.inventory.inventory import Inventory
+from reconciler.expand import Desired, DesiredVariant
+from reconciler.expand.variants import set_key
+from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
+from reconciler.plan.conditions import POINT_EMPTY
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.render.rendered import FunctionFault
 
 LockFiles = Mapping[str, bytes]
 
 _SHORT = 12
+_NAMED = 3
+"""Packages that a problem names; more of them are counted."""
 
 
 def lock_files(inventory: Inventory, plan: Plan | None) -> LockFiles:
@@ -122,7 +130,9 @@ class Side(Struct, frozen=True):
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
     `plan` is None where no repository was read; then packages are not compared. `locks` are the
-    files of the locks that count there, `unread` the problems of what could not be read.
+    files of the locks that count there, `unread` the problems of what could not be read. `functions` are the
+    problems of functions that manifests name, with the places of these. Without `has_manifests` there is
+    nothing that a plan could be about.
     """
 
     desired: Desired
@@ -132,6 +142,8 @@ class Side(Struct, frozen=True):
     plan: Plan | None = None
     locks: LockFiles = field(default_factory=dict)
     unread: tuple[Problem, ...] = ()
+    functions: Mapping[Problem, Location] = field(default_factory=dict)
+    has_manifests: bool = True
     commit: NamedCommit = NamedCommit()
 
 
@@ -175,8 +187,9 @@ class Comparison(Struct, frozen=True):
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
     those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
-    owns its kinds. `deep` tells whether packages were compared. Nothing is
-    known about the packages of repositories in `unread`.
+    owns its kinds. `deep` tells whether packages were compared. Nothing is known about the packages of
+    repositories in `unread`, nor about the `postponed` ones: their functions had no time. Without
+    `has_manifests` neither side has one.
     """
 
     variants: tuple[VariantDifference, ...] = ()
@@ -190,6 +203,8 @@ class Comparison(Struct, frozen=True):
     dangers: int = 0
     deep: bool = False
     unread: tuple[Problem, ...] = ()
+    postponed: int = 0
+    has_manifests: bool = True
     base: NamedCommit = NamedCommit()
     head: NamedCommit = NamedCommit()
 
@@ -201,7 +216,7 @@ class Comparison(Struct, frozen=True):
     @property
     def is_complete(self) -> bool:
         """Whether the packages of every repository were compared: only then empty means no change."""
-        return self.deep and not self.unread
+        return self.deep and not self.unread and not self.postponed
 
 
 def compare(base: Side, head: Side) -> Comparison:
@@ -212,20 +227,34 @@ def compare(base: Side, head: Side) -> Comparison:
     """
     deep = base.plan is not None and head.plan is not None
     dangers, pins = compare_locks(base.locks, head.locks)
-    seen = Counter(map(_identity, base.problems))
-    still = Counter(map(_identity, head.problems))
+    seen, still = set(map(_identity, base.problems)), set(map(_identity, head.problems))
+    new = [p for p in head.problems if _identity(p) not in seen]
+    before, after = (dict.fromkeys(_obstacles(side)) for side in (base, head))
+    # A manifest with a function that cannot run is covered once, and not for each of its packages.
+    covered = {head.functions[problem] for problem in new if problem in head.functions}
+    new += _as_problems(o for o in after if o not in before and o.location not in covered)
+    covered |= {*head.functions.values()}
+    old = [p for p in head.problems if _identity(p) in seen]
+    old += _as_problems(o for o in after if o in before and o.location not in covered)
+    fixed = [p for p in base.problems if _identity(p) not in still]
+    covered = {base.functions[problem] for problem in fixed if problem in base.functions}
+    fixed += _as_problems(o for o in before if o not in after and o.location not in covered)
     return Comparison(
         variants=tuple(_variants(base, head)),
         packages=tuple(_packages(base.plan, head.plan)) if base.plan and head.plan else (),
         targets=tuple(_targets(base.desired.targets, head.desired.targets)),
-        new=tuple(p for p in head.problems if _identity(p) not in seen),
-        old=tuple(p for p in head.problems if _identity(p) in seen),
-        fixed=tuple(p for p in base.problems if _identity(p) not in still),
+        new=tuple(sorted(new)),
+        old=tuple(sorted(old)),
+        fixed=tuple(sorted(fixed)),
         refusals=tuple(r for r in head.refusals if r not in base.refusals),
         pins=(*dangers, *pins, *_requested(base.plan, head.plan)),
         dangers=len(dangers),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
+        postponed=sum(
+            change.reason is Reason.FUNCTIONS_POSTPONED for change in (head.plan.changes if head.plan else ())
+        ),
+        has_manifests=base.has_manifests or head.has_manifests,
         base=base.commit,
         head=head.commit,
     )
@@ -241,6 +270,79 @@ def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:
 
 def _identity(problem: Problem) -> tuple[str, str, str, str]:
     return problem.location.path, problem.reason, problem.message, problem.subject
+
+
+# Packages that would not be ready
+
+
+class _Obstacle(PartlyCompared, frozen=True):
+    """Why a package cannot be approved, apart from questions that a person answers in its pull request.
+
+    It is the same on both sides of a change wherever it is written there.
+    """
+
+    UNCOMPARED = frozenset({"location", "hint"})
+
+    package: str
+    reason: str
+    message: str
+    location: Location
+    hint: str = ""
+
+
+def _obstacles(side: Side) -> Iterator[_Obstacle]:
+    """Yield what keeps the packages of a side from being made or approved."""
+    variants = {variant.key: variant for variant in side.desired.variants}
+    changes = side.plan.changes if side.plan else ()
+    blamed = {problem.owner for problem in side.problems}
+    for change in changes:
+        variant = variants.get(change.variant) if change.variant else None
+        if side.plan is None or variant is None:
+            continue
+        package = f"{change.repository.name}/{change.package.path}"
+        template = (*variant.place, "template") if variant.place else ("spec",)
+        upstream = variant.source.at("spec", "upstream")
+        for fault in change.faults:
+            where = _function_location(variant, fault, template)
+            text = fault.message if where else f"{fault.message} (in the package of {change.upstream_to})"
+            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, fault.hint)
+        for condition in side.plan.conditions.get(variant.owner, ()):
+            if condition.reason == POINT_EMPTY:
+                hint = "Add the object to the snapshot, or correct spec.injectors."
+                where = variant.source.at(*template, "injectors") if variant.spec.injectors else upstream
+                yield _Obstacle(package, Reason.NOT_READY, condition.message or "", where, hint)
+        # Several sides of a conflict are a question; where a manifest is to blame it has a problem already.
+        is_told = blamed & {variant.owner, set_key(variant.set_key) if variant.set_key else variant.owner}
+        if change.op is Op.BLOCK and change.reason is not Reason.MERGE_CONFLICT and not is_told:
+            yield _Obstacle(package, change.reason, change.message, upstream)
+
+
+def _function_location(variant: DesiredVariant, fault: FunctionFault, template: FieldPath) -> Location | None:
+    """Return where a manifest names a function, None if the package brings it."""
+    pipeline = variant.spec.pipeline
+    for stage in ("mutators", "validators"):
+        functions: Sequence[Any] = (pipeline and getattr(pipeline, stage)) or ()
+        names = [f.exec or (f"{f.image} ({f.tag})" if f.tag else f.image) for f in functions]
+        places = [place for place, name in enumerate(names) if name == fault.function]
+        if places:
+            place = fault.place if fault.place in places else places[0]
+            field = (place, "exec" if functions[place].exec else "image")
+            # `spec.mutators` is another name of `spec.pipeline.mutators`: the one that is absent has no line.
+            return max(
+                variant.source.at(*template, "pipeline", stage, *field),
+                variant.source.at(*template, stage, *field),
+            )
+    return None
+
+
+def _as_problems(obstacles: Iterable[_Obstacle]) -> Iterator[Problem]:
+    """Yield one problem for all packages that one cause keeps from being ready."""
+    by_cause: dict[tuple[Location, str, str, str], list[str]] = {}
+    for each in obstacles:
+        by_cause.setdefault((each.location, each.reason, each.message, each.hint), []).append(each.package)
+    for (location, reason, message, hint), packages in by_cause.items():
+        text = f"{some(sorted(packages), _NAMED)} would not be ready: {message}"
+        yield Problem(location, reason, text, hint)
 
 
 def _targets(before: Mapping[ObjectName, int], after: Mapping[ObjectName, int]) -> Iterable[Targets]:

@@ -15,6 +15,8 @@ from reconciler.plan.draft_decision import asked_text
 from reconciler.records.state import is_failure
 from reconciler.render.rendered import Package
 
+POINT_EMPTY = "RequiredPointEmpty"
+"""Reason of the condition `ConfigInjected` where a required injection point has no object."""
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
@@ -200,7 +202,7 @@ def _config(error: str, injection: str | None) -> Condition:
         return _condition("ConfigInjected", False, "Error", error)
     if injection is None:
         return _condition("ConfigInjected", True, "NoInjectionPoints", "")
-    reason = "RequiredPointEmpty" if injection else "ConfigInjected"
+    reason = POINT_EMPTY if injection else "ConfigInjected"
     return _condition("ConfigInjected", not injection, reason, injection)
 
 

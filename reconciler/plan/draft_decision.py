@@ -413,6 +413,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         conflicts=_notes(package.conflicts),
         answers=_answer_notes(package.answers),
         unready=shown.unready if isinstance(shown, Package) else (),
+        faults=shown.faults if isinstance(shown, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
         subpackages=tuple(subpackage_notes(shown, case.target.package.main_tree, case.context))
         if isinstance(shown, Package)

@@ -335,6 +335,10 @@ class FunctionPolicy(SettingsGroup):
     starlark_steps: Annotated[int, Field(ge=1000)] = 100_000_000
     """Steps of one Starlark script."""
 
+    def executable_of(self, function: str) -> str:
+        """Return the executable of a function, by its name or its image with or without a tag, or ""."""
+        return self.exec.get(function, "") or self.exec.get(function.rpartition(":")[0], "")
+
 
 def _number(value: object) -> object:
     """Return the number that a variable of the environment holds as text."""

@@ -36,6 +36,7 @@ from reconciler.render.merging import (
 )
 from reconciler.render.rendered import (
     Blocked,
+    FunctionFault,
     Package,
     Rendered,
     RenderedVariant,
@@ -412,7 +413,15 @@ def _apply_result(
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         failure = f"{FUNCTIONS} {kind}: {_one_line(result.error)}"
-        return replace(package, unready=(failure, *package.unready))
+        faults = [
+            FunctionFault(f.function, f"{f.function} cannot run: {f.reason}", f.hint)
+            for f in result.unrunnable
+        ]
+        step = result.failed
+        if not faults:
+            place = step.index if step and not step.package else -1
+            faults = [FunctionFault(step.function if step else "", failure, place=place)]
+        return replace(package, unready=(failure, *package.unready), faults=tuple(faults))
     package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):
         return package

@@ -1,7 +1,7 @@
 """Results of rendering: packages, or the reason why one cannot be rendered."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage, Resolution
 
 
+class FunctionFault(NamedTuple):
+    """A function that failed or cannot run, in a sentence, with the one that was probably meant as a hint.
+
+    `place` is its index in the list of the Kptfile, -1 where it is in several or in a sub-package.
+    """
+
+    function: str
+    message: str
+    hint: str = ""
+    place: int = -1
+
+
 class Package(Struct, frozen=True):
     """A rendered package.
 
@@ -27,7 +39,8 @@ class Package(Struct, frozen=True):
     open, `answers` are answered conflicts, `notes` are for the reviewer. `context` is set if the variant
     changed the package context (None: it sets no keys). `injection` lists the required injection points
     without an object (None: no points). `unready` are reasons not to approve the package: unmet readiness
-    gates, failed functions. `warnings` are those of its functions, `subpackages` those with an upstream.
+    gates, failed functions. `faults` are the functions that failed or cannot run. `warnings` are those of
+    its functions, `subpackages` those with an upstream.
     """
 
     tree: Oid
@@ -39,6 +52,7 @@ class Package(Struct, frozen=True):
     context: bool | None = None
     injection: str | None = None
     unready: tuple[str, ...] = ()
+    faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[str, ...] = ()
     subpackages: tuple[SubpackageRecord, ...] = ()
 

@@ -69,17 +69,27 @@ def sentence(comparison: Comparison) -> str:
     for text, number, own, end in _packages(comparison) if comparison.deep else variants:
         named = own or ("" if parts else noun)  # the first clause names the things that it counts
         parts.append(f"{text} {plural(number, named) if named else number}{end}")
+    unready = sum(bool(each.after and each.after.unready) for each in comparison.packages)
+    parts += [f"{unready} not ready"] if unready else []
     locks = f"{plural(len(comparison.pins), 'entry')} of the lock" if comparison.pins else ""
     if parts or not locks:
         parts += [f"changes {locks}"] if locks else []
         done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
     else:
         done = f"Merging this changes no {noun}, but {locks}"
-    number = len(comparison.unread)
-    unread = f": {plural(number, 'repository')} {verb(number, 'was', 'were')} not read"
+    if not comparison.has_manifests:
+        done = f"{done}: neither side has a manifest"
+    missing = {
+        "repository": (len(comparison.unread), "read"),
+        "package": (comparison.postponed, "rendered in time"),
+    }
+    gaps = [
+        f"{plural(n, what)} {verb(n, 'was', 'were')} not {how}" for what, (n, how) in missing.items() if n
+    ]
+    unread = f": {', '.join(gaps)}" if gaps else ""
     if not comparison.deep:
-        return f"{done}, and packages were not compared{unread if number else ''}"
-    return f"{done}, as far as can be seen{unread}" if number else done
+        return f"{done}, and packages were not compared{unread}"
+    return f"{done}, as far as can be seen{unread}" if gaps else done
 
 
 def problem_sentence(comparison: Comparison) -> str:

@@ -13,6 +13,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import empty_selections
 from reconciler.expand.upstream import assume_upstreams
+from reconciler.functions.declared import check_functions
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.problems import Problem
@@ -119,7 +120,7 @@ def check_proposal(
     old = (
         _side(merged, plan_fleet(merged) if deep else None)
         if merged
-        else Side(Desired(), SetDiff(), plan=Plan() if deep else None)
+        else Side(Desired(), SetDiff(), plan=Plan() if deep else None, has_manifests=False)
     )
     planned = plan_fleet(proposed) if deep else None
     new = replace(_side(proposed, planned), unread=tuple(unread))
@@ -209,6 +210,7 @@ def _without_credential(
 
 def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
     inventory = inputs.inventory
+    functions = check_functions(inventory.variants, inventory.sets, inventory.policy.functions)
     if planned is None:
         inventory = assume_upstreams(inventory)
         desired = expand(inventory)
@@ -216,13 +218,31 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
         refusals = tuple(Refusal(r.reason, r.message, r.hint, r.consent) for r in diff.refused)
         urls = {view.url for view in inventory.repositories.values()}
         nested = find_nested_downstreams(desired, inventory, urls)
-        problems = tuple(sorted({*inventory.problems, *desired.problems, *nested}))
-        return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
+        problems = tuple(sorted({*inventory.problems, *desired.problems, *nested, *functions}))
+        locks = lock_files(inventory, None)
+        return Side(
+            desired,
+            diff,
+            problems,
+            refusals,
+            locks=locks,
+            functions=functions,
+            has_manifests=inputs.has_manifests,
+        )
     diff = diff_variants(planned.desired, inventory)
     views = (view.problem for view in inventory.repositories.values() if view.problem)
     unread = {view.url for view in inventory.repositories.values() if not view.is_available}
     nested = find_nested_downstreams(planned.desired, inventory, unread)
-    all_problems = {*planned.plan.problems, *views, *nested}
+    all_problems = {*planned.plan.problems, *views, *nested, *functions}
     invalid = tuple(sorted(p for p in all_problems if p.reason != Reason.REPOSITORY_UNAVAILABLE))
     locks = lock_files(inventory, planned.plan)
-    return Side(planned.desired, diff, invalid, planned.plan.refusals, planned.plan, locks)
+    return Side(
+        planned.desired,
+        diff,
+        invalid,
+        planned.plan.refusals,
+        planned.plan,
+        locks,
+        functions=functions,
+        has_manifests=inputs.has_manifests,
+    )

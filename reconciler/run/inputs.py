@@ -67,6 +67,12 @@ class RunInputs(Struct, frozen=True, dict=True):
         return read_dependencies(self.inventory, self.mirrors)
 
     @property
+    def has_manifests(self) -> bool:
+        """Whether any manifest was read, valid or not."""
+        read = self.inventory
+        return bool(read.variants or read.sets or read.stalled or read.repositories or read.documents)
+
+    @property
     def names(self) -> Names:
         """The names of packages in reports."""
         views = self.inventory.repositories

@@ -1,7 +1,7 @@
 """The run of `validate`: check manifests by themselves, without any repository. Writes nothing."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.expand import check_declared
+from reconciler.functions.declared import check_functions
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, KIND, parse_configuration
@@ -32,16 +33,22 @@ class Validation(NamedTuple):
 
 
 def validate_files(
-    files: Mapping[str, bytes], policy: Policy, index: Mapping[str, bytes] = MappingProxyType({})
+    files: Mapping[str, bytes],
+    policy: Policy | None = None,
+    index: Mapping[str, bytes] = MappingProxyType({}),
+    absent: Iterable[Problem] = (),
 ) -> Validation:
     """Check every manifest of files by path, and every configuration. Pure, total.
 
     A file with the name of the configuration is one, whatever kind it has.
 
     Checked are YAML, fields, annotations, selectors, expressions, whether two manifests declare one object,
-    and the files of the package `index`, version by version. Whether a repository, a revision or a target
-    exists is for `check`, which reads them.
+    and the files of the package `index`, version by version; with the `policy` of a configuration also
+    whether the functions of manifests may run. Whether a repository, a revision or a target exists is for
+    `check`, which reads them. `absent` are the problems of files that are not there.
     """
+    functions = policy.functions if policy else None
+    policy = policy or Policy()
     configurations = {
         path: data
         for path, data in files.items()
@@ -50,6 +57,7 @@ def validate_files(
     others = {path: data for path, data in files.items() if path not in configurations}
     read = parse_manifests(others, policy)
     problems = {*read.problems, *check_declared(read.variants, read.sets, policy.limits)}
+    problems |= {*check_functions(read.variants, read.sets, functions)} if functions else set()
     dependencies = 0
     for document in read.documents:
         reading = read_manifest(document.value, document.source)
@@ -58,7 +66,7 @@ def validate_files(
     for path, data in configurations.items():
         problems |= {*_configuration_problems(path, data)}
     folders = parse_index(index, policy.limits)
-    problems |= {*folders.problems, *read_index(folders.documents).problems}
+    problems |= {*absent, *folders.problems, *read_index(folders.documents).problems}
     manifests = len(read.variants) + len(read.sets) + len(read.repositories) + len(read.stalled)
     count = manifests + dependencies + len(configurations) + len(folders.documents)
     return Validation(len(files) + len(index), count, tuple(sorted(map(_placed, problems))), read.notes)

@@ -5,13 +5,15 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 
 from tests.support.command_server import run_reconciler
-from tests.support.git import Repo
+from tests.support.git import Repo, kptfile
 from tests.support.http_git import serve
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
 from tests.support.world import build_world, git
@@ -593,3 +595,205 @@ def test_what_a_change_does_to_the_locks_of_dependencies_is_told(tmp_path: Path)
         re.match(r"lock +- cluster dev: .*(web|base).* \(nothing requires it", line) for line in told
     ), told
     assert "lock " not in again.out
+
+
+class Fault(NamedTuple):
+    """What keeps a draft from being ready: in the manifest of a variant, and in revision 3 of its upstream.
+
+    `offline` tells that settings and manifests alone show it. `line` is the one of the manifest.
+    """
+
+    message: str
+    hint: str
+    line: int
+    spec: str = ""
+    upstream: Mapping[str, str] = MappingProxyType({})
+    offline: bool = False
+    effect: str = "Merging this creates 1 draft in 1 repository, 1 not ready"
+
+
+CATALOG = "ghcr.io/kptdev/krm-functions-catalog"
+PIPELINE = "  pipeline:\n    {stage}:\n    - image: {image}\n"
+KPTFILE = kptfile("web") + "pipeline:\n  mutators:\n  - image: {image}\n"
+POINT = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: region
+  annotations:
+    kpt.dev/config-injection: required
+"""
+UPSTREAM = 8
+FAULTS = {
+    "unknown function": Fault(
+        f"PackageVariant default/web-new: {CATALOG}/apply-setter:v0.2.0 cannot run: it is not built in",
+        f"Did you mean {CATALOG}/apply-setters:v0.2.0?",
+        16,
+        PIPELINE.format(stage="mutators", image=f"{CATALOG}/apply-setter:v0.2.0"),
+        offline=True,
+    ),
+    "unknown function by its short name": Fault(
+        "set-label:v0.2.1 cannot run",
+        "Did you mean set-labels:v0.2.1?",
+        15,
+        "  mutators:\n  - image: set-label:v0.2.1\n",
+        offline=True,
+    ),
+    "unknown version": Fault(
+        "set-labels:v9 cannot run",
+        "Versions: v0.2.0 to v0.2.5.",
+        16,
+        PIPELINE.format(stage="validators", image="set-labels:v9"),
+        offline=True,
+    ),
+    "image of another registry": Fault(
+        "docker.io/acme/tool:v1 cannot run: it is not built in, and containers are off",
+        "`reconciler functions list` shows what runs here",
+        16,
+        PIPELINE.format(stage="mutators", image="docker.io/acme/tool:v1"),
+        offline=True,
+    ),
+    "executable that is not mapped": Fault(
+        "check-names cannot run: no executable is mapped to it",
+        "`reconciler functions list` shows what runs here",
+        16,
+        "  pipeline:\n    validators:\n    - exec: check-names\n",
+        offline=True,
+    ),
+    "refused configuration": Fault(
+        "set-namespace:v0.4.1: data.namespaces is no field of set-namespace",
+        "Did you mean namespace?",
+        17,
+        PIPELINE.format(stage="mutators", image="set-namespace:v0.4.1")
+        + "      configMap: {namespaces: a}\n",
+        offline=True,
+    ),
+    "failing validator": Fault(
+        "edge-1/new would not be ready: Functions failed: validators[0]: starlark:v0.5: ",
+        "",
+        16,
+        PIPELINE.format(stage="validators", image="starlark:v0.5")
+        + "      configMap: {source: \"fail('no')\"}\n",
+    ),
+    "unknown function of upstream": Fault(
+        "edge-1/new would not be ready: apply-setter:v0.2 cannot run: It is not built in",
+        "Did you mean apply-setters:v0.2?",
+        UPSTREAM,
+        upstream={"web/Kptfile": KPTFILE.format(image="apply-setter:v0.2")},
+    ),
+    "failing function of upstream": Fault(
+        "edge-1/new would not be ready: Functions failed: mutators[0]: set-namespace:v0.4.1: ",
+        "",
+        UPSTREAM,
+        upstream={"web/Kptfile": KPTFILE.format(image="set-namespace:v0.4.1")},
+    ),
+    "chart that is not there": Fault(
+        "The chart of the package cannot be rendered",
+        "",
+        UPSTREAM,
+        upstream={
+            "web/Kptfile": KPTFILE.format(image="render-helm-chart:v0.3") + "    configMap: {name: gone}\n"
+        },
+        effect="Merging this blocks 1 package",
+    ),
+    "required injection without an object": Fault(
+        "edge-1/new would not be ready: config.injection.ConfigMap.region: no injectors defined",
+        "Add the object to the snapshot",
+        UPSTREAM,
+        upstream={"web/region.yaml": POINT},
+    ),
+    "invalid Kptfile": Fault(
+        "edge-1/new would not be ready: ",
+        "",
+        UPSTREAM,
+        upstream={"web/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata: [\n"},
+        effect="Merging this blocks 1 package",
+    ),
+}
+
+
+@pytest.fixture
+def faulty(root: Path, request: pytest.FixtureRequest) -> Fault:
+    """A variant `new` of revision 3 on branch `feature`."""
+    fault: Fault = request.param
+    blueprints = Repo(root / "blueprints.git")
+    blueprints.commit({**fault.upstream, "web/more.yaml": "a: b\n"})
+    blueprints.tag("web/v3")
+    text = variant("edge-1", "web", revision=3).replace("    package: web\n", "    package: new\n")
+    text = text.replace("package: new\n    revision", "package: web\n    revision")
+    propose(root, {"manifests/new.yaml": text.replace("name: web-edge-1", "name: web-new") + fault.spec})
+    return fault
+
+
+@pytest.mark.parametrize("faulty", FAULTS.values(), ids=list(FAULTS), indirect=True)
+def test_what_makes_a_new_draft_unready_is_a_problem_of_the_change(root: Path, faulty: Fault) -> None:
+    run(root, "apply", "--control", "control.git")
+    said, manifests = check(root), check(root, "--level", "manifests")
+    Repo(root / "control.git").point("refs/heads/main", Repo(root / "control.git").oid("feature"))
+    propose(root, {"README.md": "words\n"}, branch="after")
+    after = run(root, "check", "--control", "control.git", "--head", "after")
+    strict = run(root, "check", "--control", "control.git", "--head", "after", "--strict")
+
+    assert (said.code, said.last) == (3, "Problems: 1 new"), said
+    (line,) = [line for line in said.out.splitlines() if line.startswith("problem: ")]
+    assert line.startswith(f"problem: manifests/new.yaml:{faulty.line}:")
+    assert faulty.message in line
+    assert (
+        f"  hint: {faulty.hint}" in said.out or not faulty.hint
+    )  # a failing function says itself what it lacks
+    assert faulty.effect in said.out
+    assert manifests.code == (3 if faulty.offline else 0)
+    assert faulty.message in manifests.out or not faulty.offline  # known only where the package is rendered
+    assert (after.code, strict.code) == (0, 3), after
+    assert after.last == "Problems: 1 there before"
+    assert f"was there before: manifests/new.yaml:{faulty.line}:" in after.out
+
+
+@pytest.mark.parametrize("faulty", FAULTS.values(), ids=list(FAULTS), indirect=True)
+def test_validate_knows_what_settings_do_not_run(root: Path, faulty: Fault) -> None:
+    git(root, "clone", "-qb", "feature", str(root / "control.git"), str(root / "copy"))
+
+    said = run(root / "copy", "validate")
+    by_itself = run(root, "validate", str(root / "copy/manifests/new.yaml"))
+
+    assert said.code == (3 if faulty.offline else 0)
+    assert (f"manifests/new.yaml:{faulty.line}:" in said.out) is faulty.offline
+    assert by_itself.code == 0, "without a configuration nobody knows what runs"
+
+
+def test_function_that_settings_allow_is_no_problem_offline(root: Path) -> None:
+    control = Repo(root / "control.git")
+    settings = "  functions:\n    runtime: podman\n    exec: {check-names: /usr/bin/true}\n"
+    control.commit({"reconciler.yaml": control.read("main", "reconciler.yaml").decode() + settings})
+    image = PIPELINE.format(stage="mutators", image="docker.io/acme/tool:v1")
+    spec = f"{image}    validators:\n    - exec: check-names\n"
+    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web") + spec})
+
+    assert check(root, "--level", "manifests").code == 0
+
+
+def test_new_package_of_a_set_that_was_broken_before_is_a_problem(root: Path) -> None:
+    """The set's fault was there before, and that its new package cannot be approved was not."""
+    control = Repo(root / "control.git")
+    pipeline = PIPELINE.format(stage="mutators", image="apply-setter:v0.2").replace("\n", "\n      ").rstrip()
+    sets = f"""\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {{name: s, namespace: default}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: 1}}
+  targets:
+  - repositories:
+    - {{name: edge-1, packageNames: [one]}}
+    template:
+    {pipeline}
+"""
+    control.commit({"manifests/set.yaml": sets})
+    propose(root, {"manifests/set.yaml": sets.replace("[one]", "[one, two]")})
+
+    said = check(root)
+
+    assert said.code == 3
+    assert said.last == "Problems: 1 new, 1 there before"
+    assert "edge-1/two would not be ready: apply-setter:v0.2 cannot run" in said.out
+    assert "was there before: manifests/set.yaml" in said.out

@@ -47,7 +47,7 @@ class ExecRuntime:
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a function that the policy maps to an executable, by its `exec` or its image."""
-        path = self._path(call)
+        path = self._policy.executable_of(call.exec or call.image)
         if not path:
             return "No executable is mapped to it"
         if not os.path.isabs(path):  # noqa: PTH117 - a text of the configuration
@@ -58,7 +58,7 @@ class ExecRuntime:
         """Run the executable on the items. Never raises for a failure of the executable."""
         memory = self._policy.memory_bytes
         ended = run_process(
-            [self._path(call)],
+            [self._policy.executable_of(call.exec or call.image)],
             write_call(call),
             environment={},
             timeout_s=self._policy.timeout_s,
@@ -67,10 +67,6 @@ class ExecRuntime:
             check=self._check,
         )
         return read_run(ended, self._policy.output_bytes)
-
-    def _path(self, call: FunctionCall) -> str:
-        named = call.exec or call.image
-        return self._policy.exec.get(named, "") or self._policy.exec.get(named.rpartition(":")[0], "")
 
 
 def write_call(call: FunctionCall) -> bytes:

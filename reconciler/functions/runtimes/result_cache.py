@@ -199,6 +199,7 @@ def _encode(result: PipelineResult, before: Files) -> bytes:
         "steps": [_step_value(run) for run in result.steps],
         "error": result.error,
         "refusal": result.refusal,
+        "failed": result.failed and asdict(result.failed),
     }
     return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
 
@@ -232,13 +233,18 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
         declared=True,
         refusal=Reason(head["refusal"]) if head["refusal"] else None,
         repeats=bool(error),
+        failed=head["failed"] and _step(head["failed"]),
     )
 
 
 def _step_run(value: Mapping[str, Any]) -> StepRun:
-    parts: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in value["step"].items()
-    }
-    step = Step(**{**parts, "stage": Stage(parts["stage"])})
     results, files = parse_results(value["results"]), tuple(value["files"])
+    step = _step(value["step"])
     return StepRun(step, value["engine"], results, value["exit_code"], value["stderr"], files)
+
+
+def _step(value: Mapping[str, Any]) -> Step:
+    parts: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
+    }
+    return Step(**{**parts, "stage": Stage(parts["stage"])})

@@ -1,10 +1,12 @@
 """What merging would do: the difference of two plans, and nothing that both have alike."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.porch import PackageVariantSpec, Upstream
+from reconciler.api.porch import Function, PackageVariantSpec, Pipeline, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
@@ -35,6 +37,7 @@ from reconciler.policy import (
     govern,
 )
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.render.rendered import FunctionFault
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_change, a_desired_variant
@@ -320,3 +323,88 @@ def test_comparison_is_empty_if_nothing_differs() -> None:
     assert package
     assert not Comparison(packages=package).is_empty
     assert not Comparison(pins=(pin,)).is_empty
+
+
+# Packages that would not be ready
+
+FAULT = FunctionFault("set-label:v0.2", "set-label:v0.2 cannot run: It is not built in", "Did you mean x?")
+FAILED = FunctionFault("kubeconform:v0.1", "Functions failed: validators[0]: kubeconform:v0.1: no")
+WEB = a_desired_variant()
+
+
+def made(path: str = "a", op: Op = Op.CREATE, **fields: Any) -> Change:
+    return replace(change(op, path, url="r"), variant=WEB.key, upstream_to="web/v3", **fields)
+
+
+def of_web(*changes: Change, problems: tuple[Problem, ...] = ()) -> Side:
+    return replace(side(*changes, problems=problems), desired=Desired((WEB,)))
+
+
+NOT_RUN, NOT_PASSED = (f"would not be ready: {f.message} (in the package of web/v3)" for f in (FAULT, FAILED))
+
+
+@pytest.mark.parametrize(
+    ("reason", "before", "after", "new"),
+    [
+        ("a function that cannot run", [], [made(faults=(FAULT,))], [f"r/a {NOT_RUN}"]),
+        ("it could not run before", [made(faults=(FAULT,))], [made(faults=(FAULT,))], []),
+        ("one more", [made(faults=(FAULT,))], [made(faults=(FAULT, FAILED))], [f"r/a {NOT_PASSED}"]),
+        ("another package", [made(faults=(FAULT,))], [made(faults=(FAULT,)), made("b", faults=(FAULT,))],
+            [f"r/b {NOT_RUN}"]),
+        ("many packages", [], [made(path, faults=(FAULT,)) for path in "edcba"],
+            [f"r/a, r/b, r/c and 2 more {NOT_RUN}"]),
+        ("it is mended", [made(faults=(FAULT,))], [made()], []),
+        ("a gate is for people", [], [made(unready=("gate a",))], []),
+        ("so is a conflict", [], [made(op=Op.BLOCK, reason=Reason.MERGE_CONFLICT, message="3 values")], []),
+        ("no package can be made", [], [made(op=Op.BLOCK, reason=Reason.INVALID_PACKAGE, message="Odd")],
+            ["r/a would not be ready: Odd"]),
+        ("no manifest asks for it", [], [replace(made(faults=(FAULT,)), variant=None)], []),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_people_cannot_answer_in_a_draft_is_a_problem(
+    reason: str, before: list[Change], after: list[Change], new: list[str]
+) -> None:
+    found = compare(of_web(*before), of_web(*after))
+
+    faults = [{fault.message for change in changes for fault in change.faults} for changes in (before, after)]
+    assert [problem.message for problem in found.new] == new, reason
+    assert len(found.old) == len(faults[0] & faults[1])
+    assert len(found.fixed) == len(faults[0] - faults[1])
+
+
+def test_package_whose_manifest_is_to_blame_is_told_once() -> None:
+    problem = Problem(Location("web.yaml", 1), Reason.PACKAGE_EXISTS, "It is there").owned_by(WEB.owner)
+    blocked = made(op=Op.BLOCK, reason=Reason.PACKAGE_EXISTS, message="It is there")
+
+    assert compare(of_web(), of_web(blocked, problems=(problem,))).new == (problem,)
+
+
+def test_function_that_a_manifest_names_is_told_once() -> None:
+    spec = PackageVariantSpec(pipeline=Pipeline(mutators=[Function(image=FAULT.function)]))
+    desired = Desired((replace(WEB, spec=spec),))
+    problem = Problem(WEB.source.location, Reason.PIPELINE_FAILED, "It cannot run", FAULT.hint)
+    sides = [replace(of_web(), desired=desired), replace(of_web(made(faults=(FAULT,))), desired=desired)]
+    told = replace(sides[1], problems=(problem,), functions={problem: WEB.source.location})
+
+    assert [p.message for p in compare(*sides).new] == [f"r/a would not be ready: {FAULT.message}"]
+    assert compare(sides[0], told).new == (problem,)
+    assert compare(told, told).old == (problem,)
+
+
+def test_package_that_was_not_rendered_in_time_is_not_called_unchanged() -> None:
+    late = made(op=Op.KEEP, reason=Reason.FUNCTIONS_POSTPONED)
+
+    found = compare(of_web(made(op=Op.KEEP)), of_web(late))
+
+    assert not found.is_complete
+    assert sentence(found) == (
+        "Merging this changes no package, as far as can be seen: 1 package was not rendered in time"
+    )
+
+
+def test_fleet_without_a_manifest_is_told_as_such() -> None:
+    empty = replace(side(), has_manifests=False)
+
+    assert sentence(compare(empty, empty)) == "Merging this changes no package: neither side has a manifest"
+    assert sentence(compare(empty, side())) == "Merging this changes no package"

@@ -25,7 +25,7 @@ from reconciler.render.package import (
     unreadable_package,
 )
 from reconciler.render.package import run_functions as all_functions
-from reconciler.render.rendered import Blocked, Package
+from reconciler.render.rendered import Blocked, FunctionFault, Package
 from reconciler.resolve.resolution import Release
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
@@ -265,10 +265,14 @@ PLAIN = made("  - image: set-namespace:v0.4\n", unready=("gate a",))
 
 @pytest.mark.parametrize(("unrunnable", "kind"), [(True, "cannot run"), (False, "failed")])
 def test_failure_of_functions_comes_before_other_reasons_on_one_line(*, unrunnable: bool, kind: str) -> None:
-    done = result(PLAIN, error="first\n\n  second\n", unrunnable=(Unrunnable("x", ""),) if unrunnable else ())
+    step = Step("", Stage.VALIDATORS, 2, image="y")
+    cause = {"unrunnable": (Unrunnable("x", "why", "Did you mean z?"),)} if unrunnable else {"failed": step}
+    done = result(PLAIN, error="first\n\n  second\n", **cause)
 
     reason = f"Functions {kind}: first; second"
-    assert done == replace(PLAIN, unready=(reason, "gate a"))
+    faults = {"cannot run": FunctionFault("x", "x cannot run: why", "Did you mean z?")}
+    fault = faults.get(kind, FunctionFault("y", reason, place=2))
+    assert done == replace(PLAIN, unready=(reason, "gate a"), faults=(fault,))
     assert not done.is_rendered
 
 
