@@ -150,6 +150,7 @@ def approve(
     else:
         which = " that matches" if chosen_by else ""
         where = " in the repositories that were read" if unread else ""
+        where = where if world.inventory.repositories else ": no repository is registered"
         none = f"Nothing{which}{' of this instance' if left else ''} is open{where}."
         printer.lines(_lines(results, none, propose_only=propose_only))
     return worst(

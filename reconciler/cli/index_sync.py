@@ -127,7 +127,8 @@ def missing(settings: "RunOptions", output: str) -> Exit:
         printer.value(listing("MissingPackage", map(_value, lacking.packages)))
     else:
         lines = [line for package in lacking.packages for line in _lines(package)]
-        printer.lines([*lines, *_steps(lacking.packages)] or ["No package is missing."])
+        none = "No package is missing." if lacking.installs else "No manifest asks for a package."
+        printer.lines([*lines, *_steps(lacking.packages)] or [none])
     return Exit.INVALID_INPUT if lacking.packages or lacking.problems else Exit.DONE
 
 

@@ -183,7 +183,8 @@ def _pin_notes(locking: "LockResult") -> Iterator[str]:
         pins = plural(len(locking.deferred), "upstream pin")
         yield f"{pins} not moved yet: the next `apply` moves them with the drafts made from them"
     elif not (locking.pins or locking.decision.scopes or locking.problems):
-        yield "No pin changed"
+        nothing = "Nothing to lock: no upstream floats, and no cluster asks for a package"
+        yield nothing if locking.is_empty else "No pin changed"
 
 
 @lock.command(name="what-if")

@@ -92,6 +92,7 @@ def list_(
     else:
         which = "pull requests" if every else "open pull requests"
         none = f"There are no {which}{' that match' if chosen else ''}"
+        none = none if world.inventory.repositories else f"{none}: no repository is registered"
         printer.lines(_table(listed, recorded, none, printer, is_whole=not unread))
     return worst(show_unread(printer, unread))
 

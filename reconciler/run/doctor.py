@@ -57,7 +57,7 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
         Diagnosis("configuration", f"{inventory.policy.config_path} of instance {inventory.policy.instance}"),
         Diagnosis("control repository", inventory.control.remote),
         *(_warning("control repository", inventory.control.remote, note, "") for note in inventory.notes),
-        *_manifests(inventory),
+        *_manifests(inputs),
         *_index(inventory),
         *_tokens(inventory.policy),
         *_engines(inventory.policy),
@@ -81,13 +81,18 @@ def _warning(check: str, subject: str, message: str, hint: str) -> Diagnosis:
 # The control repository and this machine
 
 
-def _manifests(inventory: Inventory) -> Iterator[Diagnosis]:
+def _manifests(inputs: RunInputs) -> Iterator[Diagnosis]:
+    inventory = inputs.inventory
     problems = [p for p in inventory.problems if p.reason not in _ELSEWHERE]
     for problem in problems:
         yield Diagnosis("manifests", str(problem.location), Severity.ERROR, problem.message, problem.hint)
     if not problems:
         count = len(inventory.variants) + len(inventory.sets) + len(inventory.repositories)
         yield Diagnosis("manifests", f"{plural(count, 'manifest')} read")
+    if not inputs.has_manifests:
+        where = ", ".join(inventory.policy.manifests)
+        hint = "Write some there, or correct spec.manifests: `reconciler init` writes the first ones."
+        yield _warning("manifests", where, "There is no manifest, so no repository was checked", hint)
 
 
 def _index(inventory: Inventory) -> Iterator[Diagnosis]:

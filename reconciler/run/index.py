@@ -47,10 +47,11 @@ class IndexSync(Struct, frozen=True):
 
 
 class MissingPackages(NamedTuple):
-    """The packages that installs lack, and the problems that hide further ones."""
+    """The packages that installs lack, the problems that hide further ones, and the number of installs."""
 
     packages: tuple[MissingPackage, ...]
     problems: tuple[Problem, ...]
+    installs: int = 0
 
 
 def find_missing_packages(options: RunOptions) -> MissingPackages:
@@ -59,7 +60,8 @@ def find_missing_packages(options: RunOptions) -> MissingPackages:
     fleet = fleet_inputs(inventory, expand(inventory), inputs.dependencies)
     missing = find_missing((world.installs, world.catalogue) for world in fleet.worlds)
     problems = (*inventory.problems, *read_index(inventory.index).problems, *fleet.problems)
-    return MissingPackages(missing, tuple(sorted({*problems})))
+    installs = sum(len(world.installs) for world in fleet.worlds)
+    return MissingPackages(missing, tuple(sorted({*problems})), installs)
 
 
 def sync_index(options: RunOptions, chosen: SyncOptions) -> IndexSync:
@@ -108,6 +110,8 @@ def synchronise(
     replies = ReplyCache(mirrors.cache_dir / "replies")
     client = RegistryClient(policy.registries, find, replies, addresses=policy.addresses)
     result = find_new_versions(request, client, mirrors.open, policy.registries, policy.limits)
+    if not (installs or present or request.repositories):
+        result.notes.append("No manifest and no index entry needs a package of a registry")
     return result, client.requests
 
 

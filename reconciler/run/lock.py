@@ -65,7 +65,7 @@ class LockResult(Struct, frozen=True):
     upstream locks that a person requested. `reviewed` is the complete lock where locks are reviewed.
     `written` are files of the working copy, `outcome` are all other effects. `unread` are the repositories
     that could not be read, `invalid` the problems of manifests beside those of `decision`. `standing` is the
-    position of the commit that was read.
+    position of the commit that was read. `is_empty` tells that there was nothing to lock.
     """
 
     decision: LockUpdate
@@ -77,6 +77,7 @@ class LockResult(Struct, frozen=True):
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
     invalid: tuple[Problem, ...] = ()
     standing: Standing = Standing()
+    is_empty: bool = False
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -131,6 +132,7 @@ def decide_lock(
         chosen=chosen,
         unread=find_unread(inventory),
         standing=inventory.control.standing,
+        is_empty=not fleet.clusters.worlds and not any(is_floating(upstream_data(v)) for v in variants),
         invalid=tuple(sorted(p for p in problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)),
     )
     present = inventory.reviewed

@@ -1,0 +1,98 @@
+"""A command that had nothing to look at tells so in words, and one that was to look at nothing is refused."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.test_check import run
+from tests.support.small_world import write_world
+from tests.support.world import git
+
+
+class Answer(NamedTuple):
+    line: str
+    code: int
+    text: str
+    other: str = ""
+    """What the command prints about a fleet with packages, where nothing is to be done either."""
+
+
+ANSWERS = [
+    Answer("approve --all", 0, "Nothing is open: no repository is registered.", "Nothing is open."),
+    Answer(
+        "pr list",
+        0,
+        "There are no open pull requests: no repository is registered.",
+        "There are no open pull requests.",
+    ),
+    Answer("lock --check", 0, "Nothing to lock: no upstream floats, and no cluster asks for a package"),
+    Answer("index sync", 0, "note: No manifest and no index entry needs a package of a registry"),
+    Answer("index missing", 0, "No manifest asks for a package."),
+    Answer("expand", 0, "note: There is nothing to expand in manifests"),
+    Answer(
+        "doctor",
+        0,
+        "warning  manifests: There is no manifest, so no repository was checked",
+        "manifests: 4 manifests read",
+    ),
+    Answer("validate", 0, "note: There is no manifest in manifests yet: only reconciler.yaml was checked"),
+    Answer("validate snapshot", 2, "error: There is no manifest in snapshot"),
+    Answer("check --base HEAD", 0, "Merging this changes no package: neither side has a manifest"),
+    Answer(
+        "check --base HEAD --level manifests",
+        0,
+        "Merging this changes no PackageVariant: neither side has a manifest, and packages were not compared",
+    ),
+    Answer("plan", 0, "Nothing to do: no packages"),
+    Answer("status", 0, "No package is there."),
+    Answer("graph", 0, "No cluster has dependencies."),
+    Answer("repo list", 0, "No repository is registered."),
+]
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """A working copy as `init` leaves it."""
+    assert run(tmp_path, "init", "--quiet").code == 0
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "Begin")
+    return tmp_path
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.line)
+def test_answer_about_nothing_is_told_as_such(answer: Answer, empty: Path) -> None:
+    before = git(empty, "rev-parse", "HEAD").strip()
+    git(empty, "commit", "-q", "--allow-empty", "-m", "Say nothing")
+
+    said = run(empty, *answer.line.replace("HEAD", before).split())
+
+    assert said.code == answer.code, said
+    assert answer.text in said.out + said.err
+
+
+@pytest.mark.parametrize("answer", [answer for answer in ANSWERS if answer.other], ids=lambda a: a.line)
+def test_answer_about_a_fleet_has_no_such_words(answer: Answer, tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    git(tmp_path, "clone", "-q", str(tmp_path / "w/control.git"), str(tmp_path / "w/copy"))
+
+    said = run(tmp_path / "w/copy", *answer.line.split())
+
+    assert answer.text not in said.out + said.err
+    assert answer.other in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("configured", "hint"),
+    [("manifest", "Did you mean manifests?"), ("fleet", "Correct spec.manifests, or create it.")],
+)
+def test_configured_path_that_is_not_there_is_wrong(empty: Path, configured: str, hint: str) -> None:
+    path = empty / "reconciler.yaml"
+    path.write_text(path.read_text().replace("- manifests\n", f"- {configured}\n"))
+
+    said = run(empty, "validate")
+
+    assert said.code == 3
+    assert f"Manifest path {configured} does not exist" in said.out
+    assert f"hint: {hint}" in said.out
