@@ -12,8 +12,8 @@ from reconciler.base.wording import plural, visible
 
 _LONGEST_NAME = 255
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_CACHED_PATHS = 500
-"""Most paths of a package of which it is kept that they are sound."""
+_CACHED = range(2, 500)
+"""Numbers of paths for which the answer is kept: one path is cheap, and many take memory."""
 _REORDERS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """The controls of bidirectional text: with them a name reads as another one."""
 _NUMBER = re.compile(r"-[0-9]+(?=/|(?:\.[^./]*)?\Z)")
@@ -100,7 +100,7 @@ def check_names(paths: Iterable[str], before: Iterable[str] = (), *, maker: str 
         NamesError: The first that is invalid, in the order of their names.
     """
     paths = tuple(paths)
-    if (_is_sound if len(paths) <= _CACHED_PATHS else _is_sound.__wrapped__)(paths):
+    if (_is_sound if len(paths) in _CACHED else _is_sound.__wrapped__)(paths):
         return
     paths = tuple(sorted(paths))
     accepted = {*before}

@@ -444,7 +444,7 @@ def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> Unavailable
         words = str(first.get("message") or first.get("code") or "")
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         words = "" if reply.status else reply.body.decode(errors="replace")
-    answer = mask_tokens(f"{reply.status or 'no answer'} {words}".strip())[:200]
+    answer = f"{reply.status or 'no answer'} {mask_tokens(words)[:200]}".strip()
     message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
     hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
     if not reply.status:
