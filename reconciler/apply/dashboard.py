@@ -9,9 +9,9 @@ from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import ReconcilerError
 from reconciler.forge.api.dialect import Issue
-from reconciler.forge.api.errors import duration_text
 from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.registry import Forge
+from reconciler.http.errors import duration_text
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan

@@ -10,7 +10,6 @@ from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, 
 from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
-from reconciler.forge.api.errors import LimitedError, duration_text
 from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.api.http import Transport
 from reconciler.forge.local.approval import LocalMerge
@@ -19,6 +18,7 @@ from reconciler.forge.registry import Forge
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
+from reconciler.http.errors import LimitedError, duration_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files

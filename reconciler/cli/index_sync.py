@@ -99,6 +99,8 @@ def _show_result(printer: "Printer", result: "SyncResult") -> None:
 
 def _exit_of(problems: "Iterable[Problem]") -> Exit:
     reasons = {problem.reason for problem in problems}
+    if Reason.DEFECT in reasons:
+        return Exit.BUG
     if reasons - {Reason.REPOSITORY_UNAVAILABLE}:
         return Exit.INVALID_INPUT
     return Exit.UNAVAILABLE if reasons else Exit.DONE

@@ -6,16 +6,17 @@ from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
 from reconciler.forge.api import github
-from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
+from reconciler.forge.api.budget import Budget, split
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Authorization, Read, Transport
+from reconciler.forge.api.http import Read, Transport
 from reconciler.forge.api.products import PRODUCTS
-from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
+from reconciler.http.client import SYSTEM_CLOCK, Authorization, Clock
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.inventory.shard import WHOLE, Shard
@@ -228,6 +229,7 @@ class Forges:
                 headers=PRODUCTS[rule.kind].headers,
                 timeout_s=self._timeout_s,
                 replies=self._replies,
+                limits=self._policy.limits,
             )
         return self._transports[key]
 

@@ -19,6 +19,7 @@ import pygit2
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import is_token
 from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
@@ -62,7 +63,8 @@ class MirrorLocation(Struct, frozen=True):
         Raises: UnavailableError if a secret would be sent in the clear.
         """
         effective = credential or remote.credential
-        if effective and effective.password and remote.is_clear:
+        # Forges take a token in place of the user, too.
+        if effective and (effective.password or is_token(effective.username)) and remote.is_clear:
             message = f"A credential for {remote.address} would be sent in the clear"
             raise UnavailableError(message, hint="Use https.")
         digest = hashlib.sha256(remote.url.encode()).hexdigest()[:16]

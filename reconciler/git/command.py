@@ -19,7 +19,7 @@ from reconciler.base.redact import is_token, learn_credential, mask_tokens
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.git.effects import effect
-from reconciler.git.urls import Credential
+from reconciler.git.urls import LOOPBACK, Credential
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
@@ -94,6 +94,10 @@ def environment(base: Mapping[str, str], credential: Credential | None = None) -
     no file, and is not sent along a redirect to another host.
     """
     clean = {name: base[name] for name in _KEPT if name in base} | _FIXED
+    if any(name.lower() in {"http_proxy", "all_proxy"} for name in clean):
+        # Plain http to this machine, a password with it, must not leave it by a proxy; curl reads both names.
+        spared = ",".join(filter(None, (clean.get("no_proxy") or clean.get("NO_PROXY"), *LOOPBACK)))
+        clean |= {"no_proxy": spared, "NO_PROXY": spared}
     if credential and (credential.username or credential.password):
         clean["GIT_USER"] = credential.username or "x-access-token"
         clean["GIT_SECRET"] = credential.password

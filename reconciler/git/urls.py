@@ -1,8 +1,10 @@
 """Addresses of repositories, without the secrets that a URL may contain."""
 
+import ipaddress
 import os
 import posixpath
 import re
+import socket
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,9 @@ from reconciler.base.errors import UnavailableError
 from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOCAL_NAMES = re.compile(r"(.*\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""The hosts to which plain http leaves no machine."""
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
 _USER = re.compile(r"(?<=:)//(?:[^/]*@|[^/?#\[\]]*:(?!\d*(?:[/?#]|$)).*@)")
@@ -55,7 +59,7 @@ class Remote(Struct, frozen=True):
 
 def is_loopback(address: str) -> bool:
     """Tell whether an http or https address is on this machine. Total."""
-    return "://" in address and _find_host(address) in _LOOPBACK
+    return "://" in address and _find_host(address) in LOOPBACK
 
 
 def _find_host(url: str) -> str:
@@ -69,6 +73,20 @@ def _find_host(url: str) -> str:
         return ""
     authority = parts.netloc.rpartition("@")[2]
     return parts.hostname or "" if _AUTHORITY.fullmatch(authority) else ""
+
+
+def is_local_host(name: str) -> bool:
+    """Tell whether a host is this machine or its link, in any spelling of names and numbers."""
+    text = name.lower().rstrip(".").removeprefix("[").removesuffix("]")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(text))  # 127.1, 0x7f000001, 2130706433
+        except OSError:
+            return _LOCAL_NAMES.fullmatch(text) is not None
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_link_local or address.is_unspecified
 
 
 def local_path(remote: str, base: Path | None = None) -> Path | None:

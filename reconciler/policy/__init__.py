@@ -160,6 +160,8 @@ class Limits(SettingsGroup):
     A silent HTTP server has at most 60. Only the environment variable applies to the control repository,
     which is read before this file.
     """
+    forge_pages: Bound = 20_000
+    """Pages of one list of a forge."""
     repositories_at_once: Bound = 4
     """Repositories that a run writes to side by side; each of them gets one push at a time."""
     manifest_bytes: Bound = 1 << 20

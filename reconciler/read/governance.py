@@ -5,13 +5,13 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from reconciler.base.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.errors import ConfigurationError, Location, RefusedError, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signatures import tag_fault
 from reconciler.git.trees import PackageRefusedError
-from reconciler.git.urls import Place, find_place, is_loopback, local_path
+from reconciler.git.urls import Place, find_place, is_local_host, is_loopback, local_path, without_user
 from reconciler.inventory.inventory import Control, Inventory, RepositoryView, Trust, available_by_url
 from reconciler.names.ids import Oid, is_prefix
 from reconciler.names.problems import Problem
@@ -116,24 +116,48 @@ def repository_check(
 
 
 def address_check(policy: Policy, control: Mirror) -> RepositoryCheck:
-    """Return the check that refuses addresses beyond `spec.addresses`.
-
-    Without that list https and ssh are allowed anywhere, paths and loopback addresses only if the control
-    repository is on this machine too, and plain http never. The control repository is always allowed.
-    """
-    here = control.is_local or is_loopback(control.remote)
+    """Return the check that refuses addresses beyond `spec.addresses`; the control repository is allowed."""
 
     def check(view: RepositoryView) -> Problem | None:
-        listed = any(is_prefix(prefix, view.remote) for prefix in policy.addresses)
-        on_this_machine = local_path(view.remote) is not None or is_loopback(view.remote)
-        usual = here if on_this_machine else not view.remote.lower().startswith("http://")
-        if view.url == control.url or listed or (usual and not policy.addresses):
+        if view.url == control.url or is_allowed(view.remote, policy, control):
             return None
         message = f"{view.remote} is not an address that the configuration allows; it was not read"
         hint = f"Add its prefix to spec.addresses of {policy.config_path}, if that is meant."
         return view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
 
     return check
+
+
+def is_allowed(remote: str, policy: Policy, control: Mirror | None) -> bool:
+    """Tell whether `spec.addresses` allows the address of a repository.
+
+    Without that list https and ssh are allowed anywhere, paths and loopback addresses only if the control
+    repository is on this machine too, and plain http never. What a person names, with no control repository
+    at all, is allowed then.
+    """
+    if policy.addresses:
+        return any(is_prefix(prefix, remote) for prefix in policy.addresses)
+    if control is None:
+        return True
+    place = find_place(remote)
+    if place.scheme == "file" or is_local_host(place.host):
+        return control.is_local or is_loopback(control.remote)
+    return not remote.lower().startswith("http://")
+
+
+def open_allowed(remote: str, policy: Policy, mirrors: Mirrors, control: Mirror | None = None) -> Mirror:
+    """Return the mirror of a repository that no Repository registers, without reading it.
+
+    Raises:
+        RefusedError: Its address is not allowed.
+        UnavailableError: It is unusable.
+    """
+    if not is_allowed(remote, policy, control):
+        hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
+        raise RefusedError(
+            f"{without_user(remote)} is not an address that the configuration allows", hint=hint
+        )
+    return mirrors.open(remote)
 
 
 def snapshot_check(policy: Policy) -> RepositoryCheck:

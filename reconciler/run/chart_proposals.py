@@ -7,7 +7,8 @@ from msgspec import Struct, field
 
 from reconciler.apply.outcome import Result, Target
 from reconciler.apply.repository import apply_repository
-from reconciler.base.errors import Location, ReconcilerError, UnavailableError
+from reconciler.base.defects import DefectError, guard
+from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.functions.charts import CHART_HOME
 from reconciler.git.repository import Mirror
@@ -65,16 +66,21 @@ def propose_charts(inputs: RunInputs) -> ProposedCharts:
     Packages with an owner are downstream: what they have of a chart is what was rendered.
     """
     proposed = ProposedCharts()
-    reader = open_reader(inputs.inventory.policy, inputs.mirrors)
+    control = inputs.mirrors.open(inputs.inventory.control.remote)
+    reader = open_reader(inputs.inventory.policy, inputs.mirrors, control)
     done: set[tuple[str, str]] = set()
     for _, view in sorted(inputs.inventory.repositories.items()):
         if not view.is_available or view.head is None:
             continue
-        mirror = inputs.mirrors.of(view.url)
-        followed = [each for each in _followed(view, mirror) if (view.url, each.path) not in done]
-        done |= {(view.url, each.path) for each in followed}
-        if followed:
-            _propose(view, mirror, followed, inputs=inputs, reader=reader, proposed=proposed)
+        try:
+            with guard(view.url):
+                mirror = inputs.mirrors.of(view.url)
+                followed = [each for each in _followed(view, mirror) if (view.url, each.path) not in done]
+                done |= {(view.url, each.path) for each in followed}
+                if followed:
+                    _propose(view, mirror, followed, inputs=inputs, reader=reader, proposed=proposed)
+        except ReconcilerError as error:
+            proposed.problems.append(view.problem_at(_reason(error), str(error), error.hint))
     proposed.requests = reader.client.requests
     return proposed
 
@@ -112,11 +118,16 @@ def _propose(
         ref = chart_ref(policy.instance, each.path)
         place = ProposalPlace(view.key, view.url, each.path, commit, view.branch)
         main = refs.get(f"{HEADS}{view.branch}")
-        branch = open_branch(mirror, refs[ref], main, each.path, policy.commits) if ref in refs else None
         try:
-            proposal = _proposal(each, mirror, ref, place, reader)
-        except (ReconcilerError, PackageRefusedError) as error:
-            proposed.problems.append(_problem(error, each))
+            with guard(f"{view.url} {each.path}"):
+                branch = (
+                    open_branch(mirror, refs[ref], main, each.path, policy.commits) if ref in refs else None
+                )
+                proposal = _proposal(each, mirror, ref, place, reader)
+        except ReconcilerError as error:
+            where = Location(f"{each.path}/{CONFIGURATION}")
+            problem = Problem(where, _reason(error), str(error), error.hint, each.chart.name)
+            proposed.problems.append(problem)
             continue
         if proposal is not None:
             changes.append(propose_index(proposal, branch, pulls, inventory))
@@ -137,8 +148,11 @@ def _proposal(
     chart = read_newer_chart(pinned, reader)
     if chart is None:
         return None
-    mirror.ensure(mirror.list_blobs(followed.tree, limits))
-    before = mirror.files(followed.tree, limits)
+    try:
+        mirror.ensure(mirror.list_blobs(followed.tree, limits))
+        before = mirror.files(followed.tree, limits)
+    except PackageRefusedError as error:
+        raise RefusedError(str(error)) from error
     files = package_with(chart, before, followed.path.rpartition("/")[2])
     home = f"{CHART_HOME}/{pinned.name}/"
     if all(before.get(path) == files.get(path) for path in {*before, *files} if path.startswith(home)):
@@ -156,9 +170,7 @@ def open_branch(
     return IndexBranch(tip, mirror.subtree(tip, directory), bool(foreign))
 
 
-def _problem(error: ReconcilerError | PackageRefusedError, followed: _Followed) -> Problem:
-    is_away = isinstance(error, UnavailableError)
-    reason = Reason.REPOSITORY_UNAVAILABLE if is_away else Reason.INVALID_PACKAGE
-    hint = error.hint if isinstance(error, ReconcilerError) else ""
-    place = Location(f"{followed.path}/{CONFIGURATION}")
-    return Problem(place, reason, str(error), hint, followed.chart.name)
+def _reason(error: ReconcilerError) -> Reason:
+    if isinstance(error, DefectError):
+        return Reason.DEFECT
+    return Reason.REPOSITORY_UNAVAILABLE if isinstance(error, UnavailableError) else Reason.INVALID_PACKAGE

@@ -16,7 +16,7 @@ from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart, metadata_limits
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
-from reconciler.git.repository import Mirrors
+from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
 from reconciler.krm.merge.text import merge_text
@@ -29,11 +29,11 @@ from reconciler.krm.yaml import (
     load_documents,
 )
 from reconciler.names.file_names import check_names, file_name_error
-from reconciler.names.ids import is_prefix
 from reconciler.names.objects import File, Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
+from reconciler.read.governance import open_allowed
 from reconciler.sources.charts import OCI, FoundChart, fetch_chart, find_chart_in_git, find_chart_version
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
@@ -88,16 +88,18 @@ class ChartReader(NamedTuple):
     policy: Policy
     client: RegistryClient
     mirrors: Mirrors
+    control: Mirror | None = None
+    """The control repository, None where a person names the chart."""
 
 
-def open_reader(policy: Policy, mirrors: Mirrors) -> ChartReader:
+def open_reader(policy: Policy, mirrors: Mirrors, control: Mirror) -> ChartReader:
     """Return what reads charts with the registries, credentials, addresses and limits of the settings."""
-    return ChartReader(policy, _open_client(policy), mirrors)
+    return ChartReader(policy, _open_client(policy), mirrors, control)
 
 
-def _open_client(policy: Policy) -> RegistryClient:
+def _open_client(policy: Policy, *named: str) -> RegistryClient:
     find = registry_credentials(os.environ, find_credentials(policy, os.environ))
-    return RegistryClient(policy.registries, find, addresses=policy.addresses)
+    return RegistryClient(policy.registries, find, addresses=policy.addresses, named=named)
 
 
 def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None = None) -> VendoredChart:
@@ -135,7 +137,8 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
         raise UsageError(f"{without_user(chart)} has a credential", hint=hint)
     if _in_git(chart) is not None:
         mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
-        return _from_git(chart, version, policy, mirrors)
+        mirrors.limit_reads(policy.limits.read_seconds)
+        return _from_git(chart, version, ChartReader(policy, _open_client(policy), mirrors))
     if not chart.startswith((OCI, "https://", "http://")):
         hint = (
             "Name oci://HOST/NAME, https://REPOSITORY/NAME, REPOSITORY.git/PATH, a directory or an archive."
@@ -143,7 +146,7 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
         if "://" not in chart:
             raise UsageError(f"{chart} does not exist", hint=hint)
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
-    client = _open_client(policy)
+    client = _open_client(policy, chart.replace(OCI, "https://"))
     return _fetched(
         find_chart_version(chart.rstrip("/"), version, client, policy.limits), version, client, policy.limits
     )
@@ -156,7 +159,7 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
         ReconcilerError: It cannot be read.
     """
     if _in_git(pinned.address) is not None:
-        chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader.policy, reader.mirrors)
+        chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader)
         return chart if _height(chart.version) >= _height(pinned.version) else None
     listing = find_chart_version(pinned.address, pinned.versions, reader.client, reader.policy.limits)
     if _height(listing.version) <= _height(pinned.version):
@@ -188,20 +191,16 @@ def _in_git(address: str) -> tuple[str, str] | None:
     return (f"{remote}.git", path.strip("/")) if mark and remote else None
 
 
-def _from_git(chart: str, version: str, policy: Policy, mirrors: Mirrors) -> VendoredChart:
+def _from_git(chart: str, version: str, reader: ChartReader) -> VendoredChart:
     remote, path = _in_git(chart) or (chart, "")
-    if policy.addresses and not any(is_prefix(prefix, remote) for prefix in policy.addresses):
-        hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
-        raise RefusedError(f"{remote} is below no prefix of spec.addresses", hint=hint)
-    mirrors.limit_reads(policy.limits.read_seconds)
-    mirror = mirrors.open(remote)
+    mirror = open_allowed(remote, reader.policy, reader.mirrors, reader.control)
     mirror.fetch()
     address = f"{remote}/{path}" if path else remote
     try:
-        in_repository = find_chart_in_git(mirror, address, path, version, policy.limits)
+        in_repository = find_chart_in_git(mirror, address, path, version, reader.policy.limits)
     except PackageRefusedError as error:
         raise RefusedError(f"{address}: {error.reason}") from error
-    chart_in_git = _vendored(in_repository.files, in_repository.address, policy.limits)
+    chart_in_git = _vendored(in_repository.files, in_repository.address, reader.policy.limits)
     return chart_in_git._replace(versions=version or "*")
 
 

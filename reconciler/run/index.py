@@ -11,15 +11,17 @@ from reconciler.base.errors import UsageError
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, MissingPackage, find_missing, read_index
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.expand import expand
-from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.git.repository import Mirror
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.inventory import Inventory, SourcedDocument
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE
 from reconciler.read.credentials import find_credentials
 from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
+from reconciler.read.governance import open_allowed
 from reconciler.read.manifests import parse_manifests
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.fleet import fleet_inputs
@@ -109,7 +111,12 @@ def synchronise(
     find = registry_credentials(os.environ, find_credentials(policy, os.environ))
     replies = ReplyCache(mirrors.cache_dir / "replies")
     client = RegistryClient(policy.registries, find, replies, addresses=policy.addresses)
-    result = find_new_versions(request, client, mirrors.open, policy.registries, policy.limits)
+    control = mirrors.open(inventory.control.remote)
+
+    def open_mirror(remote: str) -> Mirror:
+        return open_allowed(remote, policy, mirrors, control)
+
+    result = find_new_versions(request, client, open_mirror, policy.registries, policy.limits)
     if not (installs or present or request.repositories):
         result.notes.append("No manifest and no index entry needs a package of a registry")
     return result, client.requests

@@ -14,9 +14,9 @@ from reconciler.base.progress import open_task
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.upstream import assume_upstreams
-from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.standing import Position
 from reconciler.read.control import (

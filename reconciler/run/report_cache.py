@@ -182,8 +182,8 @@ class ReportCache(Struct):
 
     def _configure(self, mirrors: Mirrors, control: OpenControl) -> "tuple[Forges, Opening]":
         """Give the mirrors their credentials; return the forges, and the state of the schedule."""
-        from reconciler.forge.api.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.forge.registry import Forges  # noqa: PLC0415 - slow, and rarely needed
+        from reconciler.http.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.read.governance import read_options  # noqa: PLC0415
         from reconciler.read.inventory import authorize  # noqa: PLC0415
         from reconciler.read.schedule import read_opening  # noqa: PLC0415

@@ -4,8 +4,9 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
-from urllib.parse import urljoin
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from reconciler.base.errors import UnavailableError, UsageError
 from reconciler.base.suggestions import close_names
@@ -14,6 +15,7 @@ from reconciler.dependencies.versions.version import Version, VersionError, pars
 from reconciler.functions.values import value_at
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import without_user
+from reconciler.http.addresses import resolve
 from reconciler.krm.yaml import YamlError, YamlLimits, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
@@ -24,6 +26,11 @@ from reconciler.sources.registry import DigestError, RegistryClient
 OCI = "oci://"
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class _IndexEntry(msgspec.Struct):
+    urls: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    digest: str | None = None
 
 
 class FoundChart(NamedTuple):
@@ -77,14 +84,13 @@ def find_chart_version(address: str, version: str, client: RegistryClient, limit
         )
     listed = {str(each.get("version")): each for each in entries[name] if isinstance(each, Mapping)}
     chosen = _chosen(listed, version, address)
-    urls = listed[chosen].get("urls")
-    url = ""
-    if isinstance(urls, list) and urls:
-        with suppress(ValueError):  # what is no address
-            url = urljoin(f"{repository}/", str(urls[0]))
-    if not url:
-        raise UnavailableError(f"The index of {repository} has no address for {name} {chosen}")
-    return FoundChart(chosen, address, url, str(listed[chosen].get("digest") or "").removeprefix("sha256:"))
+    try:
+        entry = msgspec.convert(listed[chosen], _IndexEntry)
+        url = resolve(f"{repository}/", entry.urls[0])
+    except (msgspec.ValidationError, ValueError) as error:
+        message = f"The index of {repository} has no usable address for {name} {chosen}: {error}"
+        raise UnavailableError(message) from error
+    return FoundChart(chosen, address, url, (entry.digest or "").removeprefix("sha256:"))
 
 
 def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:

@@ -1,4 +1,4 @@
-"""Read registries of OCI: tags, manifests and blobs by digest, with tokens, pages, limits and retries.
+"""Read registries of OCI, and files of web servers: tags, manifests and blobs by digest, and tokens.
 
 Ours, not the library oras: it has no timeouts, verifies no digest that it reads, follows the next page to any
 host with the credential, and keeps one token for all repositories (docs/adr/0023).
@@ -9,53 +9,79 @@ import hashlib
 import re
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from typing import Annotated, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
 
-import httpx
-import orjson
+import msgspec
 
-from reconciler import __version__
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.base.redact import learn_token, mask_tokens
+from reconciler.base.redact import learn_token
 from reconciler.base.wording import plural
-from reconciler.forge.api.budget import SYSTEM_CLOCK, Clock
-from reconciler.forge.api.errors import ForbiddenError, LimitedError, MissingError, UnauthorizedError
-from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
-from reconciler.git.urls import Credential, is_loopback, without_user
+from reconciler.git.urls import Credential, is_local_host
+from reconciler.http.addresses import find_server, resolve, shown
+from reconciler.http.client import (
+    SENDABLE,
+    SYSTEM_CLOCK,
+    Client,
+    Clock,
+    Reply,
+    Request,
+    StaticToken,
+    TimeLimits,
+)
+from reconciler.http.errors import ReplyKind, SilentError
+from reconciler.http.reply_cache import CachedReply, ReplyCache
 from reconciler.names.ids import is_prefix
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find
 
-_ATTEMPTS, _HOPS = 4, 3
+T = TypeVar("T")
 _HUB = "registry-1.docker.io"
-_OK, _NOT_MODIFIED, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 200, 304, 401, 403, 404, 429
-_MOVED = frozenset({301, 302, 303, 307, 308})
-_BUSY = frozenset({408, 425, 500, 502, 503, 504})
+_WAITS, _FIRST_WAIT_S = 4, 2.0
 _NAME = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST = re.compile(r"(\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?")
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
 _REFERENCE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}|{_DIGEST.pattern}")
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-_NEXT = re.compile(r'<([^>]*)>\s*;[^,]*\brel="?next"?')
-_MANIFEST_BYTES, _PAGE_BYTES = 4 << 20, 32 << 20
+_CHALLENGE = re.compile(r'\b(\w+)="([^"]*)"')
+_MANIFEST_BYTES, _PAGE_BYTES = 4 << 20, 8 << 20
 _NO_HEADERS: Mapping[str, str] = {}
 _KINDS = ("oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2")
 _LIST = "docker.distribution.manifest.list.v2"
 _ACCEPT = {"Accept": ", ".join(f"application/vnd.{kind}+json" for kind in (*_KINDS, _LIST))}
 
 
-class Blob(NamedTuple):
+class Blob(msgspec.Struct, frozen=True, rename="camel"):
     """A descriptor in a manifest: of a layer, a configuration or a further manifest."""
 
-    digest: str
-    size: int
+    digest: Annotated[str, msgspec.Meta(pattern=f"^{_DIGEST.pattern}$")]
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
     media_type: str = ""
-    annotations: Mapping[str, str] = {}
+    annotations: dict[str, str] | None = None
+
+    def annotation(self, name: str) -> str:
+        """Return an annotation, "" without it."""
+        return (self.annotations or {}).get(name, "")
+
+
+class _Manifest(msgspec.Struct):
+    """A manifest as registries send it; what is written in Go has null for an empty list."""
+
+    config: Blob | None = None
+    layers: tuple[Blob, ...] | None = None
+    manifests: tuple[Blob, ...] | None = None
+
+
+class _Tags(msgspec.Struct):
+    tags: tuple[str, ...] | None = None
+
+
+class _Token(msgspec.Struct):
+    """The answer of a token service, which may call its token in one way or the other."""
+
+    token: str | None = None
+    access_token: str | None = None
 
 
 class ImageManifest(NamedTuple):
@@ -65,7 +91,6 @@ class ImageManifest(NamedTuple):
     config: Blob | None = None
     layers: tuple[Blob, ...] = ()
     manifests: tuple[Blob, ...] = ()
-    annotations: Mapping[str, str] = {}
 
 
 class DigestError(RefusedError):
@@ -73,16 +98,11 @@ class DigestError(RefusedError):
 
 
 class _Place(NamedTuple):
-    """Where a name is read: the registry's address, and the name there."""
+    """Where a name is read: the server's address, and the name there; `is_web` if it is no registry."""
 
     base: str
     name: str
-
-
-class _Reply(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    is_web: bool = False
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -100,10 +120,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class RegistryClient:
-    """Reads registries; thread-safe. `requests` counts what was sent.
+    """Reads registries and web servers; thread-safe. Everything that has a digest is verified.
 
-    A credential goes to its registry and to the token service that the registry names, over https or on this
-    machine, and never follows a redirect to another host. Everything that has a digest is verified.
+    Whatever leads somewhere, a name, a link, a redirect or a challenge, is checked in one way:
+    `spec.addresses` has to list it. Without that list it has to be https and not on this machine, unless a
+    mirror names its server, or a person did (`named`).
     """
 
     def __init__(
@@ -113,46 +134,52 @@ class RegistryClient:
         replies: ReplyCache | None = None,
         *,
         addresses: tuple[str, ...] = (),
+        named: tuple[str, ...] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.requests = 0
-        self._policy, self._find, self._replies, self._clock = policy, find, replies, clock
-        self._addresses = addresses
-        self._tokens: dict[_Place, str] = {}
-        self._not_before: dict[str, float] = {}
-        self._lock, self._authorizing = threading.Lock(), threading.Lock()
-        self._client = httpx.Client(
-            headers={"User-Agent": f"reconciler/{__version__}", "Accept-Encoding": "identity"},
-            timeout=policy.silence_s,
-            follow_redirects=False,
+        self._policy, self._replies, self._addresses = policy, replies, addresses
+        self.find = find
+        self._named = set()
+        for address in (*(_based(mirror)[0] for mirror in policy.mirrors.values()), *named):
+            with suppress(ValueError):
+                self._named.add(find_server(address))
+        self._authorizations: dict[_Place, _Authorization] = {}
+        self._silent: dict[str, str] = {}
+        times = TimeLimits(policy.silence_s, policy.answer_s, policy.wait_s, _WAITS, _FIRST_WAIT_S)
+        self._http = Client(
+            times, self.refusal, clock=clock, headers={"Accept-Encoding": "identity"}, replies=replies
         )
-        weakref.finalize(self, self._client.close)
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self._http.requests
 
     def tags(self, name: str) -> tuple[str, ...]:
         """Return the tags of a name, sorted. An unchanged page is asked for by its ETag.
 
         Raises:
             MissingError: The registry has no such name.
-            UnavailableError: It does not answer, or has more tags than the limit.
+            UnavailableError: It does not answer, has more tags than the limit, or pages without an end.
         """
         tags: set[str] = set()
-        path: str | None = "tags/list?n=1000"
-        seen = set[str]()
-        while path is not None:
-            if path in seen or len(tags) > self._policy.tags:
+        path, begun = "tags/list?n=1000", time.monotonic()
+        while path:
+            reply = self._get(name, path, limit=_PAGE_BYTES, conditional=True)
+            listed = {*(_decoded(reply.body, _Tags, f"The tags of {name}").tags or ())}
+            self._http.keep(reply)
+            path = f"tags/list?{query}" if (query := reply.next_query) else ""
+            if path and listed <= tags:
+                raise UnavailableError(f"The pages of the tags of {name} go in a circle")
+            tags |= listed
+            if path and len(tags) > self._policy.tags:
                 message = f"{name} has more tags than registries.tags allows ({self._policy.tags})"
-                raise UnavailableError(
-                    message if path not in seen else f"The pages of the tags of {name} go in a circle",
-                    hint="Raise spec.registries.tags, or name versions in manifests alone.",
-                )
-            seen.add(path)
-            reply = self._page(name, path)
-            listed = _mapping(reply.body, f"the tags of {name}").get("tags") or []
-            tags |= {tag for tag in listed if isinstance(tag, str) and _REFERENCE.fullmatch(tag)}
-            # Only the query of the link counts: the next page is of the same list.
-            following = _NEXT.search(reply.headers.get("link", ""))
-            path = f"tags/list?{urlsplit(following[1]).query}" if following else None
-        return tuple(sorted(tags))
+                hint = "Raise spec.registries.tags, or name versions in manifests alone."
+                raise UnavailableError(message, hint=hint)
+            if path and time.monotonic() - begun > self._policy.answer_s:
+                message = f"The tags of {name} take longer than registries.answer allows"
+                raise UnavailableError(message, hint="Raise spec.registries.answer.")
+        return tuple(sorted(filter(_REFERENCE.fullmatch, tags)))
 
     def digest(self, name: str, tag: str) -> str:
         """Return the digest that a tag has now; without the manifest where the registry tells it."""
@@ -172,16 +199,10 @@ class RegistryClient:
         reply = self._get(name, f"manifests/{reference}", limit=_MANIFEST_BYTES, headers=_ACCEPT)
         stated = reference if ":" in reference else reply.headers.get("docker-content-digest", "")
         digest = stated if _DIGEST.fullmatch(stated) else f"sha256:{hashlib.sha256(reply.body).hexdigest()}"
-        _verify(reply.body, digest, f"the manifest {name}:{reference}")
-        value = _mapping(reply.body, f"the manifest {name}:{reference}")
-        listed = {
-            key: tuple(filter(None, map(_blob, value[key] if isinstance(value.get(key), list) else ())))
-            for key in ("layers", "manifests")
-        }
-        config = _blob(value.get("config"))
-        return ImageManifest(
-            digest, config, listed["layers"], listed["manifests"], _texts(value.get("annotations"))
-        )
+        what = f"The manifest {name}:{reference}"
+        _verify(reply.body, digest, what)
+        value = _decoded(reply.body, _Manifest, what)
+        return ImageManifest(digest, value.config, value.layers or (), value.manifests or ())
 
     def blob(self, name: str, blob: Blob) -> bytes:
         """Return a layer or a configuration, verified. One that the cache has is not asked for.
@@ -194,8 +215,8 @@ class RegistryClient:
             most = self._policy.layer_bytes
             message = f"{name}: {blob.digest[:19]} has {plural(blob.size, 'byte')}, and the limit is {most}"
             raise RefusedError(message, hint="Raise spec.registries.layerBytes.")
-        reply = self._get(name, f"blobs/{blob.digest}", limit=max(blob.size, 1) + 1)
-        _verify(reply.body, blob.digest, f"the blob {blob.digest[:19]} of {name}")
+        reply = self._get(name, f"blobs/{blob.digest}", limit=max(blob.size, 1))
+        _verify(reply.body, blob.digest, f"The blob {blob.digest[:19]} of {name}")
         return reply.body
 
     def file(self, url: str) -> bytes:
@@ -203,17 +224,18 @@ class RegistryClient:
 
         Raises:
             MissingError: There is none.
-            RefusedError: It is larger than the limit, or would come without encryption.
+            RefusedError: Its server may not be asked.
+            UnavailableError: It is larger than the limit, or does not come.
         """
-        scheme, _, rest = url.partition("://")
+        try:
+            scheme, _, rest = resolve("", url).partition("://")
+        except ValueError as error:
+            raise RefusedError(f"{shown(url)} cannot be asked: {error}") from error
         directory, _, file = rest.rpartition("/")
         host, _, path = directory.partition("/")
-        place = self._mirror(directory, _Place(f"{scheme}://{host}", path))
-        if place.base == f"{scheme}://{host}" and not _is_safe(url, url):
-            hint = f"Write https, or allow it with spec.registries.mirrors: {{{host}: http://{host}}}."
-            raise RefusedError(f"{_shown(url)} is not encrypted", hint=hint)
-        url = "/".join(part for part in (*place, file) if part)
-        return self._request(place, directory, url, limit=self._policy.layer_bytes).body
+        place = self._mirror(directory, _Place(f"{scheme}://{host}", path, is_web=True))
+        address = "/".join(part for part in (place.base, place.name, file) if part)
+        return self._call(place, directory, Request("GET", address, limit=self._policy.layer_bytes)).body
 
     def cached_blob(self, name: str, blob: Blob) -> bytes:
         """Return a blob, of the cache where it was read before."""
@@ -226,42 +248,50 @@ class RegistryClient:
             self._replies.store(key, CachedReply(blob.digest, "", data))
         return data
 
-    # Requests
+    # Addresses
 
-    def _page(self, name: str, path: str) -> _Reply:
-        """Return a page of tags; the cache has the one that did not change."""
-        place = self._place(name)
-        url = f"{place.base}/v2/{place.name}/{path}"
-        cached = self._replies.find(url) if self._replies else None
-        headers = {"If-None-Match": cached.etag} if cached else {}
-        reply = self._get(name, path, limit=_PAGE_BYTES, headers=headers)
-        if reply.status == _NOT_MODIFIED and cached is not None:
-            return _Reply(_OK, {"link": cached.link}, cached.body)
-        if self._replies and (etag := reply.headers.get("etag", "")):
-            self._replies.store(url, CachedReply(etag, reply.headers.get("link", ""), reply.body))
-        return reply
+    def refusal(self, source: str, target: str) -> str:
+        """Tell why an address may not be asked to which another one leads, "" if it may.
 
-    def _place(self, name: str) -> _Place:
-        host, path = split_name(name)
-        return self._mirror(name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path))
+        Raises:
+            ValueError: It is no address.
+        """
+        server = find_server(target)
+        if source and find_server(source) == server:
+            return ""
+        if self._addresses:
+            is_listed = any(is_prefix(prefix, target) for prefix in self._addresses)
+            return "" if is_listed else "is below no prefix of spec.addresses"
+        if server in self._named:
+            return ""
+        if server.scheme != "https":
+            return "is not encrypted"
+        return "is on this machine, and no setting names it" if is_local_host(server.host) else ""
 
     def _mirror(self, name: str, place: _Place) -> _Place:
         """Return where a name is read: at its mirror, else at its own place.
 
         Raises:
-            RefusedError: spec.addresses does not list that address.
+            RefusedError: That may not be asked.
         """
         prefixes = [p for p in self._policy.mirrors if name == p or name.startswith(f"{p.rstrip('/')}/")]
         if prefixes:
             prefix = max(prefixes, key=len)
             mirror = self._policy.mirrors[prefix].rstrip("/") + name.removeprefix(prefix.rstrip("/"))
-            scheme, _, rest = mirror.rpartition("://")
-            host, _, path = rest.partition("/")
-            place = _Place(f"{scheme or 'https'}://{host}", path)
-        if self._addresses and not any(is_prefix(p, f"{place.base}/{place.name}") for p in self._addresses):
-            hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
-            raise RefusedError(f"{place.base}/{place.name} is below no prefix of spec.addresses", hint=hint)
+            place = _Place(*_based(mirror), place.is_web)
+        address, host = f"{place.base}/{place.name}", place.base.partition("://")[2]
+        try:
+            why = self.refusal("", address)
+        except ValueError as error:
+            raise RefusedError(f"{shown(address)} cannot be asked: {error}") from error
+        if why:
+            hint = f"Write https, or name it in spec.registries.mirrors: {{{host}: {place.base}}}."
+            if self._addresses:
+                hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
+            raise RefusedError(f"{shown(address)} {why}", hint=hint)
         return place
+
+    # Requests
 
     def _get(
         self,
@@ -271,213 +301,128 @@ class RegistryClient:
         limit: int,
         method: str = "GET",
         headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> _Reply:
-        place = self._place(name)
+        conditional: bool = False,
+    ) -> Reply:
+        host, path_of_name = split_name(name)
+        place = self._mirror(name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path_of_name))
         url = f"{place.base}/v2/{place.name}/{path}"
-        return self._request(place, name, url, limit=limit, method=method, headers=headers)
+        request = Request(method, url, headers=headers, limit=limit, conditional=conditional)
+        return self._call(place, name, request)
 
-    def _request(
-        self,
-        place: _Place,
-        name: str,
-        url: str,
-        *,
-        limit: int,
-        method: str = "GET",
-        headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> _Reply:
-        renewed = failures = waits = 0
-        while True:
-            token = self._tokens.get(place, "")
-            sent = {**headers, **({"Authorization": token} if token else {})}
-            self._wait_turn(place.base, url)
-            try:
-                reply = self._follow(method, url, sent, limit)
-            except (httpx.HTTPError, httpx.StreamError) as error:
-                reply = _Reply(0, {}, f"{type(error).__name__} {error}".strip().encode())
-            self._keep_within(place.base, reply.headers)
-            if reply.status in (_OK, _NOT_MODIFIED):
-                return reply
-            waiting = reply.headers.get("retry-after", "")
-            if reply.status == _UNAUTHORIZED and renewed < 2:  # noqa: PLR2004 - none yet, then one that ended
-                renewed += 1
-                with self._authorizing:
-                    renews = self._tokens.get(place, "") != token  # another thread did already
-                    if renews or self._authorize(
-                        place, name, reply.headers.get("www-authenticate", ""), token
-                    ):
-                        continue
-            elif reply.status == _TOO_MANY or (reply.status in _BUSY and waiting):
-                waits += 1
-                self._hold(place.base, waiting, waits, url)
-                continue
-            elif (not reply.status or reply.status in _BUSY) and failures < _ATTEMPTS - 1:
-                self._clock.sleep(float(2**failures))
-                failures += 1
-                continue
-            raise _error(name, url, reply, is_known=bool(token))
-
-    def _follow(self, method: str, url: str, headers: Mapping[str, str], limit: int) -> _Reply:
-        """Send a request, and follow it elsewhere: without the credential on another host."""
-        for _ in range(_HOPS + 1):
-            reply = self._send(method, url, headers, limit)
-            target = reply.headers.get("location", "")
-            if reply.status not in _MOVED or not target:
-                return reply
-            following = urljoin(url, target)
-            if not _is_safe(following, url):
-                raise UnavailableError(f"{_shown(url)} leads to {_shown(following)}, which is not encrypted")
-            if urlsplit(following)[:2] != urlsplit(url)[:2]:
-                headers = {key: value for key, value in headers.items() if key != "Authorization"}
-            url = following
-        raise UnavailableError(f"{_shown(url)} leads from one address to the next without an end")
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        limit: int,
-        data: Mapping[str, str] | None = None,
-    ) -> _Reply:
-        with self._lock:
-            self.requests += 1
-        until, body = time.monotonic() + self._policy.answer_s, bytearray()
-        with self._client.stream(method, url, headers=dict(headers), data=data) as reply:
-            # A refusal may say more than what was asked for is allowed to.
-            most = limit if reply.status_code == _OK else 1 << 16
-            for chunk in reply.iter_bytes():
-                body += chunk
-                if len(body) > most:
-                    break
-                # httpx limits the time between two chunks only: one that trickles would hold us for ever.
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout(f"no whole answer in {self._policy.answer_s} s")
-        if len(body) > most and reply.status_code == _OK and method != "HEAD":
-            raise RefusedError(f"{_shown(url)} sends more than the {plural(limit, 'byte')} that it may")
-        return _Reply(reply.status_code, {k.lower(): v for k, v in reply.headers.items()}, bytes(body))
-
-    def _authorize(self, place: _Place, name: str, challenge: str, refused: str) -> bool:
-        """Get what the registry asks for; tell whether there is something new to send."""
-        scheme, _, rest = challenge.partition(" ")
-        fields = dict(_CHALLENGE.findall(rest))
-        credential = self._find(f"{place.base}/{place.name}")
-        basic = ""
-        if credential is not None and credential.username != TOKEN_USER:
-            pair = f"{credential.username or 'oauth2'}:{credential.password}"
-            basic = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        value = ""
-        if scheme.lower() == "basic" and _is_safe(place.base, place.base):
-            value = basic
-        elif scheme.lower() == "bearer" and _is_safe(fields.get("realm", ""), place.base):
-            value = f"Bearer {self._token(place, fields, credential, basic)}"
-        elif scheme.lower() == "bearer":
-            raise UnavailableError(
-                f"{name}: the token service {_shown(fields.get('realm', ''))} is not https"
-            )
-        if not value or value == refused:
-            return False
-        learn_token(value.rpartition(" ")[2])
-        self._tokens[place] = value
-        return True
-
-    def _token(
-        self, place: _Place, fields: Mapping[str, str], credential: Credential | None, basic: str
-    ) -> str:
-        asking = {"service": fields.get("service", ""), "scope": f"repository:{place.name}:pull"}
-        realm, headers = fields["realm"], {"Authorization": basic} if basic else {}
+    def _call(self, place: _Place, name: str, request: Request) -> Reply:
+        """Send a request with the authorization at its place, unless nobody answers there at all."""
+        if place.base in self._silent:
+            raise SilentError(self._silent[place.base])
+        authorization = self._authorizations.setdefault(place, _Authorization(place, self))
+        host = place.base.partition("://")[2]
+        silent = "Check the address and the network."
+        if place.base.startswith("https://"):
+            mirror = f"{{{host}: http://{host}}} in reconciler.yaml (`--config` of `package from-chart`)"
+            silent = f"{silent} Without TLS: spec.registries.mirrors: {mirror}."
+        hints = {
+            **_hints(host),
+            ReplyKind.MISSING: f"Check the name {name}, and whether the credential may see it.",
+            ReplyKind.LOST: silent,
+        }
         try:
-            if credential is not None and credential.username == TOKEN_USER:
-                refresh = {"grant_type": "refresh_token", "refresh_token": credential.password}
-                form = {**asking, **refresh, "client_id": "reconciler"}
-                reply = self._send("POST", realm, {}, 1 << 20, form)
-            else:
-                query = "&".join(f"{key}={quote(value, safe=':/')}" for key, value in asking.items() if value)
-                separator = "&" if "?" in realm else "?"
-                reply = self._send("GET", f"{realm}{separator}{query}", headers, 1 << 20)
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise UnavailableError(f"The token service {_shown(realm)} does not answer: {error}") from error
-        if reply.status != _OK:
-            raise _error(place.name, realm, reply, is_known=bool(credential))
-        value = _mapping(reply.body, f"the answer of the token service {_shown(realm)}")
-        return str(value.get("token") or value.get("access_token") or "")
+            return self._http.call(request._replace(auth=authorization, hints=hints))
+        except SilentError as error:
+            if find_server(place.base) not in self._http.answered:
+                self._silent[place.base] = str(error)
+            raise
 
-    def _wait_turn(self, base: str, url: str) -> None:
-        wait = self._not_before.get(base, 0.0) - self._clock.now()
-        if wait > self._policy.wait_s:
-            raise LimitedError(f"The registry limits requests: {_shown(url)}", wait_s=wait)
-        if wait > 0:
-            self._clock.sleep(wait)
+    def fetch_token(self, place: _Place, challenge: str, credential: Credential | None) -> str:
+        """Return a token for a name of the service that its registry demands it from.
 
-    def _keep_within(self, base: str, headers: Mapping[str, str]) -> None:
-        """Delay the next request until the next window, if the registry has none left in this one.
-
-        Source: Docker Hub (`RateLimit-Remaining: 0;w=21600`), GitLab (RateLimit-Reset, a time), and the
-        draft of the IETF (RateLimit-Reset, seconds).
+        Raises:
+            UnavailableError: That service may not be asked, or issues none.
         """
-        left, _, window = headers.get("ratelimit-remaining", "").partition(";")
-        reset = headers.get("ratelimit-reset", "") or window.strip().removeprefix("w=")
-        if left.strip() == "0" and reset.isdecimal():
-            now = self._clock.now()
-            until = float(reset) if float(reset) > now / 2 else now + float(reset)
-            with self._lock:
-                self._not_before[base] = max(self._not_before.get(base, 0.0), until)
+        fields = dict(_CHALLENGE.findall(challenge))
+        try:
+            realm = resolve("", fields.get("realm", ""))
+            why = self.refusal(place.base, realm)
+        except ValueError as error:
+            realm, why = fields.get("realm", "")[:200], f"cannot be asked: {error}"
+        hints = _hints(place.base.partition("://")[2])
+        if why:
+            message = f"{place.base} demands a token of {shown(realm)}, which {why}"
+            raise UnavailableError(message, hint=hints[ReplyKind.MOVED])
+        # Asked for is what is needed, whatever the registry says the scope is.
+        asking = {"service": fields.get("service", ""), "scope": f"repository:{place.name}:pull"}
+        if credential is not None and not find_server(realm).is_private:
+            credential = None
+        if credential is not None and credential.username == TOKEN_USER:
+            refresh = {"grant_type": "refresh_token", "refresh_token": credential.password}
+            form = urlencode({**asking, **refresh, "client_id": "reconciler"}).encode()
+            request = Request("POST", realm, form, "application/x-www-form-urlencoded")
+        else:
+            query = urlencode({k: v for k, v in asking.items() if v}, quote_via=quote, safe=":/")
+            request = Request("GET", f"{realm}{'&' if '?' in realm else '?'}{query}", auth=_basic(credential))
+        reply = self._http.call(request._replace(hints=hints))
+        issued = _decoded(reply.body, _Token, f"The answer of the token service {shown(realm)}")
+        token = issued.token or issued.access_token or ""
+        if not re.fullmatch(SENDABLE, token):
+            raise UnavailableError(f"The token service {shown(realm)} issues no token")
+        return token
 
-    def _hold(self, base: str, text: str, waits: int, url: str) -> None:
-        """Let every thread wait as long as the registry demands, within the limit."""
-        wait = float(2**waits)
-        if text.isdecimal():
-            wait = float(text)
-        elif text:
-            with suppress(ValueError):
-                wait = parsedate_to_datetime(text).timestamp() - self._clock.now()
-        if waits > _ATTEMPTS or wait > self._policy.wait_s:
-            raise LimitedError(f"The registry limits requests: {_shown(url)}", wait_s=max(wait, 1.0))
+
+class _Authorization:
+    """The authorization at one place, as its own challenges demand it; thread-safe.
+
+    A password or a refresh token leaves only for a place that nobody on the way can pretend to be, and for
+    the token service that such a place names. Web servers have no token service.
+    """
+
+    def __init__(self, place: _Place, client: RegistryClient) -> None:
+        self._place, self._client = place, client
+        self._value = ""
+        self._lock = threading.Lock()
+
+    def value(self) -> str:
+        """Return the header's value, empty for none."""
+        return self._value
+
+    def renew(self, refused: str, challenge: str) -> bool:
+        """Get what the place demands; tell whether there is something new to send."""
         with self._lock:
-            self._not_before[base] = max(self._not_before.get(base, 0.0), self._clock.now() + wait)
+            if self._value != refused:
+                return True  # another thread did already
+            is_private = find_server(self._place.base).is_private
+            credential = self._client.find(f"{self._place.base}/{self._place.name}") if is_private else None
+            scheme, _, fields = challenge.partition(" ")
+            if scheme.lower() == "basic" and credential is not None:
+                self._value = _basic(credential).value()
+            elif scheme.lower() == "bearer" and not self._place.is_web:
+                self._value = f"Bearer {self._client.fetch_token(self._place, fields, credential)}"
+            learn_token(self._value.rpartition(" ")[2])
+            return self._value != refused
 
 
-def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> UnavailableError:
-    """Return the error of a refusal, in the registry's own words."""
+def _basic(credential: Credential | None) -> StaticToken:
+    if credential is None or credential.username == TOKEN_USER:
+        return StaticToken("")
+    pair = f"{credential.username or 'oauth2'}:{credential.password}"
+    return StaticToken(base64.b64encode(pair.encode()).decode(), "Basic")
+
+
+def _hints(host: str) -> dict[ReplyKind, str]:
+    login = f"`docker login {host}` stores a credential, and spec.credentials may name one."
+    both = "If that is meant, list the prefixes of both in spec.addresses of reconciler.yaml."
+    return {ReplyKind.UNAUTHORIZED: login, ReplyKind.FORBIDDEN: login, ReplyKind.MOVED: both}
+
+
+def _based(mirror: str) -> tuple[str, str]:
+    """Return the address of the server of a mirror, and the path there."""
+    scheme, _, rest = mirror.rpartition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme or 'https'}://{host}", path
+
+
+def _decoded(data: bytes, kind: type[T], what: str) -> T:
     try:
-        (first, *_) = orjson.loads(reply.body)["errors"]
-        words = str(first.get("message") or first.get("code") or "")
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
-        words = "" if reply.status else reply.body.decode(errors="replace")
-    answer = f"{reply.status or 'no answer'} {mask_tokens(words)[:200]}".strip()
-    message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
-    hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
-    if not reply.status:
-        mirror = f"{{{host}: http://{host}}} in reconciler.yaml (`--config` of `package from-chart`)"
-        hint = f"Check the address and the network. Without TLS: spec.registries.mirrors: {mirror}."
-    if reply.status == _NOT_FOUND:
-        return MissingError(message, hint=f"Check the name {name}, and whether the credential may see it.")
-    if reply.status == _UNAUTHORIZED:
-        return UnauthorizedError(message, hint=hint if not is_known else f"Renew the credential: {hint}")
-    return (ForbiddenError if reply.status == _FORBIDDEN else UnavailableError)(message, hint=hint)
-
-
-def _blob(value: Any) -> Blob | None:
-    """Return a descriptor; None of what is none."""
-    if not isinstance(value, Mapping) or not _DIGEST.fullmatch(str(value.get("digest"))):
-        return None
-    size = value.get("size")
-    annotations, media = _texts(value.get("annotations")), str(value.get("mediaType") or "")
-    return Blob(value["digest"], size if isinstance(size, int) and size >= 0 else 0, media, annotations)
-
-
-def _texts(value: Any) -> dict[str, str]:
-    return {str(key): str(text) for key, text in value.items()} if isinstance(value, Mapping) else {}
-
-
-def _mapping(data: bytes, what: str) -> Mapping[str, Any]:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise UnavailableError(f"{what[0].upper()}{what[1:]} are no JSON: {error}") from error
-    if not isinstance(value, Mapping):
-        raise UnavailableError(f"{what[0].upper()}{what[1:]} are no mapping")
-    return value
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise UnavailableError(f"{what} cannot be read: {error}") from error
 
 
 def _computed(data: bytes, digest: str) -> str:
@@ -487,15 +432,5 @@ def _computed(data: bytes, digest: str) -> str:
 
 def _verify(data: bytes, digest: str, what: str) -> None:
     if (computed := _computed(data, digest)) != digest:
-        message = f"{what[0].upper()}{what[1:]} should be {digest[:19]}, and is {computed[:19]}"
+        message = f"{what} should be {digest[:19]}, and is {computed[:19]}"
         raise DigestError(message, hint="Nothing of it was used. Ask who runs the registry or its mirror.")
-
-
-def _is_safe(url: str, origin: str) -> bool:
-    """Tell whether an address may be asked: https, or this machine by a registry that is there too."""
-    return url.startswith("https://") or (is_loopback(url) and is_loopback(origin))
-
-
-def _shown(url: str) -> str:
-    """Return an address without its user, and without its query, which may be signed."""
-    return without_user(url.partition("?")[0])

@@ -3,10 +3,12 @@
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
@@ -25,9 +27,10 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
-from reconciler.forge.api.errors import MissingError
 from reconciler.functions.archives import ArchiveReader
 from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError
+from reconciler.http.errors import MissingError
 from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
@@ -65,9 +68,9 @@ def pull_xpkg(client: RegistryClient, name: str, tag: str, archives: ArchiveRead
     """
     top = client.manifest(name, tag)
     # Of several platforms each has the same package.yaml.
-    platforms = [each for each in top.manifests if _REFERENCE not in each.annotations]
+    platforms = [each for each in top.manifests if not each.annotation(_REFERENCE)]
     manifest = client.manifest(name, platforms[0].digest) if platforms else top
-    base = [each for each in manifest.layers if each.annotations.get("io.crossplane.xpkg") == "base"]
+    base = [each for each in manifest.layers if each.annotation("io.crossplane.xpkg") == "base"]
     if not base:
         what = f"{name}:{tag} is annotated io.crossplane.xpkg: base"
         message = f"No layer of {what}, so it is no package of Crossplane"
@@ -89,7 +92,7 @@ def pull_bundle(client: RegistryClient, name: str, tag: str) -> PulledFiles:
         UnavailableError: The registry does not answer.
     """
     top = client.manifest(name, tag)
-    named = next((m for m in top.manifests if m.annotations.get("io.cnab.manifest.type") == "config"), None)
+    named = next((m for m in top.manifests if m.annotation("io.cnab.manifest.type") == "config"), None)
     config = client.manifest(name, named.digest).config if named is not None else None
     if config is None:
         lacks = f"{name}:{tag} has no manifest that is annotated io.cnab.manifest.type: config"
@@ -202,7 +205,28 @@ class _Walk(Struct):
     offered: dict[PackageId, dict[str, tuple[str, FoundVersion]]] = field(default_factory=dict)
     """Versions that were read already, with their origin: of package repositories and of Git."""
     handled: set[tuple[PackageId, str]] = field(default_factory=set)
-    failed: set[PackageId] = field(default_factory=set)
+    listed: set[PackageId] = field(default_factory=set)
+    """Packages that were asked for, with or without success."""
+
+    @contextmanager
+    def _unit(self, subject: str, place: Location, *, notes: bool = False) -> Iterator[None]:
+        """Work on one package or repository: what fails there is its problem, and stops no other one.
+
+        With `notes` only a note tells what is wrong with its content: that is published, and stays so.
+        """
+        try:
+            with guard(subject):
+                yield
+        except ReconcilerError as error:
+            is_away = isinstance(error, UnavailableError) and not isinstance(error, MissingError)
+            if isinstance(error, DefectError):
+                reason = Reason.DEFECT
+            elif notes and not is_away:
+                self.result.notes.append(f"{subject} is left out: {error}")
+                return
+            else:
+                reason = Reason.REPOSITORY_UNAVAILABLE if is_away else Reason.NOT_FOUND
+            self.result.problems.append(Problem(place, reason, str(error), error.hint, subject))
 
     # Package repositories of Carvel
 
@@ -213,16 +237,13 @@ class _Walk(Struct):
             fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
             if not isinstance(fetch, Mapping) or "inline" in fetch:
                 continue  # `index import` reads what stands in the manifest itself
-            place = document.source.at("spec", "fetch")
-            try:
+            place, label = document.source.at("spec", "fetch"), manifest_label(document.value)
+            with self._unit(label, place):
                 origin, versions = self._repository(fetch)
-            except (ReconcilerError, VersionError) as error:
-                self._fail(error, place, manifest_label(document.value))
-                continue
-            self._note_unread(versions)
-            for version in versions.versions:
-                id_ = PackageId(Ecosystem.CARVEL, version.source)
-                self.offered.setdefault(id_, {})[_plain(version.version)] = (origin, version)
+                self._note_unread(versions)
+                for version in versions.versions:
+                    id_ = PackageId(Ecosystem.CARVEL, version.source)
+                    self.offered.setdefault(id_, {})[_plain(version.version)] = (origin, version)
 
     def _repository(self, fetch: Mapping[str, Any]) -> tuple[str, FoundVersions]:
         way = next(
@@ -230,7 +251,10 @@ class _Walk(Struct):
         )
         value: Mapping[str, Any] = fetch.get(way, {})
         if way == "git":
-            return self._git_repository(value)
+            try:
+                return self._git_repository(value)
+            except PackageRefusedError as error:
+                raise RefusedError(f"{value.get('url')}: {error}") from error
         written = str(value.get("image" if way == "imgpkgBundle" else "url") or "")
         if not written:
             message = "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline"
@@ -271,18 +295,21 @@ class _Walk(Struct):
 
     def advance(self) -> bool:
         """Take the versions that are needed now; tell whether any were new."""
-        installs, catalogue = self.request.installs, self.catalogue()
+        catalogue = self.catalogue()
         due: list[_Tagged] = []
         count = len(self.result.versions)
-        for id_, needs in collect_needs(installs, catalogue).items():
-            package = catalogue.find(id_)
-            if package in self.failed or package.ecosystem is Ecosystem.KPT:
-                continue
-            self._list(package, min(need.location for need in needs))
+        needed = collect_needs(self.request.installs, catalogue).items()
+        demands = [(catalogue.find(id_), needs) for id_, needs in needed]
+        places: dict[PackageId, Location] = {}
+        for package, needs in demands:
+            places.setdefault(package, min(need.location for need in needs))
+        self._list(places)
+        for package, needs in demands:
             for plain, (origin, version) in self.offered.get(package, {}).items():
                 number = _version(version.version)
                 if number and self._is_due(package, plain, number, needs):
-                    self._add(origin, version)
+                    with self._unit(f"{package} {version.version}", Location(package.name)):
+                        self._add(origin, version)
             listed = self.tags.get(package, {}).items()
             due += [tagged for plain, tagged in listed if self._is_due(package, plain, tagged.version, needs)]
         room = max(self.policy.versions - len(self.result.versions), 0)
@@ -291,9 +318,10 @@ class _Walk(Struct):
             self.result.notes.append(f"{rest} left to the next run: registries.versions")
             due = due[:room]
         with open_task("pulling versions", len(due)) as task, ThreadPoolExecutor(self.policy.at_once) as pool:
-            for tagged, answer in zip(due, pool.map(self._pull, due), strict=True):
+            for tagged, pulled in zip(due, pool.map(self._pull, due), strict=True):
                 task.advance(f"{tagged.id.name} {tagged.tag}")
-                self._take(tagged, answer)
+                if pulled is not None:
+                    self._take(tagged, pulled)
         return len(self.result.versions) > count and room > 0
 
     def catalogue(self) -> Catalogue:
@@ -311,61 +339,60 @@ class _Walk(Struct):
         refused = [each.version for each in self.request.catalogue.refused.get(id_.name, ())]
         return plain not in map(_plain, (*there, *refused))
 
-    def _list(self, id_: PackageId, place: Location) -> None:
-        """List the versions of a package once: its tags in the registry, or in Git."""
-        is_listed = id_ in self.tags or id_ in self.offered
-        if is_listed or (id_.ecosystem is Ecosystem.BUNDLE and "/" not in id_.name):
-            return
-        if id_.ecosystem is Ecosystem.CARVEL:
-            return  # only package repositories have those
-        try:
-            if _GIT in id_.name:
+    def _list(self, places: Mapping[PackageId, Location]) -> None:
+        """List the versions of each package once: those of registries side by side, as one may hang.
+
+        Versions of Carvel are in package repositories, and a bundle without a registry is named elsewhere.
+        """
+        ids = [
+            id_
+            for id_ in sorted(places.keys() - self.listed)
+            if id_.ecosystem is Ecosystem.XPKG or (id_.ecosystem is Ecosystem.BUNDLE and "/" in id_.name)
+        ]
+        self.listed |= set(ids)
+
+        def list_tags(id_: PackageId) -> None:
+            with self._unit(str(id_), places[id_]):
+                # Porter writes an underscore for the plus that tags cannot have.
+                is_bundle = id_.ecosystem is Ecosystem.BUNDLE
+                tags = self.client.tags(id_.name)
+                numbers = ((tag, _version(tag.replace("_", "+") if is_bundle else tag)) for tag in tags)
+                self.tags[id_] = {_plain(v.text): _Tagged(id_, tag, v) for tag, v in numbers if v}
+
+        with ThreadPoolExecutor(self.policy.at_once) as pool:
+            list(pool.map(list_tags, (id_ for id_ in ids if _GIT not in id_.name)))
+        for id_ in (id_ for id_ in ids if _GIT in id_.name):
+            with self._unit(str(id_), places[id_]):
                 url, _, directory = id_.name.partition("//")[2].partition("//")
                 mirror = self.open_mirror(f"{id_.name.partition(_GIT)[0]}{_GIT}{url}")
                 path = f"{directory}/crossplane.yaml" if directory else ""
                 versions, _ = find_tagged_versions(mirror, path=path, source=id_.name, limits=self.limits)
                 self._note_unread(versions)
                 self.offered[id_] = {_plain(v.version): (id_.name, v) for v in versions.versions}
-                return
-            # Porter writes an underscore for the plus that tags cannot have.
-            is_bundle = id_.ecosystem is Ecosystem.BUNDLE
-            tags = self.client.tags(id_.name)
-            numbers = ((tag, _version(tag.replace("_", "+") if is_bundle else tag)) for tag in tags)
-            self.tags[id_] = {_plain(v.text): _Tagged(id_, tag, v) for tag, v in numbers if v}
-        except ReconcilerError as error:
-            self.failed.add(id_)
-            self._fail(error, place, str(id_))
 
     def archives(self) -> ArchiveReader:
         """Return a reader of the layers of one image."""
         return ArchiveReader(self.limits, self.policy.unpacked_bytes)
 
-    def _pull(self, tagged: _Tagged) -> PulledFiles | ReconcilerError:
-        try:
+    def _pull(self, tagged: _Tagged) -> PulledFiles | None:
+        name, tag = tagged.id.name, tagged.tag
+        with self._unit(f"{tagged.id} {tag}", Location(name), notes=True):
             if tagged.id.ecosystem is Ecosystem.BUNDLE:
-                return pull_bundle(self.client, tagged.id.name, tagged.tag)
-            return pull_xpkg(self.client, tagged.id.name, tagged.tag, self.archives())
-        except ReconcilerError as error:
-            return error
+                return pull_bundle(self.client, name, tag)
+            return pull_xpkg(self.client, name, tag, self.archives())
+        return None
 
-    def _take(self, tagged: _Tagged, answer: PulledFiles | ReconcilerError) -> None:
+    def _take(self, tagged: _Tagged, pulled: PulledFiles) -> None:
         """Add a pulled version; a note names one that is not understood: it is published, and stays so."""
-        label = f"{tagged.id} {tagged.tag}"
-        if isinstance(answer, UnavailableError) and not isinstance(answer, MissingError):
-            self._fail(answer, Location(tagged.id.name), label)
-            return
-        if isinstance(answer, ReconcilerError):
-            self.result.notes.append(f"{label} is left out: {answer}")
-            return
-        files = _below(f"{tagged.id.name}/{tagged.tag}", answer)
-        versions = find_versions(
-            files, source=tagged.id.name, version=tagged.version.text, limits=self.limits
-        )
-        self._note_unread(versions)
-        if not (versions.versions or versions.problems):
-            self.result.notes.append(f"{label} is left out: nothing in it says what the package needs")
-        for version in versions.versions:
-            self._add(split_name(tagged.id.name)[0], version, answer.digest)
+        name, label = tagged.id.name, f"{tagged.id} {tagged.tag}"
+        with self._unit(label, Location(name), notes=True):
+            files = _below(f"{name}/{tagged.tag}", pulled)
+            versions = find_versions(files, source=name, version=tagged.version.text, limits=self.limits)
+            self._note_unread(versions)
+            if not (versions.versions or versions.problems):
+                self.result.notes.append(f"{label} is left out: nothing in it says what the package needs")
+            for version in versions.versions:
+                self._add(split_name(name)[0], version, pulled.digest)
 
     def _add(self, origin: str, version: FoundVersion, digest: str = "") -> None:
         folder, files = index_files(version, digest=digest)
@@ -382,25 +409,25 @@ class _Walk(Struct):
         """Tell the versions that are gone where they came from, or have another content there."""
         for id_, candidates in self.request.catalogue.packages.items():
             for candidate in candidates:
-                plain = _plain(candidate.version.text)
-                if id_ in self.tags and candidate.digest:
-                    tagged = self.tags[id_].get(plain)
-                    if tagged is None:
-                        self._withdrawn(candidate, "its tag is gone from the registry")
-                    elif self.request.checks_tags:
-                        try:
-                            now = self.client.digest(tagged.id.name, tagged.tag)
-                        except ReconcilerError as error:
-                            self._fail(error, candidate.location, str(candidate.id))
-                            continue
-                        if now != candidate.digest:
-                            was = candidate.digest[:19]
-                            self._moved(candidate, f"its tag now names {now[:19]}, and it was {was}")
-                elif id_ in self.offered and id_.ecosystem is Ecosystem.CARVEL:
-                    if plain not in self.offered[id_]:
-                        self._withdrawn(candidate, "no PackageRepository has it any more")
-                    else:
-                        self._compare_content(candidate, self.offered[id_][plain][1])
+                with self._unit(str(candidate.id), candidate.location):
+                    self._compare(id_, candidate)
+
+    def _compare(self, id_: PackageId, candidate: Candidate) -> None:
+        plain = _plain(candidate.version.text)
+        if id_ in self.tags and candidate.digest:
+            tagged = self.tags[id_].get(plain)
+            if tagged is None:
+                self._withdrawn(candidate, "its tag is gone from the registry")
+            elif self.request.checks_tags:
+                now = self.client.digest(tagged.id.name, tagged.tag)
+                if now != candidate.digest:
+                    was = candidate.digest[:19]
+                    self._moved(candidate, f"its tag now names {now[:19]}, and it was {was}")
+        elif id_ in self.offered and id_.ecosystem is Ecosystem.CARVEL:
+            if plain not in self.offered[id_]:
+                self._withdrawn(candidate, "no PackageRepository has it any more")
+            else:
+                self._compare_content(candidate, self.offered[id_][plain][1])
 
     def _withdrawn(self, candidate: Candidate, why: str) -> None:
         if not candidate.withdrawn:
@@ -424,12 +451,6 @@ class _Walk(Struct):
 
     def _note_unread(self, versions: FoundVersions) -> None:
         self.result.notes += (f"{p.location} is left out: {p.message}" for p in versions.problems)
-
-    def _fail(self, error: Exception, place: Location, subject: str) -> None:
-        is_away = isinstance(error, UnavailableError) and not isinstance(error, MissingError)
-        reason = Reason.REPOSITORY_UNAVAILABLE if is_away else Reason.NOT_FOUND
-        hint = error.hint if isinstance(error, ReconcilerError) else ""
-        self.result.problems.append(Problem(place, reason, str(error), hint, subject))
 
 
 def _below(directory: str, pulled: PulledFiles) -> Iterator[tuple[str, bytes]]:
@@ -463,4 +484,8 @@ def _selected_range(selection: object) -> VersionRange | None:
     prereleases = semver.get("prereleases")
     named = prereleases.get("identifiers") or () if isinstance(prereleases, Mapping) else None
     admitted = tuple(map(str, named)) if named is not None else None
-    return version_range(Dialect.CARVEL, str(semver.get("constraints") or ""), prereleases=admitted)
+    constraints = str(semver.get("constraints") or "")
+    try:
+        return version_range(Dialect.CARVEL, constraints, prereleases=admitted)
+    except VersionError as error:
+        raise RefusedError(f"{constraints} is no range of versions: {error}") from error

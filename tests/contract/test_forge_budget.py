@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.forge.api.budget import Budget, Clock, split
-from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.budget import Budget, split
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
+from reconciler.http.client import Clock, StaticToken
+from reconciler.http.errors import LimitedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import normalise_url

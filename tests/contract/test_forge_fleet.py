@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
+from reconciler.http.client import Clock
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.plan.changes import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions

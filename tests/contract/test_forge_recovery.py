@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api.errors import LimitedError, LostReplyError, UnauthorizedError
 from reconciler.forge.api.forge import ApiForge
+from reconciler.http.errors import LimitedError, LostReplyError, UnauthorizedError
 from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
 from tests.support.values import replace

@@ -203,7 +203,7 @@ def test_refusals_of_several_drafts_are_one_error_each(bench: SimulatorBench) ->
     for head in HEADS.values():
         with pytest.raises(ReconcilerError) as raised:
             bench.forge.ensure(desired(head))
-        assert raised.value.cause.startswith(bench.simulator.api)
+        assert raised.value.cause.startswith(bench.simulator.address)
 
 
 def test_refused_tag_is_told_as_that_and_stops_no_other_package(serve: Serve) -> None:

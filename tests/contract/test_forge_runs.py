@@ -325,7 +325,7 @@ def test_token_that_only_the_api_refuses_is_one_cause_in_every_repository(world:
     problems = world.plan().plan.problems
 
     causes = [problem.cause for problem in problems]
-    assert causes == [f"{world.simulator.api} refuses the credential: 401 planned 401"] * 2
+    assert causes == [f"{world.simulator.address} refuses the credential: 401 planned 401"] * 2
 
 
 def test_a_refused_token_is_one_cause_for_all_repositories(

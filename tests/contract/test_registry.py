@@ -1,6 +1,7 @@
 """The client of registries, on a real registry and on one that fails in planned ways."""
 
 import base64
+import gzip
 import hashlib
 import json
 import time
@@ -12,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.errors import LimitedError, MissingError, UnauthorizedError
-from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.http.client import Clock
+from reconciler.http.errors import LimitedError, MissingError, UnauthorizedError
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import Blob, DigestError, RegistryClient
@@ -38,9 +39,15 @@ def gate() -> Iterator[Gate]:
 
 
 def client(
-    gate: Gate, *, environment: dict[str, str] | None = None, cache: Path | None = None, **limits: int
+    gate: Gate,
+    *more: Gate,
+    environment: dict[str, str] | None = None,
+    cache: Path | None = None,
+    **limits: int,
 ):
-    policy = RegistryPolicy(mirrors={HOST: f"http://{gate.address}"}, **limits)
+    """Return a client of a gate in place of a host; others are named by the settings too."""
+    mirrors = {HOST: f"http://{gate.address}", **{each.address: f"http://{each.address}" for each in more}}
+    policy = RegistryPolicy(mirrors=mirrors, **limits)
     find = registry_credentials(environment or {}, lambda _: None)
     clock = VirtualClock(time.time())
     replies = ReplyCache(cache) if cache else None
@@ -61,14 +68,14 @@ def test_a_real_registry_gives_tags_manifest_and_the_one_layer_by_name_through_a
 
         tags = reader.tags(NAME)
         manifest = reader.manifest(NAME, "v1.1.0")
-        (base,) = [each for each in manifest.layers if each.annotations.get("io.crossplane.xpkg") == "base"]
+        (base,) = [each for each in manifest.layers if each.annotation("io.crossplane.xpkg") == "base"]
         data = reader.blob(NAME, base)
 
         assert tags == ("v1.0.0", "v1.1.0")
         assert (manifest.digest, reader.digest(NAME, "v1.1.0")) == (pushed, pushed)
         assert data == layer({"package.yaml": b"kind: Provider # v1.1.0\n"})
         assert reader.requests == len(gate.asked) == 4
-        with pytest.raises(MissingError, match=r"manifests/v9\.9\.9: 404 manifest unknown"):
+        with pytest.raises(MissingError, match=r"^GET http.*manifests/v9\.9\.9: 404 manifest unknown; M"):
             reader.manifest(NAME, "v9.9.9")
 
 
@@ -101,11 +108,30 @@ def test_ten_thousand_tags_come_in_pages_and_an_etag_saves_those_that_did_not_ch
     assert len(client(gate, tags=9000)[0].tags(NAME)) == 10_000  # counted before each page is asked for
 
 
-def test_pages_that_go_in_a_circle_end(gate: Gate) -> None:
-    gate.plan = lambda _: Answer(200, TAGS, {"Link": '</v2/x?n=1000>; rel="next"'})
+@pytest.mark.parametrize(
+    ("following", "tags", "error", "most"),
+    [
+        ("n=1000", "[]", "go in a circle", 1),
+        ("n=1000", '["v1.0.0"]', "go in a circle", 2),
+        ("last={0}", '["v1.0.0"]', "go in a circle", 2),
+        ("last={0}", '["v{0}"]', r"more tags than registries\.tags allows \(20\)", 21),
+        ("last={0}", '["v{0}"]', r"take longer than registries\.answer allows", 9),
+    ],
+    ids=["none at all", "the same page", "the same tag", "too many tags", "too slow"],
+)
+def test_pages_without_an_end_end(gate: Gate, following: str, tags: str, error: str, most: int) -> None:
+    def plan(_: Asked) -> Answer:
+        number = len(gate.asked)
+        if "longer" in error:
+            time.sleep(0.3)
+        link = {"Link": f'</v2/x?{following.format(number)}>; rel="next"'}
+        return Answer(200, f'{{"tags": {tags.replace("{0}", str(number))}}}'.encode(), link)
 
-    with pytest.raises(UnavailableError, match="circle"):
-        client(gate)[0].tags(NAME)
+    gate.plan = plan
+
+    with pytest.raises(UnavailableError, match=error):
+        client(gate, tags=20, answer_s=1)[0].tags(NAME)
+    assert len(gate.asked) <= most
 
 
 class TokenService:
@@ -188,14 +214,6 @@ def test_a_refused_credential_is_named_and_not_shown(gate: Gate) -> None:
     assert "docker login" in caught.value.hint
 
 
-def test_a_token_service_that_is_not_encrypted_gets_no_credential(gate: Gate) -> None:
-    realm = 'Bearer realm="http://elsewhere.example.com/token"'
-    gate.plan = lambda _: Answer(401, b"{}", {"WWW-Authenticate": realm})
-
-    with pytest.raises(UnavailableError, match=r"elsewhere.example.com/token is not https"):
-        client(gate)[0].tags(NAME)
-
-
 def test_the_credential_does_not_follow_to_another_host(gate: Gate) -> None:
     data = b"layer"
     with serve_gate() as elsewhere:
@@ -208,10 +226,15 @@ def test_the_credential_does_not_follow_to_another_host(gate: Gate) -> None:
 
         gate.plan = plan
         config = json.dumps({"auths": {gate.address: {"username": "kim", "password": "s3cret"}}})
-        reader, _ = client(gate, environment={"DOCKER_AUTH_CONFIG": config})
+        reader, _ = client(gate, elsewhere, environment={"DOCKER_AUTH_CONFIG": config})
 
         assert reader.blob(NAME, Blob(digest_of(data), len(data))) == data
         assert [each.authorization for each in elsewhere.asked] == [""]
+        with pytest.raises(
+            UnavailableError, match=rf"leads to http://{elsewhere.address}/signed, which is not"
+        ):
+            client(gate, environment={"DOCKER_AUTH_CONFIG": config})[0].tags(NAME)
+        assert len(elsewhere.asked) == 1
 
 
 @pytest.mark.parametrize("cut", [1, 3])
@@ -234,6 +257,7 @@ def test_a_registry_that_fails_is_left_after_four_times(gate: Gate) -> None:
 @pytest.mark.parametrize(
     ("status", "after", "waits"),
     [
+        (429, "0", []),
         (429, "7", [7.0]),
         (429, "1", [1.0]),
         (503, "7", [7.0]),
@@ -259,16 +283,24 @@ def test_a_busy_registry_is_asked_again_after_the_time_that_it_names(
 def test_a_registry_that_stays_busy_is_left(gate: Gate) -> None:
     gate.plan = lambda _: Answer(429, b"", {"Retry-After": "0"})
 
-    with pytest.raises(LimitedError, match=r"^The registry limits requests: http://.*/tags/list$") as caught:
+    with pytest.raises(LimitedError, match=r"^http://.*/tags/list limits requests: rate limit$") as caught:
         client(gate)[0].tags(NAME)
-    assert (len(gate.asked), caught.value.wait_s) == (5, 1.0)
+    assert (len(gate.asked), caught.value.wait_s) == (5, 0.0)
 
 
-def test_a_wait_beyond_the_limit_is_told_and_not_waited_out(gate: Gate) -> None:
-    gate.plan = lambda _: Answer(429, b"", {"Retry-After": "9000"})
+@pytest.mark.parametrize(
+    ("after", "hint"),
+    [
+        ("9000", "Run again in 2 h 30 min; what is done stays done."),
+        ("9" * 400, "Run again in 24 h 00 min; what is done stays done."),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", "Run again in 24 h 00 min; what is done stays done."),
+    ],
+)
+def test_a_wait_beyond_the_limit_is_told_and_not_waited_out(gate: Gate, after: str, hint: str) -> None:
+    gate.plan = lambda _: Answer(429, b"", {"Retry-After": after})
     with pytest.raises(LimitedError, match="limits requests") as caught:
         client(gate)[0].tags(NAME)
-    assert "what is done stays done" in caught.value.hint
+    assert (caught.value.hint, len(gate.asked)) == (hint, 1)
 
 
 @pytest.mark.parametrize(
@@ -305,17 +337,69 @@ def test_a_long_window_without_requests_ends_the_run_without_asking(gate: Gate) 
     assert len(gate.asked) == 1
 
 
-@pytest.mark.parametrize("trickle", [False, True], ids=["silent", "trickles"])
-def test_a_registry_that_hangs_is_left_in_time(gate: Gate, trickle: bool) -> None:
-    slow = Answer(200, TAGS * 40, {"Content-Length": str(len(TAGS) * 40)}, trickle_s=0.05 if trickle else 2.0)
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+SLOW = {
+    "is silent": Answer(200, raw=(b"",), pause_s=2.0),
+    "trickles its body": Answer(
+        200, raw=(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", *[b"x"] * 99), pause_s=0.1
+    ),
+    "trickles its headers": Answer(200, raw=(b"HTTP/1.1 200 OK\r\nX-Slow: ", *[b"x"] * 200), pause_s=0.1),
+    "puts off for ever": Answer(200, raw=(b"HTTP/1.1 100 Continue\r\n\r\n",) * 200, pause_s=0.05),
+}
+
+
+@pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
+def test_a_registry_that_hangs_is_left_in_time_and_not_asked_again(gate: Gate, slow: Answer) -> None:
     gate.plan = lambda _: slow
     reader, _ = client(gate, silence_s=1, answer_s=1)
     begun = time.monotonic()
 
-    with pytest.raises(UnavailableError, match="no answer"):
-        reader.tags(NAME)
+    for name in (NAME, f"{HOST}/acme/other"):
+        with pytest.raises(UnavailableError, match="no answer ReadTimeout"):
+            reader.tags(name)
 
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 5
+    assert len(gate.asked) == 1
+
+
+def test_an_answer_that_is_late_once_is_asked_for_again(gate: Gate) -> None:
+    late = Answer(200, raw=(b"",), pause_s=1.5)
+    gate.plan = lambda _: late if len(gate.asked) == 1 else Answer(200, TAGS)
+
+    assert client(gate, silence_s=1)[0].tags(NAME) == ("v1.0.0",)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "error"),
+    [
+        ("gzip", packed(TAGS), ""),
+        ("X-GZip", packed(TAGS) + b"what comes after is not read", ""),
+        ("identity", TAGS, ""),
+        ("gzip", packed(b" " * (9 << 20) + TAGS), "has more than the 8388608 bytes that it may"),
+        ("gzip", packed(TAGS)[:-9], "a body that was cut short"),
+        ("gzip", TAGS, "incorrect header check"),
+        ("gzip, gzip", packed(packed(TAGS)), "nobody asked for its encoding 'gzip, gzip'"),
+        ("br", TAGS, "nobody asked for its encoding 'br'"),
+    ],
+)
+def test_body_is_unpacked_up_to_its_limit(gate: Gate, encoding: str, body: bytes, error: str) -> None:
+    gate.plan = lambda _: Answer(200, body, {"Content-Encoding": encoding})
+
+    if not error:
+        assert client(gate)[0].tags(NAME) == ("v1.0.0",)
+        return
+    with pytest.raises(UnavailableError, match=error):
+        client(gate)[0].tags(NAME)
+
+
+def test_headers_have_a_limit(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(200, raw=(b"HTTP/1.1 200 OK\r\n", b"X: " + b"x" * 300_000))
+
+    with pytest.raises(UnavailableError, match="no answer RemoteProtocolError"):
+        client(gate)[0].tags(NAME)
 
 
 @pytest.mark.parametrize("what", ["blob", "manifest"])
@@ -340,5 +424,7 @@ def test_a_layer_above_the_limit_is_not_asked_for_and_one_that_lies_is_left(gate
     with pytest.raises(RefusedError, match=r"has 5000 bytes, and the limit is 1000"):
         reader.blob(NAME, Blob(digest_of(b""), 5000))
     assert gate.asked == []
-    with pytest.raises(RefusedError, match="sends more than"):
+    with pytest.raises(
+        UnavailableError, match=r"/blobs/sha256:.*: 200 it has more than the 10 bytes that it may$"
+    ):
         reader.blob(NAME, Blob(digest_of(b""), 10))

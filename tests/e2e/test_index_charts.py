@@ -1,6 +1,8 @@
 """`index sync --pull-request` proposes newer charts where `package from-chart` made a package."""
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import invoke
+from reconciler.run import chart_proposals
+from reconciler.run.from_chart import ChartReader, PinnedChart
 from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
 from tests.support.charts import DEPLOYMENT, chart
 from tests.support.git import Repo, make_repository
 from tests.support.registry import Answer, Asked, serve_gate, serve_registry
-from tests.support.world import World, build_world, git, refs
+from tests.support.world import Said, World, build_world, git, refs
 
 REPOSITORY = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -191,3 +195,69 @@ def test_chart_with_names_that_no_package_may_have_is_not_proposed_and_stops_no_
     assert [ref for ref in refs(world.root / "blueprints.git") if ref.endswith("/next")] == [
         f"refs/heads/{HEAD}"
     ]
+
+
+def odd_index(urls: object) -> Answer:
+    return Answer(200, f"entries: {{web: [{{version: 1.1.0, urls: {urls}}}]}}".encode())
+
+
+ODD: dict[str, tuple[Callable[[str], Answer], int, str]] = {
+    "none": (lambda _: odd_index("[a.tgz]")._replace(body=index("1.0.0")), 0, ""),
+    "an address that is none": (lambda _: Answer(302, b"", {"Location": "//["}), 5, "cannot be asked"),
+    "a number for addresses": (lambda _: odd_index(5), 5, "Expected `array`, got `int`"),
+    "a redirect to this machine": (
+        lambda here: Answer(302, b"", {"Location": f"http://{here}/admin"}),
+        5,
+        "is not encrypted",
+    ),
+    "an address of this machine": (
+        lambda here: odd_index(f"['http://{here}/admin']"),
+        3,
+        "is not encrypted",
+    ),
+    "a bug of ours": (lambda _: Answer(200, index("1.0.0", "1.1.0")), 1, "failed here with IndexError: deep"),
+}
+
+
+def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said, str, list[Asked]]:
+    """Sync two packages, one of an odd repository; return what was said, the other's proposal, and leaks."""
+    answer, code, _ = ODD[name]
+    with from_web(root) as (address, spec, publish), serve_gate() as gate, serve_gate() as inner:
+        gate.plan = lambda _: answer(inner.address)
+        publish("1.0.0")
+        other = f"odd.example.com: 'http://{gate.address}', charts.example.com: "
+        world = make_world(root, spec.replace("charts.example.com: ", other), address, "^1")
+        with world.edit("blueprints", "Another package") as copy:
+            odd = shutil.copytree(copy / "apps/web", copy / "apps/odd") / "chart.yaml"
+            odd.write_text(odd.read_text().replace("https://charts.example.com", "https://odd.example.com"))
+        publish("1.1.0")
+        newer = chart_proposals.read_newer_chart
+
+        def broken(pinned: PinnedChart, reader: ChartReader) -> object:
+            if "odd.example" in pinned.address:
+                raise IndexError("deep")
+            return newer(pinned, reader)
+
+        if code == 1:
+            patch.setattr(chart_proposals, "read_newer_chart", broken)
+        said = world.run("index", "sync", "--pull-request")
+        difference = git(world.root / "blueprints.git", "diff", "main", HEAD)
+        # The archive that a test packs has its times.
+        return said, re.sub(r"sha256:[0-9a-f]{64}|index [0-9a-f.]+", "", difference), inner.asked
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        return sync_beside("none", tmp_path_factory.mktemp("undisturbed"), patch)[1]
+
+
+@pytest.mark.parametrize("name", list(ODD)[1:])
+def test_one_odd_repository_of_charts_changes_nothing_about_another(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: str
+) -> None:
+    said, proposed, leaks = sync_beside(name, tmp_path, monkeypatch)
+
+    assert (said.code, proposed, leaks) == (ODD[name][1], undisturbed, []), said
+    assert ODD[name][2] in said.err
+    assert "Traceback" not in said.out + said.err

@@ -84,8 +84,9 @@ def test_repository_of_charts_gives_the_newest_of_a_range_pinned_by_its_digest(
 
         gate.plan = plan
         rule = f'  credentials: [{{prefix: "http://{gate.address}", tokenEnv: CHARTS}}]\n'
-        mirror = f"  registries: {{mirrors: {{charts.example.com: 'http://{gate.address}'}}}}\n"
-        config = settings(tmp_path, rule + mirror)
+        served = {"charts.example.com": gate.address, elsewhere.address: elsewhere.address}
+        mirrors = ", ".join(f"'{name}': 'http://{address}'" for name, address in served.items())
+        config = settings(tmp_path, f"{rule}  registries: {{mirrors: {{{mirrors}}}}}\n")
 
         done = from_chart(
             *("https://charts.example.com/stable/web", tmp_path / "new"),

@@ -15,9 +15,9 @@ import reconciler.read.repositories
 import reconciler.run.inputs
 import reconciler.run.plan
 import reconciler.run.report_cache
-from reconciler.forge.api.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.git import effects
+from reconciler.http.client import Clock
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid
 from reconciler.run.report_cache import ReportCache

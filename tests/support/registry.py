@@ -226,13 +226,17 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer in place of the registry's; `cut` ends the connection before all of it is sent."""
+    """An answer in place of the registry's; `cut` ends the connection before all of it is sent.
+
+    The parts of a `raw` one are sent as they are, with a pause after each, and the connection ends.
+    """
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = {}
     cut: bool = False
-    trickle_s: float = 0.0
+    raw: tuple[bytes, ...] = ()
+    pause_s: float = 0.0
 
 
 @dataclass
@@ -268,6 +272,12 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
             )
             gate.asked.append(asked)
             answer = gate.plan(asked) or self.forwarded()
+            for part in answer.raw:
+                self.wfile.write(part)
+                time.sleep(answer.pause_s)
+            if answer.raw:
+                self.close_connection = True
+                return
             self.send_response(answer.status)
             for key, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
                 self.send_header(key, value)
@@ -276,11 +286,6 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
             if answer.cut:
                 self.wfile.write(body[: len(body) // 2])
                 self.close_connection = True
-                return
-            if answer.trickle_s:
-                for byte in body:
-                    time.sleep(answer.trickle_s)
-                    self.wfile.write(bytes([byte]))
                 return
             self.wfile.write(body)
 

@@ -20,10 +20,10 @@ import pygit2
 
 import reconciler.run.inputs
 from reconciler.cli.main import invoke
-from reconciler.forge.api.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.git import effects
 from reconciler.git.working_copy import NewCommit, create_bare
+from reconciler.http.client import Clock
 from reconciler.read.snapshot import parse_time
 
 EPOCH = 1_767_225_600

@@ -21,6 +21,7 @@ from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
+    Check,
     Comment,
     Fields,
     Issue,
@@ -32,9 +33,10 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.errors import InvalidError, MissingError
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
 from reconciler.git.urls import Credential
+from reconciler.http.client import StaticToken
+from reconciler.http.errors import InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.policy import ForgeRule
@@ -310,12 +312,12 @@ class Azure(RestDialect):
         path = self._comment(number, comment)
         self._write("PATCH", path, {"content": body_marker.hide(body)}, repeatable=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+    def checks(self, commit: str) -> Iterator[Check]:
         """Yield the newest status of each name of a commit, its genre before the name."""
         path = f"{self._root}/commits/{commit}/statuses"
         for status in self._get(path, {"latestOnly": "true"})["value"]:
             genre, name = status["context"].get("genre"), status["context"]["name"]
-            yield f"{genre}/{name}" if genre else name, _CHECKS.get(status["state"], CheckState.FAILED)
+            yield Check(f"{genre}/{name}" if genre else name, _CHECKS.get(status["state"], CheckState.FAILED))
 
     def set_status(self, _commit: str, status: HeadStatus, _head: str, number: int) -> None:
         """Set a status of the last iteration of a pull request, which a policy of its branch may demand."""
@@ -353,11 +355,11 @@ class Azure(RestDialect):
 
     def _lists(self, path: str, query: Query) -> Iterator[list[Any]]:
         """Yield the pages of a list."""
-        start, items = 0, None
-        while items is None or len(items) == PAGE:
-            items = self._get(path, {**query, "$top": PAGE, "$skip": start})["value"]
+        for number in self.transport.numbers(path):
+            items = self._get(path, {**query, "$top": PAGE, "$skip": PAGE * (number - 1)})["value"]
             yield items
-            start += PAGE
+            if len(items) != PAGE:
+                return
 
     def _parse_item(self, item: Any) -> ApiPullRequest:
         """Parse an item of a list; of what may be ours and is shortened, the whole text is read.

@@ -20,6 +20,7 @@ from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
+    Check,
     Comment,
     Fields,
     Issue,
@@ -29,9 +30,10 @@ from reconciler.forge.api.dialect import (
     RestDialect,
     forbidden_method,
 )
-from reconciler.forge.api.errors import InvalidError
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
 from reconciler.git.urls import Credential
+from reconciler.http.client import StaticToken
+from reconciler.http.errors import InvalidError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
@@ -247,11 +249,11 @@ class Bitbucket(RestDialect):
         path = self._comment(number, comment)
         self.transport.write("PUT", path, {"content": {"raw": body_marker.hide(body)}}, repeatable=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+    def checks(self, commit: str) -> Iterator[Check]:
         """Yield the build statuses of a commit by their keys, and by their names: CI may make keys up."""
         for status in self._items(f"{self._root}/commit/{commit}/statuses", {"pagelen": 100}):
             for name in {status["key"], status.get("name") or status["key"]}:
-                yield name, _CHECKS.get(status["state"], CheckState.FAILED)
+                yield Check(name, _CHECKS.get(status["state"], CheckState.FAILED))
 
     def set_status(self, commit: str, status: HeadStatus, head: str, _number: int) -> None:
         """Set a build status of a commit and its branch, with the address of the commit."""
@@ -282,13 +284,11 @@ class Bitbucket(RestDialect):
 
     def _pages(self, path: str, query: Query) -> Iterator[list[Any]]:
         """Yield the pages of a list; only the number counts of the address of the next one."""
-        number = 1
-        while True:
+        for number in self.transport.numbers(path):
             data = self.transport.get(path, query if number == 1 else {**query, "page": number}).data
             yield data["values"]
             if not data.get("next"):
                 return
-            number += 1
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/comments"

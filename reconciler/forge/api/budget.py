@@ -1,30 +1,18 @@
 """The budget of writes to a forge: serial, per minute and per hour, across runs, repositories and shards."""
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from reconciler.base.errors import ConfigurationError
-from reconciler.forge.api.errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
-from reconciler.git import effects
+from reconciler.http.client import SYSTEM_CLOCK, Clock
+from reconciler.http.errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
 from reconciler.policy import WriteLimits
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 _MARGIN_S = 0.01
 """Added to each turn so that the oldest write has left the window despite rounding."""
-
-
-class Clock(NamedTuple):
-    """The time in seconds, and a function that waits; tests replace both."""
-
-    now: Callable[[], float]
-    sleep: Callable[[float], None]
-
-
-SYSTEM_CLOCK = Clock(time.time, effects.sleep)
 
 
 class Budget:

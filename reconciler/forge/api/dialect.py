@@ -12,12 +12,13 @@ from functools import wraps
 from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.http import Transport
-from reconciler.inventory.inventory import HeadStatus, PullState
+from reconciler.inventory.inventory import CheckState, HeadStatus, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 
 T = TypeVar("T")
@@ -26,8 +27,8 @@ UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
 MERGE_DELAYS_S = (1.0, 2.0)
 """Seconds between looks whether a pull request is merged, where the forge does that in its own time."""
-_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""Errors of reading fields that are missing or of another type."""
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, msgspec.ValidationError)
+"""Errors of reading fields that are missing, of another type, or times beyond all calendars."""
 
 
 class ApiPullRequest(Struct, frozen=True):
@@ -79,6 +80,13 @@ class Comment(NamedTuple):
 
     key: str
     body: str
+
+
+class Check(NamedTuple):
+    """The newest report of a check of a commit."""
+
+    name: str
+    state: CheckState
 
 
 class Issue(NamedTuple):
@@ -336,27 +344,25 @@ def _guarded(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     def guarded(*arguments: Any, **options: Any) -> Any:
         try:
             result = call(*arguments, **options)
+            return _guarded_items(result, name) if isinstance(result, Iterator) else _well_typed(result)
         except _MALFORMED as error:
             raise _unavailable(name, error) from error
-        return _guarded_items(result, name) if isinstance(result, Iterator) else result
 
     return guarded
 
 
 def _guarded_items(result: Iterator[Any], name: str) -> Iterator[Any]:
     try:
-        yield from result
+        yield from map(_well_typed, result)
     except _MALFORMED as error:
         raise _unavailable(name, error) from error
 
 
-def _well_typed(pull: ApiPullRequest) -> ApiPullRequest:
-    """Return a pull request; TypeError if a field has another type than the rest of the package expects."""
-    texts = [pull.head, pull.base, pull.title, pull.body, pull.head_oid, pull.merge_oid, pull.url, pull.key]
-    wrong = [type(value).__name__ for value in (*texts, *pull.labels) if type(value) is not str]
-    if wrong or type(pull.number) is not int:
-        raise TypeError(f"{wrong[0]} instead of text" if wrong else "its number is not an integer")
-    return pull
+def _well_typed(value: T) -> T:
+    """Return what a dialect made of an answer; ValidationError if a field has another type than declared."""
+    if not isinstance(value, ApiPullRequest | Check | Comment | Issue):
+        return value
+    return msgspec.convert(msgspec.to_builtins(value), type(value))
 
 
 def _unavailable(name: str, error: Exception) -> UnavailableError:

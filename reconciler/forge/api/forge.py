@@ -17,7 +17,6 @@ from reconciler.forge.api.dialect import (
     PendingError,
     PullRequestExistsError,
 )
-from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.http import Transport
 from reconciler.forge.api.listing import (
     Listing,
@@ -29,6 +28,7 @@ from reconciler.forge.api.listing import (
 )
 from reconciler.forge.api.products import ApiDialect
 from reconciler.forge.outgoing import outgoing_pull
+from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED
 from reconciler.records.state import PullHistory

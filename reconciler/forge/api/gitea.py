@@ -14,6 +14,7 @@ from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
+    Check,
     Comment,
     Issue,
     PendingError,
@@ -24,8 +25,8 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.errors import InvalidError, MissingError
 from reconciler.forge.api.http import Transport
+from reconciler.http.errors import InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
@@ -241,13 +242,13 @@ class Gitea(RestDialect):
             if comment["user"]["login"] == self._own_login():
                 yield Comment(str(comment["id"]), comment["body"])
 
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+    def checks(self, commit: str) -> Iterator[Check]:
         """Yield the statuses of a commit, the newest of a name last."""
         query: Query = {"sort": "oldest", "limit": 50}
         statuses = self.transport.items(f"{self._root}/statuses/{commit}", query)
         # The server sorts by seconds: their ids tell the order of those of one second.
         for status in sorted(statuses, key=lambda status: int(status.get("id") or 0)):
-            yield status["context"], _CHECKS.get(status["status"], CheckState.FAILED)
+            yield Check(status["context"], _CHECKS.get(status["status"], CheckState.FAILED))
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""

@@ -7,17 +7,20 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from itertools import starmap
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential, learn_token
-from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
+from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
+    Check,
     Comment,
     Issue,
     PendingError,
@@ -27,8 +30,9 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.errors import InvalidError
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
+from reconciler.http.client import SENDABLE, SYSTEM_CLOCK, Clock, StaticToken
+from reconciler.http.errors import InvalidError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 
@@ -293,7 +297,7 @@ class GitHub(RestDialect):
         """Remove a comment of the authenticated user."""
         self._graphql(DELETE_COMMENT, {"id": comment.key}, writes=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+    def checks(self, commit: str) -> Iterator[Check]:
         """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""
 
         def rollup(repository: Any) -> Any:
@@ -305,7 +309,7 @@ class GitHub(RestDialect):
             # A check run without a conclusion is still running.
             state = _CHECKS.get(node.get("conclusion") or node.get("state") or "PENDING", CheckState.FAILED)
             states[name] = max(state, states.get(name, state), key=_WORST.index)
-        yield from states.items()
+        yield from starmap(Check, states.items())
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
@@ -326,15 +330,17 @@ class GitHub(RestDialect):
     ) -> Iterator[Any]:
         """Yield the nodes of all pages of a connection, which `connection` finds in a repository."""
         after = None
-        while True:
+        for _ in self.transport.numbers(f" of {self.name}"):
             values = {"owner": self.owner, "name": self.repository, **variables, "after": after}
             page = connection(self._graphql(document, values)["repository"])
             if page is None:
                 return
             yield from page["nodes"]
+            before, after = after, page["pageInfo"]["endCursor"]
             if not page["pageInfo"]["hasNextPage"]:
                 return
-            after = page["pageInfo"]["endCursor"]
+            if after == before:
+                raise ValueError("its pages go in a circle")
 
     def _sorted(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
         return self._list({"state": state, "sort": sort, "direction": direction, "per_page": 100})
@@ -368,6 +374,11 @@ class GitHub(RestDialect):
             closed=closed_time(item),
             handed=item.get("auto_merge") is not None,
         )
+
+
+class _InstallationToken(msgspec.Struct):
+    token: Annotated[str, msgspec.Meta(pattern=SENDABLE)]
+    expires_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class App(NamedTuple):
@@ -407,7 +418,7 @@ class AppToken:
         """Return the header's value."""
         return f"Bearer {self.token()}"
 
-    def renew(self) -> bool:
+    def renew(self, _refused: str, _challenge: str) -> bool:
         """Discard the token."""
         self._expires_s = 0.0
         return True
@@ -429,11 +440,12 @@ class AppToken:
         path = f"/app/installations/{self.app.installation_id}/access_tokens"
         reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
         try:
-            self._token = str(reply.data["token"])
-            learn_token(self._token)
-            self._expires_s = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnavailableError(f"{self.api} returned no installation token") from error
+            issued = msgspec.convert(reply.data, _InstallationToken)
+            self._expires_s = issued.expires_at.timestamp()
+        except (msgspec.ValidationError, ArithmeticError) as error:
+            raise UnavailableError(f"{self.api} returned no installation token: {error}") from error
+        self._token = issued.token
+        learn_token(self._token)
 
     def _proof(self) -> str:
         """Return the JSON Web Token that proves the App's identity: RS256, issued a minute ago."""

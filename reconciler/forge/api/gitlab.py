@@ -15,6 +15,7 @@ from reconciler.base.errors import RefusedError
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
+    Check,
     Comment,
     Fields,
     Issue,
@@ -24,8 +25,8 @@ from reconciler.forge.api.dialect import (
     closed_time,
     write_times,
 )
-from reconciler.forge.api.errors import ForbiddenError, InvalidError, UnauthorizedError
 from reconciler.forge.api.http import Transport
+from reconciler.http.errors import ForbiddenError, InvalidError, UnauthorizedError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
@@ -215,11 +216,11 @@ class GitLab(RestDialect):
             if not note.get("system") and note["author"]["username"] == self._own_login():
                 yield Comment(str(note["id"]), note["body"])
 
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+    def checks(self, commit: str) -> Iterator[Check]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
         path = f"{self._root}/repository/commits/{commit}/statuses"
         for status in self.transport.items(path, {"per_page": 100}):
-            yield status["name"], _CHECKS.get(status["status"], CheckState.PENDING)
+            yield Check(status["name"], _CHECKS.get(status["status"], CheckState.PENDING))
 
     def set_status(self, commit: str, status: HeadStatus, _head: str, _number: int) -> None:
         """Set a status of a commit, which is a job of an external pipeline to GitLab."""

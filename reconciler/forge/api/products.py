@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from reconciler.forge.api import azure, bitbucket, gitea, github, gitlab
-from reconciler.forge.api.http import StaticToken
 from reconciler.git.urls import Credential
+from reconciler.http.client import StaticToken
 from reconciler.policy import ForgeKind
 
 ApiDialect = azure.Azure | bitbucket.Bitbucket | gitea.Gitea | github.GitHub | gitlab.GitLab

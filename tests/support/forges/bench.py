@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from reconciler.forge.api import azure
-from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.budget import Budget
+from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Transport
 from reconciler.forge.api.products import PRODUCTS
+from reconciler.http.client import Clock
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
 from tests.support.forges.azure import AzureSimulator
@@ -61,7 +63,7 @@ class SimulatorBench:
         transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
         rule = ForgeRule("*", ForgeKind(self.kind), **settings)
         name = self.simulator.called(NAME)
-        return ApiForge(product.dialect(transport, name, rule), transport, "fleet")
+        return ApiForge(validated(product.dialect(transport, name, rule)), transport, "fleet")
 
     def push(self, head: str) -> str:
         return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))

@@ -12,10 +12,11 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget
+from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.gitea import Gitea
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.http import Transport
+from reconciler.http.client import SYSTEM_CLOCK, StaticToken
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.forges.bench import HEADS
 from tests.support.git import Repo, kptfile, make_repository, run

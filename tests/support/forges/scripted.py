@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.forge.api.budget import Budget, Clock
-from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.budget import Budget
+from reconciler.forge.api.http import Transport
+from reconciler.http.client import Clock, StaticToken
 from reconciler.policy import WriteLimits
 from tests.support.forges.server import Answer, Hosted, Simulator, serving
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
+from reconciler.http.client import Clock
+from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.shard import WHOLE, Shard, shard_of
 from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan, exit_of

@@ -14,12 +14,13 @@ from reconciler.apply.outcome import EffectKind, Result, Target
 from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import Exit, Location, UnavailableError
 from reconciler.base.reasons import Phase, Reason
-from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import Issue
-from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Transport
 from reconciler.forge.body_marker import issue_text
+from reconciler.http.client import Clock
+from reconciler.http.errors import LimitedError
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem

@@ -17,9 +17,9 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
-from reconciler.forge.api.errors import LimitedError
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.http.errors import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey

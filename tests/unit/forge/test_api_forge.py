@@ -19,9 +19,9 @@ from reconciler.forge.api.dialect import (
     PullRequestExistsError,
     write_times,
 )
-from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
 from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
 from reconciler.git.effects import StoppedError
+from reconciler.http.errors import InvalidError, LostReplyError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.values import replace

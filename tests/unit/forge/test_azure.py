@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reconciler.forge import body_marker
 from reconciler.forge.api.azure import Azure, basic_token, default_api
 from reconciler.forge.api.dialect import ApiPullRequest
-from reconciler.forge.api.errors import InvalidError, ReplyKind, classify
-from reconciler.forge.api.http import StaticToken
 from reconciler.git.urls import Credential
+from reconciler.http.client import StaticToken
+from reconciler.http.errors import InvalidError, ReplyKind, classify
 from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

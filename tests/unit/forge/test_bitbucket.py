@@ -8,8 +8,8 @@ import pytest
 from reconciler.base.errors import RefusedError
 from reconciler.forge.api.bitbucket import Bitbucket, default_api, token_of
 from reconciler.forge.api.dialect import ApiPullRequest
-from reconciler.forge.api.http import StaticToken
 from reconciler.git.urls import Credential
+from reconciler.http.client import StaticToken
 from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

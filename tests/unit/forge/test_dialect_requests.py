@@ -18,10 +18,10 @@ from reconciler.forge.api.dialect import (
     PendingError,
     PullRequestExistsError,
 )
-from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
 from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.gitlab import GitLab
+from reconciler.http.errors import InvalidError, LostReplyError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi

@@ -69,7 +69,10 @@ def test_item_without_most_fields_keeps_number_head_and_reason(api: ScriptedApi,
     odd = {**item(5, "drafts/web/w", 1), **COMPLETE[kind], "html_url": 5, "web_url": 5}
     api.answers["GET", path] = Answer(200, [odd])
     ((pull,),) = make(api.transport()).list_all()
-    assert pull.unreadable == "the forge's answer is not as its API describes it (int instead of text)"
+    assert (
+        pull.unreadable
+        == "the forge's answer is not as its API describes it (Expected `str`, got `int` - at `$.url`)"
+    )
 
 
 @pytest.mark.parametrize("kind", APIS)

@@ -10,10 +10,10 @@ import pytest
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.forge.api import github
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
+from reconciler.http.client import Clock
+from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
@@ -373,15 +373,26 @@ def test_refused_token_is_renewed_at_once(api: RecordingApi) -> None:
     token = token_of(api, app_pem())
     token.value()
 
-    assert token.renew()
+    assert token.renew("Bearer first", "")
     assert token.value() == "Bearer second"
 
 
-@pytest.mark.parametrize("answer", [{}, [], {"token": "t"}, {"token": "t", "expires_at": "soon"}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        [],
+        {"token": "t"},
+        {"token": "t", "expires_at": "soon"},
+        {"token": "t", "expires_at": "2026-01-01T00:00:00"},
+        {"token": "a\nb", "expires_at": "2026-01-01T00:00:00Z"},
+        {"token": ["t"], "expires_at": "2026-01-01T00:00:00Z"},
+    ],
+)
 def test_reply_without_a_token_is_named(api: RecordingApi, answer: Any) -> None:
     api.answers["POST", TOKENS] = Answer(201, answer)
 
-    with pytest.raises(UnavailableError, match=r"returned no installation token$"):
+    with pytest.raises(UnavailableError, match=r"returned no installation token: "):
         token_of(api, app_pem()).token()
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from reconciler.base.errors import UnavailableError
 from reconciler.forge.api import github
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
+from reconciler.http.client import Clock
+from reconciler.http.errors import LimitedError
 from reconciler.inventory.shard import Shard
 from reconciler.policy import (
     ApprovalPolicy,

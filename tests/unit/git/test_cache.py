@@ -33,6 +33,7 @@ from reconciler.git.cache import (
 from reconciler.git.urls import Credential, Remote, parse_remote
 from tests.support.git import make_repository
 from tests.support.hostile_objects import write_object
+from tests.support.values import TOKEN
 from tests.support.world import git
 
 
@@ -245,6 +246,8 @@ def test_configured_credential_precedes_that_of_the_address(
         ("http://git.example/a", Credential("kim", "secret"), True),
         ("HTTP://git.example/a", Credential("", "secret"), True),
         ("http://git.example/a", Credential("kim"), False),
+        ("http://git.example/a", Credential(TOKEN), True),
+        (f"http://{TOKEN}@git.example/a", None, True),
         ("http://git.example/a", None, False),
         ("http://kim:secret@git.example/a", None, True),
         ("https://git.example/a", Credential("kim", "secret"), False),

@@ -18,6 +18,7 @@ from reconciler.read.control import OpenControl
 from reconciler.read.governance import (
     CONFIG_VARIABLE,
     address_check,
+    is_allowed,
     policy_governor,
     read_merged_policy,
     read_options,
@@ -87,6 +88,34 @@ def test_addresses_not_allowed_are_refused(case: Case, tmp_path: Path) -> None:
     message = f"{view.remote} is not an address that the configuration allows; it was not read"
     hint = "Add its prefix to spec.addresses of c.yaml, if that is meant."
     assert problem == view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+            "127.0.0.2",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0177.0.0.1",
+        ),
+        *("0", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0::ffff:7f00:1]", "[fe80::1]"),
+        "169.254.169.254",
+    ],
+)
+def test_this_machine_is_known_in_every_spelling(host: str, tmp_path: Path) -> None:
+    control = Mirrors(tmp_path).open(REMOTE)
+
+    for remote in (f"https://{host}/a.git", f"https://{host}:3000/a.git", f"ssh://git@{host}/a.git"):
+        assert not is_allowed(remote, Policy(), control), remote
+        assert is_allowed(remote, Policy(), Mirrors(tmp_path).open(LOCAL))
+        assert is_allowed(remote, Policy(), None)  # a person names it
+    for other in (f"{host.strip('.[]')}.example", "10.0.0.1", "256.1.1.1", "localhost.example"):
+        assert is_allowed(f"https://{other}/a.git", Policy(), control) or ":" in other
 
 
 NAMED = Policy(

@@ -98,11 +98,16 @@ def test_an_index_tells_where_an_archive_is(
             f"{SITE}/web has no version ^9",
             "Ask for one that it has: 1.9.0, 1.10.0, 1.11.0.",
         ),
-        ({"web": [{"version": "9.0.0"}]}, "web", f"The index of {SITE} has no address for web 9.0.0", CHECK),
+        (
+            {"web": [{"version": "9.0.0"}]},
+            "web",
+            f"The index of {SITE} has no usable address for web 9.0.0: ",
+            CHECK,
+        ),
         (
             {"web": [{"version": "9.0.0", "urls": "x"}]},
             "web",
-            f"The index of {SITE} has no address for web 9.0.0",
+            f"The index of {SITE} has no usable address for web 9.0.0: ",
             CHECK,
         ),
         ("", "web", f"{SITE}/index.yaml is no index of charts", WRITE),

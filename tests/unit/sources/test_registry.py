@@ -5,16 +5,15 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
-from reconciler.forge.api.budget import Clock
-from reconciler.forge.api.errors import ForbiddenError, MissingError, UnauthorizedError
-from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
 from reconciler.git.urls import Credential
+from reconciler.http.client import Clock
+from reconciler.http.errors import ForbiddenError, MissingError, UnauthorizedError
+from reconciler.http.reply_cache import CachedReply, ReplyCache
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.registry import Blob, RegistryClient, split_name
 from tests.support.forges.server import VirtualClock
@@ -116,10 +115,20 @@ def test_a_file_is_read_at_its_mirror_and_never_without_encryption_from_elsewher
     client = client_of(gate, {"x.io/stable": "http://{}/charts"})
 
     assert client.file("https://x.io/stable/a/web.tgz") == b"/charts/a/web.tgz"
-    assert client.file(f"http://{gate.address}/web.tgz") == b"/web.tgz"
-    with pytest.raises(RefusedError, match=r"^http://x\.io/web\.tgz is not encrypted$") as caught:
-        client.file("http://x.io/web.tgz?signed=1")
-    assert caught.value.hint == "Write https, or allow it with spec.registries.mirrors: {x.io: http://x.io}."
+    assert client.file(f"http://{gate.address}/a b/w\u00e4b.tgz") == b"/a%20b/w%C3%A4b.tgz"
+    for url, why in (
+        ("http://y.io/c/web.tgz?signed=1", "http://y.io/c is not encrypted"),
+        ("https://127.1/c/web.tgz", "https://127.1/c is on this machine, and no setting names it"),
+        ("http://127.0.0.1:1/c/web.tgz", "http://127.0.0.1:1/c is not encrypted"),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            client.file(url)
+        base = url.partition("/c/")[0]
+        name = f"spec.registries.mirrors: {{{base.partition('://')[2]}: {base}}}"
+        assert (str(caught.value), caught.value.hint) == (why, f"Write https, or name it in {name}.")
+    for odd in ("https://[::1", "https://kim@y.io/web.tgz", "https://y.io/a/%2e%2E/web.tgz", "ftp://y.io/a"):
+        with pytest.raises(RefusedError, match="cannot be asked"):
+            client.file(odd)
 
 
 def test_an_answer_is_followed_with_the_credential_on_its_host_alone_and_not_for_ever(gate: Gate) -> None:
@@ -139,9 +148,15 @@ def test_an_answer_is_followed_with_the_credential_on_its_host_alone_and_not_for
     gate.plan = lambda _: Answer(302)
     with pytest.raises(UnavailableError, match=r"/tags/list: 302$"):
         client_of(gate).tags(NAME)
-    gate.plan = lambda _: Answer(307, b"", {"Location": "http://y.io/a?key=1"})
-    with pytest.raises(UnavailableError, match=r"/tags/list leads to http://y\.io/a, which is not encrypted"):
-        client_of(gate).tags(NAME)
+    for target, why in (
+        ("http://y.io/a?key=1", r"http://y\.io/a, which is not encrypted"),
+        ("//[", r"//\[, which cannot be asked: "),
+        ("https://y.io:99999/", r"https://y\.io:99999/, which cannot be asked: "),
+    ):
+        gate.plan = lambda _, target=target: Answer(307, b"", {"Location": target})
+        with pytest.raises(UnavailableError, match=rf"/tags/list leads to {why}") as caught:
+            client_of(gate).tags(NAME)
+        assert caught.value.hint.startswith("If that is meant, list the prefixes of both in spec.addresses")
     gate.plan = lambda asked: (
         Answer(401, b"", BASIC)
         if not asked.authorization
@@ -192,7 +207,8 @@ def test_a_refused_credential_is_to_be_renewed_and_is_not_sent_for_ever(gate: Ga
     with pytest.raises(UnauthorizedError) as caught:
         client_of(gate, credential=Credential("kim", "of-kim")).tags(NAME)
 
-    assert caught.value.hint.startswith(f"Renew the credential: `docker login {gate.address}` stores")
+    assert str(caught.value) == f"http://{gate.address} refuses the credential: 401"
+    assert caught.value.hint.startswith(f"`docker login {gate.address}` stores a credential")
     assert len(gate.asked) == 2
 
 
@@ -205,20 +221,32 @@ def test_a_refused_credential_is_to_be_renewed_and_is_not_sent_for_ever(gate: Ga
         (
             Answer(200, b"x"),
             UnavailableError,
-            r"^The answer of the token service http://.*/token are no JSON: ",
+            r"^The answer of the token service http://.*/token cannot be read: JSON is malformed",
         ),
         (
             Answer(200, b"[]"),
             UnavailableError,
-            r"^The answer of the token service http://.*/token are no mapping$",
+            r"^The answer of the token service http://.* cannot be read: Expected `object`, got `array`$",
         ),
         (
             Answer(200, TAGS, cut=True),
             UnavailableError,
-            r"^The token service http://.*/token does not answer: ",
+            r"^GET http://.*/token: no answer RemoteProtocolError ",
+        ),
+        *(
+            (Answer(200, body), UnavailableError, r"^The token service http://.*/token issues no token$")
+            for body in (b"{}", b'{"token": ""}', b'{"token": "a\\nb"}', '{"token": "\u00e4"}'.encode())
+        ),
+        (
+            Answer(200, b'{"token": ["t"]}'),
+            UnavailableError,
+            r"/token cannot be read: Expected `str \| null`, got `array` - at `\$\.token`$",
         ),
     ],
-    ids=["forbidden", "unauthorized", "missing", "no JSON", "no mapping", "cut"],
+    ids=[
+        *("forbidden", "unauthorized", "missing", "no JSON", "no mapping", "cut"),
+        *("no token", "an empty one", "one of two lines", "one of letters that no header has", "a list"),
+    ],
 )
 def test_a_token_service_that_fails_is_named(
     gate: Gate, answer: Answer, kind: type[Exception], message: str
@@ -230,33 +258,23 @@ def test_a_token_service_that_fails_is_named(
         client_of(gate).tags(NAME)
 
 
-LONG = "x" * 300
-LOGIN = "`docker login"
+LONG = "x" * 400
+LOGIN, CHECK = "`docker login", "Check the URL, the credentials and the network."
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "words", "hint"),
     [
-        (
-            Answer(400, b'{"errors": [{"code": "C", "message": "why"}, 1]}'),
-            UnavailableError,
-            "400 why",
-            LOGIN,
-        ),
-        (Answer(400, b'{"errors": [{"code": "C"}]}'), UnavailableError, "400 C", LOGIN),
-        (Answer(400, b'{"errors": ["x"]}'), UnavailableError, "400", LOGIN),
-        (Answer(400, b'{"errors": []}'), UnavailableError, "400", LOGIN),
-        (Answer(400, b"[1]"), UnavailableError, "400", LOGIN),
-        (
-            Answer(400, b'{"errors": [{"message": "%s"}]}' % LONG.encode()),
-            UnavailableError,
-            f"400 {LONG[:200]}",
-            LOGIN,
-        ),
+        (Answer(400, b'{"errors": [{"code": "C", "message": "w"}, 1]}'), UnavailableError, "400 w; C", CHECK),
+        (Answer(400, b'{"errors": [{"code": "C"}]}'), UnavailableError, "400 C", CHECK),
+        (Answer(400, b'{"errors": ["x"]}'), UnavailableError, "400 x", CHECK),
+        (Answer(400, b'{"errors": []}'), UnavailableError, "400", CHECK),
+        (Answer(400, b"[1]"), UnavailableError, "400", CHECK),
+        (Answer(400, b'{"message": "%s"}' % LONG.encode()), UnavailableError, f"400 {LONG[:300]}", CHECK),
         (Answer(404), MissingError, "404", f"Check the name {NAME}, and whether the credential may see it."),
         (Answer(403), ForbiddenError, "403", LOGIN),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_is_told_in_the_words_of_the_registry(
     gate: Gate, answer: Answer, kind: type[UnavailableError], words: str, hint: str
 ) -> None:
@@ -265,7 +283,7 @@ def test_a_refusal_is_told_in_the_words_of_the_registry(
     with pytest.raises(kind) as caught:
         client_of(gate).tags(NAME)
 
-    assert str(caught.value) == f"http://{gate.address}/v2/acme/aws/tags/list: {words}"
+    assert str(caught.value) == f"GET http://{gate.address}/v2/acme/aws/tags/list: {words}"
     assert caught.value.hint.startswith(hint)
 
 
@@ -280,7 +298,7 @@ def test_without_an_answer_the_hint_says_how_to_do_without_tls(gate: Gate) -> No
     assert clock.slept == [1.0, 2.0, 4.0]
 
 
-@pytest.mark.parametrize("body", [b'{"tags": null}', b"{}", b'{"tags": [1, "-x", "", "a b"]}'])
+@pytest.mark.parametrize("body", [b'{"tags": null}', b"{}", b'{"tags": ["-x", "", "a b"]}'])
 def test_what_is_no_tag_does_not_count(gate: Gate, body: bytes) -> None:
     gate.plan = lambda _: Answer(200, body)
 
@@ -302,44 +320,46 @@ def test_tags_of_pages_are_sorted_and_counted_once(gate: Gate) -> None:
 DIGEST = f"sha256:{'a' * 64}"
 
 
-@pytest.mark.parametrize(
-    ("value", "blob"),
-    [
-        (
-            {"digest": DIGEST, "size": 3, "mediaType": "m", "annotations": {"a": 1}},
-            Blob(DIGEST, 3, "m", {"a": "1"}),
-        ),
-        ({"digest": f"sha512:{'b' * 128}", "size": -1}, Blob(f"sha512:{'b' * 128}", 0)),
-        ({"digest": DIGEST, "size": "3", "annotations": ["x"]}, Blob(DIGEST, 0)),
-        ({"digest": "sha256:a"}, None),
-        ("x", None),
-    ],
-)
-def test_descriptors_of_a_manifest_are_those_that_are_understood(
-    gate: Gate, value: Any, blob: Blob | None
-) -> None:
-    lists = {"config": value, "layers": [value, 1], "manifests": [value], "annotations": {"k": True}}
-    manifests = [{**lists, "schemaVersion": 2}, {**lists, "layers": "x", "manifests": {}}]
-    listed = (blob,) if blob else ()
-
-    for manifest, (layers, inner) in zip(manifests, [(listed, listed), ((), ())], strict=True):
-        answer = Answer(200, json.dumps(manifest).encode())
-        gate.plan = lambda _, answer=answer: answer
+def test_manifest_names_what_it_is_made_of(gate: Gate) -> None:
+    whole = {
+        "digest": DIGEST,
+        "size": 3,
+        "mediaType": "m",
+        "annotations": {"a": "1"},
+        "urls": ["http://y.io"],
+    }
+    other = {"digest": f"sha512:{'b' * 128}", "size": 0, "annotations": None}
+    blobs = Blob(DIGEST, 3, "m", {"a": "1"}), Blob(other["digest"], 0)
+    for manifest, layers, inner in (
+        ({"config": whole, "layers": [whole, other], "manifests": None}, blobs, ()),
+        ({"config": whole, "layers": None, "manifests": [other]}, (), blobs[1:]),
+    ):
+        gate.plan = lambda _, manifest=manifest: Answer(200, json.dumps(manifest).encode())
         read = client_of(gate).manifest(NAME, "v1")
-        assert (read.config, read.layers, read.manifests, read.annotations) == (
-            blob,
-            layers,
-            inner,
-            {"k": "True"},
-        )
+        assert (read.config, read.layers, read.manifests) == (blobs[0], layers, inner)
+    assert (blobs[0].annotation("a"), blobs[0].annotation("b"), blobs[1].annotation("a")) == ("1", "", "")
 
 
-def test_what_is_no_manifest_is_refused(gate: Gate) -> None:
-    gate.plan = lambda _: Answer(200, b"[1]")
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[1]", r"Expected `object`, got `array`"),
+        (b"{", r"Input data was truncated"),
+        (b'{"layers": 5}', r"Expected `array \| null`, got `int` - at `\$\.layers`"),
+        (b'{"config": {"digest": "sha256:a", "size": 1}}', r"Expected `str` matching regex .*conf"),
+        (b'{"layers": [{"digest": "sha256:%s", "size": -1}]}' % (b"a" * 64), r"Expected `int` >= 0 - at"),
+        (b'{"layers": [{"digest": "sha256:%s", "size": 9%s}]}' % (b"a" * 64, b"9" * 400), r".* `int` <= "),
+        (b'{"annotations": {"a": 1}, "config": {"digest": "sha256:%s"}}' % (b"a" * 64), r"Object missing"),
+        (b'{"layers": ' + b"[" * 100_000, r".*(recursion|layers|truncated)"),
+        (b"\xff\xfe{}", r"JSON is malformed|Invalid UTF-8"),
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_refused(gate: Gate, body: bytes, why: str) -> None:
+    gate.plan = lambda _: Answer(200, body)
 
     with pytest.raises(RefusedError, match=r"^a b is neither a tag nor a digest$"):
         client_of(gate).manifest(NAME, "a b")
-    with pytest.raises(UnavailableError, match=rf"^The manifest {NAME}:v1 are no mapping$"):
+    with pytest.raises(UnavailableError, match=rf"^The manifest {NAME}:v1 cannot be read: {why}"):
         client_of(gate).manifest(NAME, "v1")
 
 

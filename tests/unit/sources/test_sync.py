@@ -186,10 +186,10 @@ def test_what_one_package_lacks_stops_no_other(synced: Synced) -> None:
     assert folders(result) == ["x.io/aws/v1.0.0", "x.io/platform/v1.0.0"]
     at = "index/x.io/platform/v1.0.0/package.yaml"
     assert [line.replace(f"http://{synced.gate.address}/v2", "") for line in problems(result)] == [
-        f"{at}:8:14 RepositoryUnavailable /away/tags/list: 403",
-        f"{at}:10:14 NotFound /busy/tags/list: 404 not known",
-        f"{at}:12:14 NotFound /gone/tags/list: 404 not known",
-        "x.io/half RepositoryUnavailable /half/manifests/v1.0.0: 403",
+        f"{at}:8:14 RepositoryUnavailable GET /away/tags/list: 403",
+        f"{at}:10:14 NotFound GET /busy/tags/list: 404 not known; NAME_UNKNOWN",
+        f"{at}:12:14 NotFound GET /gone/tags/list: 404 not known; NAME_UNKNOWN",
+        "x.io/half RepositoryUnavailable GET /half/manifests/v1.0.0: 403",
     ]
     assert [each.subject for each in result.problems] == [
         "xpkg:x.io/away",

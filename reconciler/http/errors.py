@@ -1,22 +1,25 @@
-"""Classification of the replies of forge APIs, and the errors that they raise."""
+"""The meaning of a reply, and the errors that replies become."""
 
 import re
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reconciler.base.errors import Exit, RefusedError, UnavailableError
 
-LONGEST_WAIT_S = 3600.0
+LONGEST_WAIT_S = 86_400.0
+"""No server is believed that it has to be left alone for longer."""
 SECONDARY_WAIT_S = 60.0
 """The wait that GitHub documents for replies without a time."""
+_MOST_DEPTH = 8
+_LONGEST_DATE = 64
 
 _LIMIT = re.compile(
     r"secondary rate limit|abuse detection|submitted too quickly|rate limit exceeded"
     r"|retry later|too many requests",
     re.IGNORECASE,
 )
-_CAP = re.compile(r"createpullrequest", re.IGNORECASE)
 
 
 class ReplyKind(StrEnum):
@@ -34,7 +37,7 @@ class ReplyKind(StrEnum):
 
 
 class ClassifiedReply(NamedTuple):
-    """A reply's kind and message; `wait_s` is None where the forge did not tell how long to wait."""
+    """A reply's kind and message; `wait_s` is None where the server did not tell how long to wait."""
 
     kind: ReplyKind
     message: str = ""
@@ -42,13 +45,17 @@ class ClassifiedReply(NamedTuple):
 
 
 class LimitedError(UnavailableError):
-    """The forge, or our own budget, permits no more requests now; the next run continues (exit 6)."""
+    """The server, or our own budget, permits no more requests now; the next run continues (exit 6)."""
 
     exit_code = Exit.PARTIAL
 
     def __init__(self, message: str, *, wait_s: float) -> None:
         self.wait_s = wait_s
         super().__init__(message, hint=f"Run again in {duration_text(wait_s)}; what is done stays done.")
+
+
+class SilentError(UnavailableError):
+    """A server gave no whole answer, however often it was asked."""
 
 
 class LostReplyError(UnavailableError):
@@ -60,11 +67,11 @@ class MissingError(UnavailableError):
 
 
 class ForbiddenError(UnavailableError):
-    """The forge forbids a read."""
+    """The server forbids a read."""
 
 
 class UnauthorizedError(UnavailableError):
-    """The forge refuses the credential."""
+    """The server refuses the credential."""
 
 
 class BlockedError(RefusedError):
@@ -96,32 +103,72 @@ def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) 
         status: The status code.
         headers: The reply's headers, names in lower case.
         data: The parsed body; None if it is empty, text if it is not JSON.
-        now: The forge's time in seconds, for `x-ratelimit-reset`.
+        now: The server's time in seconds.
 
     Source: GitHub's documented limit replies and those seen: 403 and 429 with or without
     Retry-After, an empty primary quota, 422 with code `abuse`, GraphQL errors in a 200.
     """
+    errors, kind, wait = _graphql_errors(data), _kind(status, data), stated_wait(headers, now)
+    if kind is ReplyKind.NONE and not errors:
+        return ClassifiedReply(kind)
     text = message_of(data)
-    if _is_limit(status, headers, data, text):
-        return ClassifiedReply(ReplyKind.LIMITED, text or "rate limit", _wait(headers, now))
-    if errors := _graphql_errors(data):
+    if _is_limit(status, headers, text, in_graphql=bool(errors)):
+        return ClassifiedReply(ReplyKind.LIMITED, text or "rate limit", wait)
+    if errors:
         return _classify_graphql(errors)
-    return ClassifiedReply(_kind(status, data), text)
+    return ClassifiedReply(kind, text, wait if kind is ReplyKind.LOST else None)
 
 
-def message_of(data: Any) -> str:
-    """Return the messages in a reply's body, with the details that forges give."""
+def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
+    """Return for how many seconds a server wants to be left alone, None if it does not tell. Total.
+
+    Source: RFC 9110 (Retry-After: seconds, or a date), GitHub (X-RateLimit-Reset: a time), GitLab
+    (RateLimit-Reset: a time), the draft of the IETF (the same: seconds), Docker Hub
+    (`RateLimit-Remaining: 0;w=21600`).
+    """
+    after = headers.get("retry-after", "")
+    left, _, window = remaining(headers).partition(";")
+    reset = headers.get(
+        "x-ratelimit-reset", headers.get("ratelimit-reset", window.strip().removeprefix("w="))
+    )
+    if after.isdecimal():
+        wait = float(after)
+    elif (date := parse_date(after)) is not None:
+        wait = date - now
+    elif left.strip() == "0" and reset.isdecimal():
+        until = float(reset)
+        wait = max(until - now if until > now / 2 else until, 1.0)
+    else:
+        return None
+    return min(max(wait, 0.0), LONGEST_WAIT_S)
+
+
+def remaining(headers: Mapping[str, str]) -> str:
+    """Return how many requests a server says that it still permits, as it writes it."""
+    return headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining", ""))
+
+
+def parse_date(text: str) -> float | None:
+    """Return the seconds of a date in a header, None if it is none. Total."""
+    try:
+        return parsedate_to_datetime(text[:_LONGEST_DATE]).timestamp()
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError):
+        return None
+
+
+def message_of(data: Any, depth: int = _MOST_DEPTH) -> str:
+    """Return the messages in a reply's body, with the details that servers give. Total."""
     match data:
         case str():
             return data.strip()[:300]
-        case list():
-            return "; ".join(filter(None, map(message_of, data)))[:600]
-        case Mapping():
+        case list() if depth:
+            return "; ".join(filter(None, (message_of(each, depth - 1) for each in data)))[:600]
+        case Mapping() if depth:
             parts = [
-                data.get(key)
+                message_of(data.get(key), depth - 1)
                 for key in ("message", "error", "error_description", "errors", "code", "field", "typeKey")
             ]
-            return "; ".join(dict.fromkeys(filter(None, map(message_of, parts))))[:600]
+            return "; ".join(dict.fromkeys(filter(None, parts)))[:600]
         case _:
             return ""
 
@@ -141,7 +188,7 @@ def _kind(status: int, data: Any) -> ReplyKind:
     return ReplyKind.LOST if status >= 500 else ReplyKind.INVALID  # noqa: PLR2004 - the server's faults
 
 
-def _is_limit(status: int, headers: Mapping[str, str], data: Any, text: str) -> bool:
+def _is_limit(status: int, headers: Mapping[str, str], text: str, *, in_graphql: bool) -> bool:
     if status == 429:  # noqa: PLR2004 - too many requests
         return True
     if status == 403:  # noqa: PLR2004 - GitHub also uses it for limits
@@ -152,17 +199,7 @@ def _is_limit(status: int, headers: Mapping[str, str], data: Any, text: str) -> 
         )
     if status == 422:  # noqa: PLR2004 - older GitHub servers use it for limits
         return '"abuse"' in text or "abuse" in text.split("; ")
-    return bool(_graphql_errors(data)) and bool(_LIMIT.search(text))
-
-
-def _wait(headers: Mapping[str, str], now: float) -> float | None:
-    after = headers.get("retry-after", "")
-    if after.isdecimal():
-        return min(float(after), LONGEST_WAIT_S)
-    reset = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", ""))
-    if headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining")) == "0" and reset.isdecimal():
-        return min(max(float(reset) - now, 1.0), LONGEST_WAIT_S)
-    return None
+    return in_graphql and bool(_LIMIT.search(text))
 
 
 def _graphql_errors(data: Any) -> list[Any]:
@@ -173,9 +210,13 @@ def _graphql_errors(data: Any) -> list[Any]:
 
 def _classify_graphql(errors: list[Any]) -> ClassifiedReply:
     text = message_of(errors)
-    types = {error.get("type") for error in errors if isinstance(error, Mapping)}
+    listed = [error for error in errors if isinstance(error, Mapping)]
+    types = [error.get("type") for error in listed]
     if "RATE_LIMITED" in types:
         return ClassifiedReply(ReplyKind.LIMITED, text)
     if "FORBIDDEN" in types:
-        return ClassifiedReply(ReplyKind.BLOCKED if _CAP.search(str(errors)) else ReplyKind.FORBIDDEN, text)
+        paths = [error["path"] for error in listed if isinstance(error.get("path"), list)]
+        words = [text, *(step for path in paths for step in path if isinstance(step, str))]
+        opens = "createpullrequest" in " ".join(words).lower()
+        return ClassifiedReply(ReplyKind.BLOCKED if opens else ReplyKind.FORBIDDEN, text)
     return ClassifiedReply(ReplyKind.MISSING if "NOT_FOUND" in types else ReplyKind.INVALID, text)

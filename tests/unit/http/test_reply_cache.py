@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import UnavailableError
-from reconciler.forge.api.budget import Budget, Clock
-from reconciler.forge.api.http import StaticToken, Transport
-from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
+from reconciler.forge.api.budget import Budget
+from reconciler.forge.api.http import Transport
+from reconciler.http.client import Clock, StaticToken
+from reconciler.http.reply_cache import CachedReply, ReplyCache
 from reconciler.policy import WriteLimits
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

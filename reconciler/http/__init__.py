@@ -1,0 +1,1 @@
+"""Requests over HTTP: the one client of forges, registries and chart repositories."""

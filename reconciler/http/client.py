@@ -1,0 +1,343 @@
+"""The one HTTP client: who is asked, what is sent there, how often and how long is waited.
+
+A credential goes to the server that it is for, and from there nowhere else: neither along a redirect nor to
+whom somebody else's challenge names.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from reconciler import __version__
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.redact import mask_tokens
+from reconciler.git import effects
+from reconciler.http.addresses import Server, find_server, printable, resolve, shown
+from reconciler.http.errors import (
+    SECONDARY_WAIT_S,
+    BlockedError,
+    ClassifiedReply,
+    ForbiddenError,
+    InvalidError,
+    LimitedError,
+    LostReplyError,
+    MissingError,
+    ReplyKind,
+    SilentError,
+    UnauthorizedError,
+    classify,
+    parse_date,
+    stated_wait,
+)
+from reconciler.http.reply_cache import CachedReply, ReplyCache
+
+SENDABLE = r"^[!-~]+$"
+"""What a token is made of: anything else cannot stand in a header."""
+ATTEMPTS = 4
+_SHORT = 1 << 20
+_HOPS = 3
+_OK, _NOT_MODIFIED = 200, 304
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_KEEPS_METHOD = frozenset({307, 308})
+_NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
+
+
+class Clock(NamedTuple):
+    """The time in seconds, and a function that waits; tests replace both."""
+
+    now: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+SYSTEM_CLOCK = Clock(time.time, effects.sleep)
+
+
+class Authorization(Protocol):
+    """The source of the Authorization header for one server."""
+
+    def value(self) -> str:
+        """Return the header's value, empty for none."""
+        ...
+
+    def renew(self, refused: str, challenge: str) -> bool:
+        """Discard a refused value; tell whether the next value will be another one.
+
+        The challenge is that of the server itself: what others demand is not asked for.
+        """
+        ...
+
+
+class StaticToken(NamedTuple):
+    """A configured token."""
+
+    token: str
+    scheme: str = "Bearer"
+
+    def value(self) -> str:
+        """Return the header's value, empty for none."""
+        return f"{self.scheme} {self.token}" if self.token else ""
+
+    def renew(self, _refused: str, _challenge: str) -> bool:
+        """Return False: a configured token cannot be renewed."""
+        return False
+
+
+ANONYMOUS = StaticToken("")
+
+
+class TimeLimits(NamedTuple):
+    """How long a server may be silent, one call may take, and a server may put it off, and how often."""
+
+    silence_s: float
+    answer_s: float
+    wait_s: float
+    waits: int = 1
+    unstated_s: float = SECONDARY_WAIT_S
+    """The first wait where the server states none; each further one is twice as long."""
+
+
+class Request(NamedTuple):
+    """A request. What `writes` is repeated only if it is `repeatable`; a `conditional` one may be cached.
+
+    `parses` says that the answer is JSON. `hints` are the next steps for a person, by kinds of refusals.
+    """
+
+    method: str
+    url: str
+    content: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = {}
+    auth: Authorization = ANONYMOUS
+    limit: int = _SHORT
+    writes: bool = False
+    repeatable: bool = True
+    conditional: bool = False
+    parses: bool = False
+    hints: Mapping[ReplyKind, str] = {}
+
+
+class Reply(NamedTuple):
+    """A reply: the address that sent it, its headers with names in lower case, and its body.
+
+    `data` is the JSON or text of the body where that was asked for. `is_own` tells whether nobody but the
+    server that was asked had a part in it.
+    """
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    data: Any = None
+    url: str = ""
+    is_own: bool = True
+
+    @property
+    def next_query(self) -> str:
+        """The query of the link to the next page, empty on the last one.
+
+        Only that counts of it: a server that is reached by another name, as in its own cluster or behind a
+        proxy, links to its public address.
+        """
+        following = _NEXT.search(self.headers.get("link", ""))
+        return printable(following[1]).partition("#")[0].partition("?")[2] if following else ""
+
+
+class Client:
+    """Sends requests; thread-safe. `requests` counts what was sent.
+
+    `refusal` tells why an address that another one leads to may not be asked, "" if it may. `skew_s` is how
+    far the clock of the server is ahead, `answered` the servers that ever answered.
+    """
+
+    def __init__(
+        self,
+        times: TimeLimits,
+        refusal: Callable[[str, str], str],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        headers: Mapping[str, str] | None = None,
+        replies: ReplyCache | None = None,
+    ) -> None:
+        from reconciler.http.connection import Connections  # noqa: PLC0415 - slow to import, and not always needed
+
+        self.clock = clock
+        self.skew_s = 0.0
+        self.requests = 0
+        self.answered: set[Server] = set()
+        self._times, self._refusal, self._replies = times, refusal, replies
+        self._not_before: dict[Server, float] = {}
+        self._lock = threading.Lock()
+        agent = {"User-Agent": f"reconciler/{__version__}", "Accept-Encoding": "gzip"}
+        self._connections = Connections(times.silence_s, {**agent, **(headers or {})})
+
+    def call(self, request: Request) -> Reply:
+        """Send a request until there is a final answer; return it if it is a success.
+
+        Raises:
+            ReconcilerError: of the kind of the refusal.
+        """
+        failures, waits, renewed = 0, 0, False
+        until = time.monotonic() + self._times.answer_s
+        while True:
+            self._await_turn(request.url)
+            value = request.auth.value()
+            reply, meaning = self._attempt(request, value, until)
+            match meaning.kind:
+                case ReplyKind.NONE:
+                    return reply
+                case ReplyKind.UNAUTHORIZED if reply.is_own and not renewed:
+                    renewed = True
+                    if request.auth.renew(value, reply.headers.get("www-authenticate", "")):
+                        continue
+                case ReplyKind.LIMITED if request.writes or waits < self._times.waits:
+                    if not request.writes:
+                        unstated = self._times.unstated_s * 2**waits
+                        self._hold(request.url, unstated if meaning.wait_s is None else meaning.wait_s)
+                        waits += 1
+                    until = time.monotonic() + self._times.answer_s
+                    continue
+                case ReplyKind.LIMITED:
+                    wait = self._times.unstated_s if meaning.wait_s is None else meaning.wait_s
+                    raise LimitedError(
+                        f"{shown(reply.url)} limits requests: {mask_tokens(meaning.message)}", wait_s=wait
+                    )
+                case ReplyKind.LOST if request.repeatable and failures < ATTEMPTS - 1:
+                    wait = float(2**failures) if meaning.wait_s is None else meaning.wait_s
+                    if wait <= self._times.wait_s and time.monotonic() < until:
+                        self.clock.sleep(wait)
+                        failures += 1
+                        continue
+            raise _error(request, reply, meaning, has_credential=bool(value))
+
+    def keep(self, reply: Reply) -> None:
+        """Keep a reply for conditional requests: a whole one, for one that was cut short has the same tag."""
+        if self._replies and (etag := reply.headers.get("etag", "")):
+            kept = CachedReply(etag, reply.headers.get("link", ""), reply.body)
+            self._replies.store(reply.url, kept)
+
+    def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
+        """Send a request once, and tell what its answer means."""
+        reply = self._follow(request, value, until)
+        if not reply.status:
+            return reply, ClassifiedReply(ReplyKind.LOST, str(reply.data))
+        if (date := parse_date(reply.headers.get("date", ""))) is not None:
+            self.skew_s = date - self.clock.now()
+        now = self.clock.now() + self.skew_s
+        if reply.headers.get("ratelimit-remaining", "").partition(";")[0].strip() == "0" and reply.is_own:
+            self._hold(reply.url, stated_wait(reply.headers, now) or 0.0)
+        return reply, classify(reply.status, reply.headers, reply.data, now=now)
+
+    def _follow(self, request: Request, value: str, until: float) -> Reply:
+        """Send a request, and follow it elsewhere: without the credential on another server."""
+        url, is_own = request.url, True
+        for _ in range(_HOPS + 1):
+            reply = self._send(request, url, value if is_own else "", until)._replace(is_own=is_own)
+            target = reply.headers.get("location", "")
+            keeps_method = request.method in {"GET", "HEAD"} or reply.status in _KEEPS_METHOD
+            if reply.status not in _MOVED or not (target and keeps_method):
+                return reply
+            try:
+                following = resolve(url, target)
+                why = self._refusal(request.url, following)
+                is_own = is_own and find_server(following) == find_server(request.url)
+            except ValueError as error:
+                following, why = target[:200], f"cannot be asked: {error}"
+            if request.content and not is_own:
+                why = why or "does not get what was for another server"
+            if why:
+                message = f"{shown(url)} leads to {shown(following)}, which {why}"
+                raise UnavailableError(message, hint=request.hints.get(ReplyKind.MOVED))
+            url = following
+        raise UnavailableError(f"{shown(url)} leads from one address to the next without an end")
+
+    def _send(self, request: Request, url: str, value: str, until: float) -> Reply:
+        """Send a request to one server; what did not change comes from the cache. No answer has status 0."""
+        from reconciler.http.connection import NoAnswerError  # noqa: PLC0415 - see above
+
+        with self._lock:
+            self.requests += 1
+        cached = self._replies.find(url) if self._replies and request.conditional else None
+        headers = {
+            **({"Content-Type": request.content_type} if request.content else {}),
+            **request.headers,
+            **({"Authorization": value} if value else {}),
+            **({"If-None-Match": cached.etag} if cached else {}),
+        }
+        method, content, limit = request.method, request.content, request.limit
+        try:
+            status, sent, body = self._connections.send(
+                method, url, headers, content, limit=limit, until=until
+            )
+        except NoAnswerError as error:
+            if error.is_final:
+                meaning = ClassifiedReply(ReplyKind.LOST, str(error))
+                raise _error(request, Reply(_OK, url=url), meaning) from error
+            return Reply(0, data=str(error), url=url)
+        self.answered.add(find_server(url))
+        if cached is not None and status == _NOT_MODIFIED:
+            status, body, sent = _OK, cached.body, {**sent, "link": cached.link, "etag": ""}
+        data = _parsed(body) if request.parses or status != _OK else None
+        return Reply(status, sent, body, data, url)
+
+    def _await_turn(self, url: str) -> None:
+        wait = self._not_before.get(find_server(url), 0.0) - self.clock.now()
+        if wait > self._times.wait_s:
+            raise LimitedError(f"{shown(url)} limits requests", wait_s=wait)
+        if wait > 0:
+            self.clock.sleep(wait)
+
+    def _hold(self, url: str, wait: float) -> None:
+        server, until = find_server(url), self.clock.now() + wait
+        with self._lock:
+            self._not_before[server] = max(self._not_before.get(server, 0.0), until)
+
+
+def _error(
+    request: Request, reply: Reply, meaning: ClassifiedReply, *, has_credential: bool = False
+) -> ReconcilerError:
+    """Return the error of a refusal, in the words of the server that refuses."""
+    kind, server = meaning.kind, find_server(reply.url)
+    words = mask_tokens(f"{reply.status or 'no answer'} {meaning.message}".strip())
+    led = "" if reply.is_own else f", where {shown(request.url)} leads"
+    message = f"{request.method} {shown(reply.url)}{led}: {words}"
+    if kind is ReplyKind.UNAUTHORIZED and has_credential and reply.is_own:
+        message = f"{server} refuses the credential: {words}"
+    if request.writes and kind is ReplyKind.INVALID:
+        return InvalidError(message, status=reply.status)
+    other = UnavailableError if reply.status else SilentError
+    # What to do about silence is no help where a server fails.
+    hint = (
+        request.hints.get(kind) if reply.is_own and (kind is not ReplyKind.LOST or not reply.status) else None
+    )
+    error = (_KINDS_OF_WRITES if request.writes else _KINDS).get(kind, other)(message, hint=hint)
+    if kind is ReplyKind.UNAUTHORIZED:
+        error.cause = message
+    elif kind is ReplyKind.FORBIDDEN or not reply.status:
+        error.cause = f"{server}: {words}"
+    return error
+
+
+_KINDS: Mapping[ReplyKind, type[ReconcilerError]] = {
+    ReplyKind.MISSING: MissingError,
+    ReplyKind.BLOCKED: BlockedError,
+    ReplyKind.FORBIDDEN: ForbiddenError,
+    ReplyKind.UNAUTHORIZED: UnauthorizedError,
+}
+_KINDS_OF_WRITES: Mapping[ReplyKind, type[ReconcilerError]] = {
+    **_KINDS,
+    ReplyKind.LOST: LostReplyError,
+    ReplyKind.FORBIDDEN: RefusedError,
+}
+
+
+def _parsed(data: bytes) -> Any:
+    """Return the JSON in a body, its text if it is none, None if it is empty."""
+    if not data:
+        return None
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return re.sub(r"<[^>]*>|\s+", " ", data[:2000].decode(errors="replace"))
