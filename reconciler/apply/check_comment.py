@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reconciler.base.defects import guard
 from reconciler.base.errors import ReconcilerError
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror
@@ -28,8 +29,9 @@ def write_check_comment(
         policy = replace(policy, credentials=())
     forges = Forges()
     try:
-        forges.configure(policy, _Find(policy, environment, forges), environment)
-        forges.of(control).comment(number, key=KEY, body=body)
+        with guard(f"comment on pull request {number}"):
+            forges.configure(policy, _Find(policy, environment, forges), environment)
+            forges.of(control).comment(number, key=KEY, body=body)
     except ReconcilerError as error:
         return str(error)
     return ""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
+from reconciler.base.defects import guard
 from reconciler.base.errors import ReconcilerError
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge, has_issues
@@ -73,12 +74,13 @@ class DashboardWriter(Struct, frozen=True):
         key, title = dashboard_key(instance), dashboard_title(instance)
         forge.transport.budget.reserve(0)
         try:
-            if not dashboard.calls and not forge.find_issues(key, title):
-                return Result()
-            if self.is_shared:
-                issue = self._write_parts(forge, dashboard, read_parts)
-            else:
-                issue = forge.write_issue(key, title, dashboard.text or EMPTY)
+            with guard("the dashboard"):
+                if not dashboard.calls and not forge.find_issues(key, title):
+                    return Result()
+                if self.is_shared:
+                    issue = self._write_parts(forge, dashboard, read_parts)
+                else:
+                    issue = forge.write_issue(key, title, dashboard.text or EMPTY)
         except ReconcilerError as error:
             return failed_result(forge.dialect.name, error, (), title, kind=EffectKind.UPDATED)
         effects = (
@@ -119,7 +121,7 @@ def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
     """Return how long what is left takes, on the forge where that is longest; empty if nothing is left."""
     counts: dict[ApiForge, int] = {}
     for url, result in results.items():
-        forge = targets[url].forge
+        forge = targets[url].forge if url in targets else None
         if isinstance(forge, ApiForge) and result.left:
             same = next((other for other in counts if other.transport is forge.transport), forge)
             counts[same] = counts.get(same, 0) + result.left

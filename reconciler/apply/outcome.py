@@ -9,8 +9,10 @@ from msgspec import Struct, field
 
 from reconciler.apply.links import NO_LINKS, Links
 from reconciler.apply.upstream_log import UpstreamLog
+from reconciler.base.defects import DefectError
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
+from reconciler.git import effects
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey
@@ -84,6 +86,8 @@ def failed_result(
         kind: The effect that failed.
         pushed: Whether the refs of these packages moved as planned.
     """
+    if isinstance(error, DefectError) and effects.is_shutting_down():
+        error = effects.StoppedError()  # a signal interrupts calls of the system, and libgit2 fails with that
     effect = Effect(repository, kind, ref, error=str(error), hint=error.hint, cause=error.cause)
     why = Unfinished(str(error), error.hint, pushed=pushed)
     return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))

@@ -1,9 +1,10 @@
 """All effects of a plan, in the order that makes every interruption harmless (D21)."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -12,8 +13,10 @@ from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, 
 from reconciler.apply.pulls import remaining_effects
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
+    CONTROL,
     Branch,
     is_overtaken,
+    read_branch,
     read_dashboards,
     share_branch,
     state_ref,
@@ -21,7 +24,8 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
-from reconciler.base.errors import RefusedError
+from reconciler.base.defects import DefectError, guard, isolate
+from reconciler.base.errors import ReconcilerError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor, refuse_credentials
 from reconciler.base.wire import read_record
@@ -33,15 +37,19 @@ from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
-from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.approvals import remember_refusals
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
+from reconciler.policy import Policy
+from reconciler.read.state import STATUS_DIRECTORY
 from reconciler.records.state import (
     APPLIED,
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
+    ROLLOUTS_DIRECTORY,
     SETS_DIRECTORY,
+    VARIANTS_DIRECTORY,
     WANTED_LOCK,
     AppliedRecord,
     PackageVariantRecord,
@@ -52,7 +60,8 @@ from reconciler.records.state import (
     record_bytes,
     record_path,
 )
-from reconciler.records.upstream_lock import lock_bytes, lock_path
+from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
+from reconciler.report.dashboard import Dashboard
 
 _OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""
@@ -67,6 +76,7 @@ def apply_changes(
     on_effects: OnEffects = lambda _: None,
     *,
     dashboards: DashboardWriter | None = None,
+    unusable: Mapping[str, DefectError] = MappingProxyType({}),
 ) -> Outcome:
     """Write everything once: each repository on its own, then state and status.
 
@@ -81,6 +91,7 @@ def apply_changes(
         control: The control repository's mirror.
         on_effects: Called with the effects of each repository, in the order of the outcome.
         dashboards: Writer of the dashboard, if one is kept.
+        unusable: The repositories that are none of the targets, because a bug of ours keeps them from it.
 
     Raises:
         StoppedError: The process was asked to end before anything was written.
@@ -91,7 +102,7 @@ def apply_changes(
     reserve_dashboard_write(target.forge for target in targets.values() if dashboards)
     pending = _by_url(plan.all_changes)
     at_once = inventory.policy.limits.repositories_at_once
-    for url, result in zip(pending, _repositories(pending, targets, at_once), strict=True):
+    for url, result in zip(pending, _repositories(pending, {**targets, **unusable}, at_once), strict=True):
         on_effects(result.effects)
         results[url] = result
     left = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
@@ -100,25 +111,52 @@ def apply_changes(
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
         redacted = _redacted(done.unfinished)
-        plan = remember_refusals(plan, redacted)
         unfinished = {package: why for package, why in redacted.items() if not why.refused}
         done = done._replace(unfinished=unfinished)
-        status = status_after(plan, unfinished, done.opened)
-        if dashboards is None:
-            last = _branches(replace(plan, status=status), inventory, control, done)
-        else:
-            dashboard = dashboards.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
-            reported = Result() if dashboards.is_shared else dashboards.write(dashboard)
-            status |= dashboards.files(dashboard)
-            branches = _branches(replace(plan, status=status), inventory, control, done)
-            if dashboards.is_shared:
-                ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
-                reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
+
+        def observe(left_out: Mapping[PackageKey, DefectError]) -> tuple[Plan, Dashboard | None]:
+            part = plan.without(left_out) if left_out else plan
+            part = remember_refusals(part, redacted)
+            status = status_after(part, unfinished, done.opened)
+            dashboard = None
+            if dashboards is not None:
+                statuses = statuses_after(part, unfinished, done.opened)
+                dashboard = dashboards.make(part, statuses, results, targets)
+                status |= dashboards.files(dashboard)
+            records, owners = dict(part.records), dict(part.record_owners)
+            return replace(part, records=records, record_owners=owners, status=status), dashboard
+
+        (observed, dashboard), broken = isolate(
+            lambda: [change.package for change in plan.changes],
+            observe,
+            lambda key: f"records of package {key}",
+        )
+        failures = [
+            failed_result(CONTROL, error, {key}, str(key), kind=EffectKind.RECORDED)
+            for key, error in broken.items()
+        ]
+        left_alone = _left_alone(plan, broken)
+        write_branches = partial(_branches, observed, inventory, control, done, left_alone)
+        if dashboards is None or dashboard is None:
+            last = write_branches()
+        elif dashboards.is_shared:
+            branches = write_branches()
+            ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
+            reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
             last = merge_results([reported, branches])
+        else:
+            last = merge_results([dashboards.write(dashboard), write_branches()])
+    last = merge_results([*failures, last])
     on_effects(last.effects)
     everything = merge_results([done, last])
     locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)
     return Outcome(everything.effects, everything.exits, redacted, done.opened, locked)
+
+
+def _left_alone(plan: Plan, packages: Collection[PackageKey]) -> frozenset[ObjectName]:
+    """Return the variants with files on both branches that stay as they are: bugs broke the work on them."""
+    context = plan.context
+    return context.names_at(packages) | context.inventory.broken_records.keys() if context else frozenset()
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
@@ -131,7 +169,7 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
 
 
 def _repositories(
-    changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target], at_once: int
+    changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target | DefectError], at_once: int
 ) -> Iterator[Result]:
     jobs = [partial(_apply_or_leave, targets[url], own) for url, own in changes.items()]
     if min(len(jobs), at_once) <= 1:
@@ -142,7 +180,7 @@ def _repositories(
         yield from pool.map(lambda job: job(), jobs)
 
 
-def _apply_or_leave(target: Target, changes: Sequence[Change]) -> Result:
+def _apply_or_leave(target: Target | DefectError, changes: Sequence[Change]) -> Result:
     """Do the changes of one repository; asked to end, leave them to the next run."""
     if effects.is_shutting_down():
         error = StoppedError()
@@ -152,11 +190,20 @@ def _apply_or_leave(target: Target, changes: Sequence[Change]) -> Result:
     refused: dict[PackageKey, Result] = {}
     for change in changes:
         try:
-            _refuse_credentials(change)
-        except RefusedError as refusal:
+            with guard(f"package {change.package}"):
+                _refuse_credentials(change)
+        except ReconcilerError as refusal:
             refused[change.package] = failed_result(change.repository.name, refusal, {change.package})
     others = [change for change in changes if change.package not in refused]
-    return merge_results([*refused.values(), apply_repository(target, others)])
+    try:
+        if isinstance(target, DefectError):
+            raise target
+        with guard(f"repository {target.mirror.remote}"):
+            done = apply_repository(target, others)
+    except DefectError as error:
+        pending = {change.package for change in others if change.pending}
+        done = failed_result(changes[0].repository.name, error, pending)
+    return merge_results([*refused.values(), done])
 
 
 def _refuse_credentials(change: Change) -> None:
@@ -182,14 +229,20 @@ def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[C
         yield Effect(where, EffectKind.PUSHED, error=message, hint=StoppedError().hint, left=True)
 
 
-def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
-    """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
+def _branches(
+    plan: Plan, inventory: Inventory, control: Mirror, done: Result, left_alone: frozenset[ObjectName]
+) -> Result:
+    """Write what was decided and what was observed, last: neither is needed to recognise an effect.
+
+    Files of variants that are `left_alone` stay as they are.
+    """
     if plan.other_files is not None:
         return _shared_branches(plan, inventory, control, done.failed)
     policy, source = inventory.policy, inventory.control
     old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
-    records |= _applied(plan)
+    records |= _applied(plan) | _present(control, source.state, left_alone, policy)
+    plan = replace(plan, status={**plan.status, **_present(control, source.status, left_alone, policy)})
     state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
     status = _status_branch(plan, inventory)
     time = source.commit.time
@@ -197,6 +250,19 @@ def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -
     if is_overtaken(inventory, control, written):
         return written  # the other run observed a newer world, too
     return merge_results([written, write_branch(control, status, policy.commits, time)])
+
+
+def _present(
+    control: Mirror, commit: Oid | None, variants: frozenset[ObjectName], policy: Policy
+) -> dict[str, bytes]:
+    """Return the files about variants as a branch has them."""
+    directories = (
+        *(VARIANTS_DIRECTORY, UPSTREAMS_DIRECTORY, SETS_DIRECTORY, ROLLOUTS_DIRECTORY),
+        STATUS_DIRECTORY,
+    )
+    there = read_branch(control, commit, policy.limits) if variants else {}
+    paths = {f"{below}/{each.namespace}/{each.name}.json" for below in directories for each in variants}
+    return {path: data for path, data in there.items() if path in paths}
 
 
 def _applied(plan: Plan) -> dict[str, bytes]:

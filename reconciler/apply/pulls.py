@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.upstream_log import known_bases, local_origins
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.forge import ApiForge, has_issues
@@ -93,7 +94,8 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
     for index, (change, pull) in enumerate(calls := list(_with_pulls(changes))):
         done = _Done()
         try:
-            _call(target, change, pull, requests, done)
+            with guard(f"pull request of package {change.package}"):
+                _call(target, change, pull, requests, done)
         except (LimitedError, StoppedError) as error:
             # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
@@ -113,21 +115,26 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
 def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
     """Merge what a policy approves: each pull request once, and only while its head is what was judged."""
     approvals = {change.approve: change for change in changes if change.approve}
-    merges = _merge_together(target, list(approvals))
+    merges: Mapping[int, str | ReconcilerError]
+    try:
+        with guard(f"merges in {target.mirror.remote}"):
+            merges = _merge_together(target, list(approvals))
+    except DefectError as error:
+        merges = {approval.number: error for approval in approvals}
     for index, (approval, change) in enumerate(approvals.items()):
-        name = change.repository.name
+        name, ref = change.repository.name, f"#{approval.number} {approval.head}"
         try:
             merge = merges.get(approval.number)
             if isinstance(merge, ReconcilerError):
                 raise merge
-            kind = EffectKind.MERGED if merge else _approve(target, approval)
-            yield Result((Effect(name, kind, f"#{approval.number} {approval.head}"),))
+            with guard(f"pull request {ref}"):
+                kind = EffectKind.MERGED if merge else _approve(target, approval)
+            yield Result((Effect(name, kind, ref),))
         except (LimitedError, StoppedError) as error:
             yield _limited(list(approvals.values())[index:], change.repository, error)
             return
         except ReconcilerError as error:
             sharing = {other.package for other in changes if other.approve == approval}
-            ref = f"#{approval.number} {approval.head}"
             kind = EffectKind.AUTO_MERGE if approval.by_forge else EffectKind.MERGED
             failed = failed_result(name, error, sharing, ref, kind=kind, pushed=True)
             yield _refused(target.forge, approval, failed) if isinstance(error, RefusedError) else failed
@@ -184,7 +191,7 @@ def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Targe
     """Yield, for each budget that ran out, how much is left and how long that will take."""
     left = Counter[Transport]()
     for url, result in results.items():
-        forge = targets[url].forge
+        forge = targets[url].forge if url in targets else None
         if isinstance(forge, ApiForge):
             left[forge.transport] += result.left
     for transport, count in left.items():

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
+from reconciler.base.defects import as_defect, is_unforeseen
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.store import PullRecord
@@ -85,7 +86,9 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     return merge_results([each for batch in batches for each in _apply_batch(target, batch, requests)])
 
 
-def _apply_batch(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:
+def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails, in their order
+    target: Target, changes: Sequence[Change], requests: PullRequestTexts
+) -> Iterator[Result]:
     """Push a batch; leave out what another writer moved or the repository refuses, and push the rest.
 
     An atomic push that loses one ref moves none. The changes of refs that lost are left out. After a refusal
@@ -106,6 +109,17 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: PullReques
             refusal = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
             yield failed_result(_name(part[0]), refusal, {change.package for change in chain(part, *waiting)})
             return
+        except Exception as error:
+            if not is_unforeseen(error):
+                raise
+            # A bug of ours: of the halves the one without its package is pushed.
+            if len(halves := _halves(part)) > 1:
+                waiting += halves
+                continue
+            defect = as_defect(f"package {part[0].package}", error)
+            packages = {change.package for change in part}
+            yield failed_result(_name(part[0]), defect, packages, part[0].package.path)
+            continue
         yield from pushed.failures
         if not failed:
             # The local forge keeps pull requests in refs, which the push has moved.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
+from reconciler.base.defects import guard
 from reconciler.base.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import outgoing_file, refuse_credentials
 from reconciler.dependencies.lock.format import is_lock_file
@@ -131,6 +132,14 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
 
 
 def _write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:
+    try:
+        with guard(branch.ref):
+            return _write(mirror, branch, policy, time)
+    except ReconcilerError as error:
+        return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
+
+
+def _write(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:
     current = mirror.refs().get(branch.ref)
     if not branch.files and current is None:
         return Result()
@@ -144,14 +153,11 @@ def _write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: in
         or _holds_in_old_layout(mirror, current, branch.files)
     ):
         return Result()
-    try:
-        parents = (branch.expect,) if branch.expect else ()
-        who = Signature(policy.name, policy.email, time)
-        commit = pack.commit(tree, parents, who, who, branch.message)
-        pack.save()
-        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
-    except ReconcilerError as error:
-        return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
+    parents = (branch.expect,) if branch.expect else ()
+    who = Signature(policy.name, policy.email, time)
+    commit = pack.commit(tree, parents, who, who, branch.message)
+    pack.save()
+    (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     if not answer.ok:
         # Another run with the same inputs writes the same files in another commit: nothing is missing then.
         mirror.fetch()

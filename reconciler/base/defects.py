@@ -3,15 +3,20 @@
 import errno
 import logging
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import PurePath
-from typing import Final
+from typing import Final, TypeVar
 
 from reconciler.base.errors import Exit, ReconcilerError
 
 _PACKAGE: Final = PurePath(__file__).parents[1]
-_LOG = logging.getLogger("reconciler")
+LOGGER: Final = "reconciler"
+"""The name of the log that defects go to."""
+_LOG = logging.getLogger(LOGGER)
+_MOST_TRIALS: Final = 200
+"""How often work is done for parts of its units; what is not told apart by then is left out together."""
+T = TypeVar("T", bound=Hashable)
+R = TypeVar("R")
 _LIMITS = frozenset(
     {
         errno.ENOSPC,
@@ -35,31 +40,95 @@ class DefectError(ReconcilerError):
         "Please report it with its traceback in the log and `reconciler --version`."
     )
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"The reconciler failed here with {_name(error)} at {_place(error)}")
+    def __init__(self, error: BaseException) -> None:
+        self.cause = f"The reconciler failed here: {type(error).__name__} at {_place(error)}"
+        details = str(error).strip().partition("\n")[0]
+        super().__init__(f"{self.cause} ({details})" if details else self.cause)
 
 
-@contextmanager
-def guard(unit: str) -> Iterator[None]:
+class guard:  # noqa: N801 - it reads as a statement; a function would be called a million times a run
     """Turn what breaks unforeseen inside into a DefectError; its traceback goes to the log.
 
     Expected errors pass, and so do the limits of the machine, such as a full disk: they are of the run.
+    """
+
+    __slots__ = ("_unit",)
+
+    def __init__(self, unit: object) -> None:
+        """Guard the work on a document, package, repository, registry, chart or pull request."""
+        self._unit = unit
+
+    def __enter__(self) -> None:
+        """Begin the work."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """End the work.
+
+        Raises:
+            DefectError: Something unforeseen broke inside.
+        """
+        if isinstance(error, Exception) and is_unforeseen(error):
+            raise as_defect(f"{self._unit}", error) from error
+
+
+def isolate(
+    units: Callable[[], Iterable[T]],
+    work: Callable[[Mapping[T, DefectError]], R],
+    name: Callable[[T], str] = str,
+) -> tuple[R, Mapping[T, DefectError]]:
+    """Return the result of work without the units that it breaks with, and their defects.
+
+    For work that looks at all units at once. Only where it breaks it is done again: without any unit, then
+    with ever more of them, in parts that are halved where it breaks. Of units that break only together the
+    last is left out.
 
     Args:
-        unit: The document, package, repository, registry, chart or pull request that is worked on.
+        units: Returns what is worked on.
+        work: Returns the result without some units, as if they could not be understood. It has no effect.
+        name: Names a unit in the log.
 
     Raises:
-        DefectError: Something unforeseen broke inside.
+        Exception: The work breaks without any unit too.
     """
     try:
-        yield
-    except ReconcilerError:
-        raise
+        return work({}), {}
     except Exception as error:
-        if is_machine_limit(error):
+        if not is_unforeseen(error):
             raise
-        _LOG.error("%s: %s", unit, _name(error), exc_info=error)
-        raise DefectError(error) from error
+        unknown = DefectError(error)
+    every, guilty = tuple(dict.fromkeys(units())), dict[T, Exception]()
+    left_out, parts, trials = frozenset(every), [every], 0
+    work(dict.fromkeys(every, unknown))
+    while parts:
+        part, trials = parts.pop(), trials + 1
+        half = len(part) // 2 if trials < _MOST_TRIALS else 0
+        try:
+            work(dict.fromkeys(left_out.difference(part), unknown))
+        except Exception as error:
+            if not is_unforeseen(error):
+                raise
+            if half:
+                parts += (part[half:], part[:half])
+            else:
+                guilty |= dict.fromkeys(part, error)
+        else:
+            left_out = left_out.difference(part)
+    defects = {unit: as_defect(name(unit), error) for unit, error in guilty.items()}
+    return work(defects), defects
+
+
+def is_unforeseen(error: Exception) -> bool:
+    """Tell whether an error is a bug of ours: it was not expected, and is no limit of this machine."""
+    is_expected = isinstance(error, ReconcilerError) and error.exit_code is not Exit.BUG
+    return not is_expected and not is_machine_limit(error)
+
+
+def as_defect(unit: str, error: Exception) -> DefectError:
+    """Return an unforeseen error as a defect of one unit, after its traceback went to the log."""
+    if isinstance(error, DefectError):
+        return error
+    _LOG.error("%s: %s", unit, type(error).__name__, exc_info=error)
+    return DefectError(error)
 
 
 def is_machine_limit(error: Exception) -> bool:
@@ -67,11 +136,7 @@ def is_machine_limit(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in _LIMITS
 
 
-def _name(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-
-
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return file and line of the innermost frame in our code."""
     place = "an unknown place"
     for frame in traceback.extract_tb(error.__traceback__):

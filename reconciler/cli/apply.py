@@ -1,12 +1,13 @@
 """`apply`: plan, then do it."""
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
 from reconciler.cli.differences import html_option, write_page
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from reconciler.cli.measuring import Measuring
-    from reconciler.plan.changes import Effect, Outcome
+    from reconciler.plan.changes import Effect, Outcome, Plan
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
+
+T = TypeVar("T")
 
 
 @click.command()
@@ -118,6 +121,7 @@ def _apply(
     Raises:
         RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
     """
+    from reconciler.report.isolation import tell, tell_outcome
     from reconciler.report.needs import need_lines, needs_after
     from reconciler.report.text import outcome_lines
     from reconciler.run.apply import apply_plan
@@ -131,21 +135,28 @@ def _apply(
         if form is not Output.TEXT:
             show_plan(printer, planned, form)
         raise
+    plan, names = planned.plan, planned.names
+
+    def show(make: "Callable[[Plan, Outcome], T]") -> "T":
+        return tell(plan, lambda some: tell_outcome(outcome, lambda done: make(some, done)))
+
     match form:
         case Output.TEXT:
-            printer.lines(outcome_lines(outcome, paint=printer.paint, quiet=True))
-            left = () if printer.quiet else needs_after(planned.plan, outcome)
+            lines = tell_outcome(
+                outcome, lambda done: [*outcome_lines(done, paint=printer.paint, quiet=True)]
+            )
+            printer.lines(lines)
+            left = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
             printer.lines(need_lines(left, paint=printer.paint, width=printer.width))
         case Output.JSON:
             from reconciler.report.json import outcome_value
 
-            timings = measuring.timings
-            printer.value(outcome_value(planned.plan, outcome, planned.names, timings))
+            printer.value(show(lambda some, done: outcome_value(some, done, names, measuring.timings)))
         case _:
             from reconciler.report.markdown import plan_markdown
 
-            printer.text(plan_markdown(planned.plan, planned.names, outcome))
-            printer.lines(outcome_lines(outcome), err=True)
+            printer.text(show(lambda some, done: plan_markdown(some, names, done)))
+            printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)]), err=True)
     if form is not Output.JSON and (timings := measuring.timings):
         from reconciler.report.timings import timings_lines
 
@@ -184,11 +195,14 @@ def _progress(
     with open_task("applying", planned.steps) as task:
 
         def advance(effects: "Sequence[Effect]") -> None:
-            lines = [effect_line(effect) for effect in effects]
-            for line in lines:
-                task.advance(line)
-            if shown and not printer.is_colored:
-                # Together: each piece of text is masked, checked and flushed by itself.
-                printer.lines(line for line, effect in zip(lines, effects, strict=True) if not effect.error)
+            # What cannot be shown must not stop what is being done.
+            with suppress(DefectError), guard("lines about effects"):
+                lines = [effect_line(effect) for effect in effects]
+                for line in lines:
+                    task.advance(line)
+                if shown and not printer.is_colored:
+                    # Together: each piece of text is masked, checked and flushed by itself.
+                    done = (line for line, each in zip(lines, effects, strict=True) if not each.error)
+                    printer.lines(done)
 
         yield advance

@@ -191,10 +191,12 @@ def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
 
 
 def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool) -> Exit:
+    from reconciler.plan.changes import problem_exits
+
     comparison = checked.comparison
-    exits = set()
-    if comparison.new or (strict and comparison.old):
-        exits.add(Exit.INVALID_INPUT)
+    exits = {*problem_exits(comparison.new), *(problem_exits(comparison.old) if strict else ())}
+    if any(problem.reason == Reason.DEFECT for problem in comparison.old):
+        exits.add(Exit.BUG)
     if comparison.refusals:
         exits.add(Exit.REFUSED)
     if checked.unavailable or (level == "fleet" and comparison.unread):

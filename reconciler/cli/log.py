@@ -1,12 +1,15 @@
 """Lines of standard error: text, or with `RECONCILER_LOG_FORMAT=json` a JSON object for each event."""
 
+import logging
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import click
 
+from reconciler.base.defects import LOGGER, DefectError
 from reconciler.base.errors import UsageError
 from reconciler.base.escape import inert
 from reconciler.base.redact import Redactor
@@ -16,6 +19,10 @@ from reconciler.report.console import folded
 VARIABLE: Final = "RECONCILER_LOG_FORMAT"
 _LEVELS = {"": "info", "note": "info", "not read": "warning", "error": "error"}
 """Level of an event by its kind; what took time is `debug`."""
+_OF_DEFECTS = (
+    "This is a bug in reconciler: what it broke stays as it is, the rest is done, the next run tries again.",
+    "Please report it with the traceback above and these versions:",
+)
 _OF_A_BUG = (
     "This is a bug in reconciler; nothing is half done: a plain `apply` completes it.",
     "Please report it with everything above and these versions:",
@@ -87,8 +94,59 @@ def bug_lines(error: BaseException, redactor: Redactor) -> str:
     if is_json():
         event = "".join(traceback.format_exception_only(error)).strip()
         return json_line("error", event, redactor, kind="bug", traceback=text, versions=versions)
-    listed = (f"  {name} {version}" for name, version in versions.items())
-    return "\n".join([redactor.text(text), *_OF_A_BUG, *listed, ""])
+    return "\n".join([redactor.text(text), *_OF_A_BUG, *_listed(versions), ""])
+
+
+class DefectLog(logging.Handler):
+    """Prints the traceback of each defect, once for all units that have it, and at the end what to report."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """Print to standard error, masked."""
+        super().__init__()
+        self._redactor = redactor
+        self._counts = Counter[str]()
+
+    def __enter__(self) -> Self:
+        """Take what guards log."""
+        logging.getLogger(LOGGER).addHandler(self)
+        logging.getLogger(LOGGER).propagate = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the log as it was."""
+        logging.getLogger(LOGGER).removeHandler(self)
+        logging.getLogger(LOGGER).propagate = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a defect with its traceback, unless another unit had it before."""
+        if not record.exc_info or record.exc_info[1] is None:
+            return
+        cause = DefectError(record.exc_info[1]).cause
+        self._counts[cause] += 1
+        if self._counts[cause] > 1:
+            return
+        text, traceback = record.getMessage(), logging.Formatter().formatException(record.exc_info)
+        if is_json():
+            line = json_line("error", text, self._redactor, kind="bug", traceback=traceback)
+        else:
+            line = inert(self._redactor.text(f"{text}\n{traceback}\n"))
+        click.echo(line, err=True, nl=False)
+
+    def summary(self) -> str:
+        """Return how often defects of a run were met, and the versions to report; "" if there were none."""
+        if not self._counts:
+            return ""
+        versions, more = dict(_versions()), {cause: n - 1 for cause, n in self._counts.items() if n > 1}
+        if is_json():
+            return json_line(
+                "error", " ".join(_OF_DEFECTS), self._redactor, kind="bug", more=more, versions=versions
+            )
+        counts = (f"{count} more: {cause}" for cause, count in more.items())
+        return "\n".join([*counts, *_OF_DEFECTS, *_listed(versions), ""])
+
+
+def _listed(versions: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"  {name} {version}" for name, version in versions.items())
 
 
 def _versions() -> Iterator[tuple[str, str]]:
@@ -108,7 +166,6 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def use_json() -> None:
     """Write what libraries log, and warnings of Python, as JSON objects too."""
-    import logging
     import sys
 
     redactor = Redactor.of_environment(os.environ)

@@ -17,7 +17,7 @@ from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.cli.common import add_common_options, terminal_width
-from reconciler.cli.log import Event, bug_lines, is_json, rendered, show, use_json
+from reconciler.cli.log import DefectLog, Event, bug_lines, is_json, rendered, show, use_json
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
 from reconciler.git import effects
@@ -202,9 +202,20 @@ def _stop(number: int, _frame: object) -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command; print what went wrong, return the exit code.
 
-    An expected error is two lines; anything else is a bug: a traceback with the versions to report.
+    An expected error is two lines. A bug that broke the work on some units is told when the rest is done,
+    and any other one ends the command; both with a traceback and the versions to report.
     """
     redactor = Redactor.of_environment(os.environ)
+    with DefectLog(redactor) as defects:
+        code, crashed = _invoke(arguments, redactor)
+        if crashed or effects.is_shutting_down() or not (summary := defects.summary()):
+            return code
+    click.echo(summary, err=True, nl=False)
+    return Exit.BUG
+
+
+def _invoke(arguments: Sequence[str], redactor: Redactor) -> tuple[int, bool]:
+    """Run one command; return the exit code, and whether a bug ended it."""
     try:
         code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
     except click.ClickException as error:
@@ -212,19 +223,19 @@ def invoke(arguments: Sequence[str]) -> int:
             show(Event("error", _with_choice(error).format_message()), redactor)
         else:
             _with_choice(error).show()
-        return Exit.USAGE
+        return Exit.USAGE, False
     except click.Abort:
         show(Event("", "interrupted"), redactor)
-        return 130
+        return 130, False
     except SystemExit as error:
         # So click leaves when the reader of our output left (`plan | head`): nothing more can be said. It
         # also leaves so after it answered a shell that asked for completions.
-        return int(error.code or 0) if COMPLETING in os.environ else 141
-    except OSError as error:
-        return _explain(_limit_error(error) or error, redactor)
+        return (int(error.code or 0) if COMPLETING in os.environ else 141), False
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
-        return _explain(error, redactor)
-    return int(code or Exit.DONE)
+        found = (_limit_error(error) or error) if isinstance(error, OSError) else error
+        code = _explain(found, redactor)
+        return code, code == Exit.BUG
+    return int(code or Exit.DONE), False
 
 
 def _with_choice(error: click.ClickException) -> click.ClickException:

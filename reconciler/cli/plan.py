@@ -34,6 +34,7 @@ from reconciler.cli.output import (
 if TYPE_CHECKING:
     from reconciler.cli.measuring import Measuring
     from reconciler.cli.output import Printer
+    from reconciler.plan.changes import Plan
     from reconciler.report.timings import Timings
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
@@ -161,34 +162,43 @@ def show_plan(
 
     Where it is to be applied, the caller prints what waits for people.
     """
+    from reconciler.report.isolation import tell
+
+    names = planned.names
     match output:
         case Output.TEXT:
             from reconciler.report.needs import needs_after
             from reconciler.report.text import plan_lines
 
-            lines = plan_lines(
-                planned.plan,
-                planned.names,
-                paint=printer.paint,
-                quiet=printer.quiet,
-                unchanged=unchanged,
-                needs=() if to_apply or printer.quiet else needs_after(planned.plan),
-                width=printer.width,
-                now=printer.now,
-            )
-            printer.lines(lines)
+            def lines(plan: "Plan") -> list[str]:
+                shown = plan_lines(
+                    plan,
+                    names,
+                    paint=printer.paint,
+                    quiet=printer.quiet,
+                    unchanged=unchanged,
+                    needs=() if to_apply or printer.quiet else needs_after(plan),
+                    width=printer.width,
+                    now=printer.now,
+                )
+                return list(shown)
+
+            printer.lines(tell(planned.plan, lines))
         case Output.JSON:
             from reconciler.report.json import plan_value
 
-            printer.value(plan_value(planned.plan, planned.names, detailed=detailed, timings=timings))
+            value = tell(
+                planned.plan, lambda plan: plan_value(plan, names, detailed=detailed, timings=timings)
+            )
+            printer.value(value)
         case Output.MARKDOWN:
             from reconciler.report.markdown import plan_markdown
 
-            printer.text(plan_markdown(planned.plan, planned.names))
+            printer.text(tell(planned.plan, lambda plan: plan_markdown(plan, names)))
         case Output.SARIF:
             from reconciler.report.sarif import plan_sarif
 
-            printer.value(plan_sarif(planned.plan, planned.names))
+            printer.value(tell(planned.plan, lambda plan: plan_sarif(plan, names)))
     if timings is not None and output is not Output.JSON:
         from reconciler.report.timings import timings_lines
 

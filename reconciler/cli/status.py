@@ -182,15 +182,19 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
 
 
 def _exits(exits: frozenset[Exit], chosen: "Iterable[Owner] | None") -> set[Exit]:
-    """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen."""
+    """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen.
+
+    A bug of ours, which may be about anything, is always 1.
+    """
     if chosen is None:
-        return {*exits} & {Exit.INVALID_INPUT, Exit.UNAVAILABLE}
+        return {*exits} & {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}
     from reconciler.report.status import condition
 
     stalled = (owner for owner in chosen if condition(owner, "Stalled").get("status") == "True")
     reasons = {condition(owner, "Valid").get("reason") for owner in stalled}
-    unread = {*exits} & {Exit.UNAVAILABLE} if Reason.REPOSITORY_UNAVAILABLE in reasons else set()
-    return unread | ({Exit.INVALID_INPUT} if reasons - {Reason.REPOSITORY_UNAVAILABLE} else set())
+    own = {Exit.BUG, *([Exit.UNAVAILABLE] if Reason.REPOSITORY_UNAVAILABLE in reasons else ())}
+    stalls = {Exit.INVALID_INPUT} if reasons - {Reason.REPOSITORY_UNAVAILABLE, Reason.DEFECT} else set()
+    return ({*exits} & own) | stalls
 
 
 def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.api.validation import PartialModel
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
@@ -30,7 +32,7 @@ from reconciler.expand.variants import (
 )
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, Sourced
 from reconciler.names.ids import ObjectKey, ObjectName
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Limits
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
@@ -131,13 +133,23 @@ def check_declared(
 ) -> tuple[Problem, ...]:
     """Return what is wrong with manifests by themselves: what `expand` finds without any repository. Pure."""
     problems: list[Problem] = []
+
+    def check(owner: ObjectKey, source: Source, find: Callable[[], Iterable[Finding]]) -> None:
+        try:
+            with guard(owner):
+                problems.extend(problems_of(find(), source, owner))
+        except DefectError as error:
+            problems.append(defect_problem(error, source.location, owner))
+
     for variant in variants:
-        findings = check_declared_variant(variant)
-        problems += problems_of(findings, variant.source, variant_key(variant.key))
+        check(variant_key(variant.key), variant.source, partial(check_declared_variant, variant))
     for pvs in sets:
-        _, findings = check_declared_set(pvs, limits)
-        problems += problems_of(findings, pvs.source, set_key(pvs.key))
+        check(set_key(pvs.key), pvs.source, partial(_set_findings, pvs, limits))
     return tuple(problems)
+
+
+def _set_findings(pvs: Sourced[PackageVariantSet], limits: Limits) -> tuple[Finding, ...]:
+    return check_declared_set(pvs, limits)[1]
 
 
 def check_partial(partial: PartialModel[Any], source: Source, limits: Limits) -> tuple[Problem, ...]:

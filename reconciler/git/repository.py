@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pygit2
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.git import effects
@@ -327,7 +328,7 @@ class Mirrors:
         self.read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
         self._opened: dict[str, Mirror] = {}
-        self._fetched: dict[str, UnavailableError | None] | None = None
+        self._fetched: dict[str, UnavailableError | DefectError | None] | None = None
 
     def hold(self) -> None:
         """From now on fetch each repository once, so that reading again gives the same snapshot."""
@@ -389,17 +390,18 @@ class Mirrors:
             raise UnavailableError(f"Repository {url} is not registered", hint="Register it.")
         return self._mirrors[url]
 
-    def fetch_all(self, remotes: Iterable[str]) -> Mapping[str, Mirror | UnavailableError]:
+    def fetch_all(self, remotes: Iterable[str]) -> Mapping[str, Mirror | UnavailableError | DefectError]:
         """Fetch repositories concurrently; return the mirror or the error of each.
 
         Returns: by normalised URL, in the order of `remotes`; an unusable address is its own key.
         """
-        results: dict[str, Mirror | UnavailableError] = {}
+        results: dict[str, Mirror | UnavailableError | DefectError] = {}
         for remote in remotes:
             try:
-                mirror = self.open(remote)
+                with guard(f"repository {remote}"):
+                    mirror = self.open(remote)
                 results.setdefault(mirror.url, mirror)
-            except UnavailableError as error:
+            except (UnavailableError, DefectError) as error:
                 results[remote] = error
         mirrors = [mirror for mirror in results.values() if isinstance(mirror, Mirror)]
         fetched = self._fetched or {}
@@ -409,7 +411,7 @@ class Mirrors:
             ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
         ):
 
-            def fetch(mirror: Mirror) -> UnavailableError | None:
+            def fetch(mirror: Mirror) -> UnavailableError | DefectError | None:
                 error = _fetch_error(mirror)
                 task.advance()
                 return error
@@ -423,10 +425,11 @@ class Mirrors:
         return results
 
 
-def _fetch_error(mirror: Mirror) -> UnavailableError | None:
+def _fetch_error(mirror: Mirror) -> UnavailableError | DefectError | None:
     try:
-        mirror.fetch()
-    except UnavailableError as error:
+        with guard(f"repository {mirror.remote}"):
+            mirror.fetch()
+    except (UnavailableError, DefectError) as error:
         return error
     return None
 

@@ -9,9 +9,11 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repository, Upstream
+from reconciler.base.defects import DefectError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
@@ -19,7 +21,7 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit, Files
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import is_group
 from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
@@ -220,10 +222,11 @@ class RepositoryView(Struct, frozen=True):
     """A registered Repository and the content of its Git repository.
 
     `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
-    CODEOWNERS on main, if it is used. `packages` is keyed by full path and
-    excludes directories of more specific views (D19). `directories` and `files` are the paths on main
-    outside of packages. With a `problem` the repository is unavailable: it has no content, and nothing may
-    be concluded from that. A skipped one has neither content nor problem.
+    CODEOWNERS on main, if it is used. `packages` is keyed by full path and excludes directories of more
+    specific views (D19). `directories` and `files` are the paths on main outside of packages. With a
+    `problem` the repository is unavailable: it has no content, and nothing may be concluded from that. A
+    skipped one has neither content nor problem. Packages of which a bug of ours broke the reading are
+    `broken`: nothing may be concluded about them.
     """
 
     key: ObjectName
@@ -244,6 +247,7 @@ class RepositoryView(Struct, frozen=True):
     groups: tuple[GroupBranch, ...] = ()
     code_owners: str = ""
     problem: Problem | None = None
+    broken: Mapping[str, Problem] = field(default_factory=dict)
     role: RepositoryRole = RepositoryRole.PLANNED
 
     @property
@@ -298,6 +302,33 @@ def counted_views(views: Collection[RepositoryView]) -> list[RepositoryView]:
     refused = {v.key: v.url for v in views if v.problem and v.problem.reason is Reason.REPOSITORY_REFUSED}
     used = {view.url for view in views if view.key not in refused}
     return [view for view in views if refused.get(view.key) not in used]
+
+
+Unit = ObjectKey | ObjectName | PackageKey
+"""A manifest, a record or a package: what a bug of ours may break the work on."""
+
+
+def package_units(views: Mapping[ObjectName, RepositoryView]) -> Iterator[Unit]:
+    """Yield the packages of views."""
+    for view in views.values():
+        yield from (PackageKey(view.url, path) for path in view.packages)
+
+
+def without_packages(
+    views: Mapping[ObjectName, RepositoryView], units: Mapping[Unit, DefectError]
+) -> Mapping[ObjectName, RepositoryView]:
+    """Return views without packages that a bug of ours breaks the work on."""
+    some: dict[ObjectName, RepositoryView] = {}
+    for name, view in views.items():
+        keys = {path: PackageKey(view.url, path) for path in view.packages}
+        faults = {
+            path: defect_problem(units[key], view.source.location, subject=f"package {path}")
+            for path, key in keys.items()
+            if key in units
+        }
+        kept = {path: package for path, package in view.packages.items() if path not in faults}
+        some[name] = replace(view, packages=kept, broken={**view.broken, **faults}) if faults else view
+    return some
 
 
 class PullState(StrEnum):
@@ -521,6 +552,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
     - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
       deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
+      A bug of ours broke the reading of `broken_records`: they stay, and so does what they are about.
     - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
       answers of forges, by URL (and commit).
     - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
@@ -544,6 +576,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
+    broken_records: Mapping[ObjectName, Problem] = field(default_factory=dict)
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
@@ -578,6 +611,58 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         """How functions run as plain data, for the digests of packages; empty for the defaults."""
         functions = self.policy.functions
         return {} if functions == FunctionPolicy() else asdict(functions)
+
+    @cached_property
+    def hidden(self) -> Mapping[PackageKey, Problem]:
+        """Packages that no stage may look at: broken ones, and those that share a group's branch."""
+        hidden: dict[PackageKey, Problem] = {}
+        for view in self.repositories.values():
+            hidden |= {PackageKey(view.url, path): problem for path, problem in view.broken.items()}
+            for group in view.groups if view.broken else ():
+                if problem := next((view.broken[path] for path in group.paths if path in view.broken), None):
+                    hidden |= {PackageKey(view.url, path): problem for path in group.paths}
+        return hidden
+
+    @property
+    def declared(self) -> dict[ObjectKey, Sourced[Any]]:
+        """The valid manifests of variants and sets."""
+        every: tuple[Sourced[Any], ...] = (*self.variants, *self.sets)
+        return {ObjectKey(GROUP, each.manifest.kind, *each.key): each for each in every}
+
+    def units(self) -> Iterator[Unit]:
+        """Yield what plans are made from: manifests, records and packages."""
+        yield from self.declared
+        yield from self.records
+        yield from package_units(self.repositories)
+
+    def without(self, units: Mapping[Unit, DefectError]) -> "Inventory":
+        """Return the inventory without units that a bug of ours breaks the work on: what is theirs stays."""
+        broken = {key: each for key, each in self.declared.items() if key in units}
+        gone = {id(each) for each in broken.values()}
+        claims = {
+            key.object_name: (downstream.repo or "", downstream.package or "")
+            for key, each in broken.items()
+            if (downstream := getattr(each.manifest.spec, "downstream", None)) is not None
+        }
+        problems = [defect_problem(units[key], each.source.location, key) for key, each in broken.items()]
+        records = {
+            name: defect_problem(
+                units[name], Location(record.manifest), ObjectKey(GROUP, "PackageVariant", *name)
+            )
+            for name, record in self.records.items()
+            if name in units
+        }
+        return replace(
+            self,
+            variants=tuple(each for each in self.variants if id(each) not in gone),
+            sets=tuple(each for each in self.sets if id(each) not in gone),
+            stalled=self.stalled | broken.keys(),
+            claims={**self.claims, **claims},
+            records={key: record for key, record in self.records.items() if key not in records},
+            broken_records={**self.broken_records, **records},
+            repositories=without_packages(self.repositories, units),
+            problems=tuple(sorted((*self.problems, *problems, *records.values()))),
+        )
 
     def views_of(self, url: str) -> tuple[RepositoryView, ...]:
         """Return the views of one Git repository, most specific directory first."""

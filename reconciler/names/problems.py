@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError
 from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.names.ids import ObjectKey, ObjectName
 
@@ -35,3 +37,11 @@ class Problem(PartlyCompared, frozen=True):
     def owned_by(self, owner: ObjectKey) -> "Problem":
         """Return it as a problem of an object, which is its subject."""
         return replace(self, subject=owner.subject, owner=owner)
+
+
+def defect_problem(
+    error: DefectError, location: Location, owner: ObjectKey | None = None, subject: str = ""
+) -> Problem:
+    """Return a bug of ours as the problem of the one unit that it broke the work on."""
+    subject = f"{owner.kind} {owner.namespace}/{owner.name}" if owner is not None else subject
+    return Problem(location, Reason.DEFECT, str(error), error.hint, subject, error.cause, owner=owner)

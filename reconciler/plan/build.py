@@ -1,10 +1,11 @@
 """Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reconciler.api.porch import GROUP
 from reconciler.base.errors import Exit
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
@@ -18,11 +19,11 @@ from reconciler.functions.pipeline import RunPipelines
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
-from reconciler.plan.changes import Change, ConflictNote, LockProposal, Plan, Refusal
+from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_causes import ChartCauses
 from reconciler.plan.checksum import changed_pins, plan_checksum
 from reconciler.plan.compare import compare_upstreams
@@ -70,7 +71,8 @@ def build_plan(
     locks, lock = fleet.locks, plan_lock(_with_last_records(inventory, decided.every, context), fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     own = [change for change in decided.every if shard.holds(change.package.url)]
-    changes = tuple(_described(own, decided.changes, fleet, context, contents or {}, run=run))
+    described = _described(own, decided.changes, fleet, context, contents or {}, run=run)
+    changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda each: each.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
     plan = Plan(
@@ -95,7 +97,7 @@ def build_plan(
         context=context,
         approving=decided.changes.approving,
     )
-    plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
+    plan = _with_files(plan, decided.every, decided.waiting, fleet, context, lock=lock, shard=shard)
     plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
 
@@ -184,7 +186,8 @@ def _decide_changes(context: PlanContext) -> _Decided:
     # What is blocked takes no place among the limited number of pull requests.
     changes.add("postponed", postpone_requests(context, changes.composed))
     own = (problem for decision in decisions for problem in decision.problems)
-    stages = (context.inventory.problems, context.desired.problems, context.resolution.problems)
+    inventory, desired, resolution = context.inventory, context.desired, context.resolution
+    stages = (inventory.problems, inventory.hidden.values(), desired.problems, resolution.problems)
     problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *own)
     return _Decided(changes, guarded.refusals, guarded.waiting, problems)
 
@@ -198,10 +201,7 @@ def _exits(
 ) -> Iterator[Exit]:
     """Yield every class of exit that applies (D1)."""
     inventory = context.inventory
-    if any(problem.reason == Reason.DEFECT for problem in problems):
-        yield Exit.BUG
-    if any(problem.reason not in {Reason.DEFECT, Reason.REPOSITORY_UNAVAILABLE} for problem in problems):
-        yield Exit.INVALID_INPUT
+    yield from problem_exits(problems)
     if any(map(is_unavailable, inventory.repositories.values())):
         yield Exit.UNAVAILABLE
     if inventory.reviewed is not None and not inventory.reviewed.is_open:
@@ -249,6 +249,14 @@ def _described(
         yield changes.described(change.package, **meaning)
 
 
+def _hidden_rows(inventory: Inventory, shard: Shard) -> Iterator[Change]:
+    """Yield the rows of packages that no stage looked at: nothing of them changes."""
+    for package, problem in inventory.hidden.items():
+        view = next(iter(inventory.views_of(package.url)), None)
+        if view is not None and shard.holds(package.url):
+            yield Change(package, view.key, Op.KEEP, Reason.DEFECT, problem.message)
+
+
 def _moved_pins(change: Change, delivery: RenderedDelivery) -> tuple[lock_changes.VersionChange, ...]:
     """Return the versions that merging the draft of a generated package changes."""
     files = _proposed_files(change, delivery)
@@ -290,18 +298,37 @@ def _version(data: bytes) -> str:
 
 
 def _with_files(
-    plan: Plan, context: PlanContext, decided: _Decided, fleet: ResolvedFleet, *, lock: LockPlan, shard: Shard
+    plan: Plan,
+    every: Sequence[Change],
+    waiting: Mapping[PackageKey, int],
+    fleet: ResolvedFleet,
+    context: PlanContext,
+    *,
+    lock: LockPlan,
+    shard: Shard,
 ) -> Plan:
     """Return the plan with what a run leaves on both branches, about the packages of other shards too.
 
     It costs a quarter of a plan, and showing a plan needs none of it: each part is made at its first use.
     """
+
+    def without(packages: Collection[PackageKey]) -> Plan:
+        rest, left = context.without(packages), [each for each in every if each.package not in packages]
+        owners = {ObjectKey(GROUP, "PackageVariant", *name) for name in context.names_at(packages)}
+        part = replace(
+            plan,
+            changes=tuple(change for change in plan.changes if change.package not in packages),
+            problems=tuple(problem for problem in plan.problems if problem.owner not in owners),
+            context=rest,
+        )
+        return _with_files(part, left, waiting, fleet, rest, lock=lock, shard=shard)
+
     inventory = context.inventory
     # A reviewed lock is recorded by merging its pull request, any other by this run.
     locks = {} if inventory.reviewed is not None else fleet.locks.files
 
     def records() -> dict[str, bytes]:
-        files = {**plan_records(context, decided.every, decided.waiting), **locks, **lock.records}
+        files = {**plan_records(context, every, waiting), **locks, **lock.records}
         return dict(sorted(files.items()))
 
     def other_status() -> dict[str, bytes]:
@@ -313,14 +340,15 @@ def _with_files(
         return {**status, **histories}
 
     def owners() -> dict[str, PackageKey]:
-        return dict(sorted({**record_owners(context, decided.every), **lock.record_owners}.items()))
+        return dict(sorted({**record_owners(context, every), **lock.record_owners}.items()))
 
-    conditions = LazyMapping(lambda: plan_conditions(context, decided.every))
+    conditions = LazyMapping(lambda: plan_conditions(context, every))
     others = LazyMapping(other_status)
-    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, decided.every))
+    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, every))
     histories = {history_path(url): PackageKey(url, "") for url in inventory.histories}
     return replace(
         plan,
+        without=without,
         conditions=conditions,
         records=LazyMapping(records),
         record_owners=own,

@@ -1,6 +1,6 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -392,6 +392,10 @@ class Refusal(Struct, frozen=True):
     consent: str = ""
 
 
+def _not_divided(_: Collection[PackageKey]) -> "Plan":
+    raise NotImplementedError("this plan was not built from a context")
+
+
 class Plan(PartlyCompared, frozen=True):
     """The plan of the whole fleet; nothing changes it after it was built.
 
@@ -405,9 +409,10 @@ class Plan(PartlyCompared, frozen=True):
     again after the effects. `approving` composes a change anew that a forge did not merge. `other_status`
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
+    `without` returns the plan as it is told and recorded without some packages.
     """
 
-    UNCOMPARED = frozenset({"approving", "context"})
+    UNCOMPARED = frozenset({"approving", "context", "without"})
 
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -429,6 +434,7 @@ class Plan(PartlyCompared, frozen=True):
     applied: Oid | None = None
     context: "PlanContext | None" = None
     approving: Mapping[PackageKey, Callable[[ApprovalState], Change]] = field(default_factory=dict)
+    without: "Callable[[Collection[PackageKey]], Plan]" = _not_divided
 
     @property
     def all_changes(self) -> tuple[Change, ...]:
@@ -511,12 +517,19 @@ def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = Fals
     return worst(exits - {Exit.WAITING} if is_tolerated else exits)
 
 
+def problem_exits(problems: Iterable[Problem]) -> Iterator[Exit]:
+    """Yield the classes of exit of problems."""
+    reasons = {problem.reason for problem in problems}
+    if Reason.DEFECT in reasons:
+        yield Exit.BUG
+    # An unreachable repository is no one's invalid input; whether it counts is its own policy.
+    if reasons - {Reason.DEFECT, Reason.REPOSITORY_UNAVAILABLE}:
+        yield Exit.INVALID_INPUT
+
+
 def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:
     """Return every class of exit that applies; the process can show only the worst."""
-    exits = set(plan.exits) - {Exit.PENDING}
-    # An unreachable repository is no one's invalid input; whether it counts is its own policy.
-    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in plan.problems):
-        exits.add(Exit.INVALID_INPUT)
+    exits = {*plan.exits, *problem_exits(plan.problems)} - {Exit.PENDING}
     if plan.refusals:
         exits.add(Exit.REFUSED)
     if outcome:

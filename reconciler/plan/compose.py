@@ -74,6 +74,7 @@ class Veto(StrEnum):
         """Whether the package stays as it is, whatever was decided about its content."""
         return self.rank <= Veto.GROUP.rank
 
+    DEFECT = "a bug broke the work on it", Kept.NOTHING
     REF = "Git cannot create a ref that it needs", Kept.NOTHING
     PULL_REQUEST = "its pull request cannot be read", Kept.TAGS
     GUARD = "its deletion needs consent", Kept.NOTHING

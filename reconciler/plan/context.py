@@ -1,6 +1,6 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from reconciler.inventory.inventory import (
     RepositoryView,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import (
     DELETION_PROPOSED,
     HEADS,
@@ -102,12 +103,36 @@ class PlanContext(Struct, frozen=True):
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
     sources: Sources = field(default_factory=dict)
+    defects: Mapping[ObjectName, Problem] = field(default_factory=dict)
+
+    def names_at(self, packages: Collection[PackageKey]) -> frozenset[ObjectName]:
+        """Return the variants that want packages, or that were applied there."""
+        wanting = {v.key for key, variants in self.downstreams.items() if key in packages for v in variants}
+        records = self.inventory.records.items()
+        return frozenset(
+            wanting | {key for key, each in records if PackageKey(each.url, each.path) in packages}
+        )
+
+    def without(self, packages: Collection[PackageKey]) -> "PlanContext":
+        """Return the context without some packages and what is known of their variants."""
+        names, inventory, desired = self.names_at(packages), self.inventory, self.desired
+        records = {key: each for key, each in inventory.records.items() if key not in names}
+        return replace(
+            self,
+            inventory=replace(inventory, records=records),
+            desired=replace(desired, variants=tuple(v for v in desired.variants if v.key not in names)),
+            targets={key: each for key, each in self.targets.items() if key not in packages},
+            downstreams={key: each for key, each in self.downstreams.items() if key not in packages},
+            resolved={key: each for key, each in self.resolved.items() if key not in names},
+            variants={key: each for key, each in self.variants.items() if key not in names},
+            gone={key: each for key, each in self.gone.items() if key not in names},
+        )
 
 
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:
     """Bring the values of the stages together, package by package. Order-free."""
-    desired, resolution = fleet.desired, fleet.resolution
-    downstreams = resolution.downstreams
+    desired, resolution, hidden = fleet.desired, fleet.resolution, inventory.hidden
+    downstreams = {key: variants for key, variants in resolution.downstreams.items() if key not in hidden}
     # What is generated for the clusters of other shards is not among the desired variants.
     diff = diff_variants(desired, without_generated(inventory) if inventory.is_partial else inventory)
     deletions = _proposed_deletions(inventory)
@@ -131,6 +156,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         gone={change.key: change for change in kept_and_gone if change.variant is None},
         proposed_deletions=deletions,
         sources=index_sources(inventory),
+        defects=fleet.defects,
     )
 
 
@@ -145,13 +171,13 @@ def _targets(
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
         for path, package in view.packages.items() if view.is_planned else ():
             key = PackageKey(view.url, path)
-            if key in scope or not package.exists:
+            if key in scope or key in inventory.hidden or not package.exists:
                 continue
             target = _sharing(make_target(view, package, inventory), places, owners)
             if view.key in views or target.owner or key in downstreams or _is_annotated(target, inventory):
                 scope[target.key] = target
     for key, view in _deleted(deletions, inventory):
-        if key not in scope:
+        if key not in scope and key not in inventory.hidden:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
     for key in downstreams.keys() - scope.keys():
         own = find_view(downstreams[key][0], inventory)

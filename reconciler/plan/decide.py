@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Decision, Held, Veto
@@ -19,8 +20,22 @@ from reconciler.resolve.ownership import find_pause
 
 
 def decide(target: PlanTarget, context: PlanContext) -> Decision:
-    """Decide about one package. Total: what nothing is known about is kept."""
+    """Decide about one package. Total: what nothing is known about is kept, and so is one with a defect."""
     variants = context.downstreams.get(target.key, ())
+    problem = next((context.defects[v.key] for v in variants if v.key in context.defects), None)
+    try:
+        if problem is None:
+            with guard(f"package {target.key}"):
+                return _decide(target, variants, context)
+    except DefectError as error:
+        if variants:
+            problem = defect_problem(error, variants[0].source.location, variants[0].owner)
+        else:
+            problem = defect_problem(error, target.view.source.location, subject=f"package {target.key.path}")
+    return _left_alone(target, variants, problem)
+
+
+def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: PlanContext) -> Decision:
     if not variants:
         return decide_unwanted(target, context)
     variant = variants[0]
@@ -59,6 +74,24 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
         close=close_pulls(target, [each.ref for each in left], comment),
         held=held,
         problems=problems,
+    )
+
+
+def _left_alone(target: PlanTarget, variants: Sequence[DesiredVariant], problem: Problem) -> Decision:
+    """Keep a package with everything that is of it: a bug of ours broke the work on it."""
+    draft, main = target.draft, target.package.main_tree
+    op = Op.KEEP if target.package.exists else Op.BLOCK
+    variant = variants[0] if variants else None
+    return Decision(
+        target,
+        op,
+        Reason.UP_TO_DATE,
+        variant=variant.key if variant else target.owner,
+        location=variant.source.location if variant else None,
+        before=draft.tree if draft else main,
+        after=draft.tree if draft else main,
+        held=Held(Veto.DEFECT, Reason.DEFECT, problem.message, op),
+        problems=(problem,),
     )
 
 

@@ -56,6 +56,7 @@ def _neighbours(
 ) -> Neighbours:
     leaving = {t.key.path for t in targets if t.key.path not in downstreams and _leaves(t, context)}
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
+    existing |= {path for view in views for path in view.broken}
     others = PathIndex(path for view in views for path in (*view.directories, *view.files))
     return Neighbours(
         PathIndex(existing - leaving), PathIndex(downstreams - existing), index_refs(views), others

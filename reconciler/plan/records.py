@@ -69,7 +69,7 @@ def plan_records(
             records[old.key] = replace(old, **_after_deletion(change))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
-        del records[key]
+        records.pop(key, None)
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
     files |= {
@@ -253,9 +253,12 @@ def leaving_records(context: PlanContext, changes: Iterable[Change]) -> Iterator
     for target in context.targets.values():
         owning.update(_owners_after(target, by_package[target.key], context))
     readable = {view.url for view in context.inventory.repositories.values() if view.is_planned}
+    hidden = context.inventory.hidden
     for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):
         record = change.record
-        if record is not None and change.key not in owning and record.url in readable:
+        if record is None or PackageKey(record.url, record.path) in hidden:
+            continue
+        if change.key not in owning and record.url in readable:
             yield change.key
 
 

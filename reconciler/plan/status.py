@@ -84,9 +84,9 @@ def package_statuses(
     """
     listed: set[ObjectName] = set()
     for change in changes:
-        status = _status(
-            change, context.targets[change.package], context, unfinished.get(change.package), opened or {}
-        )
+        target, missing = context.targets.get(change.package), unfinished.get(change.package)
+        # What no stage may look at has a change, and no target.
+        status = _status(change, target, context, missing, opened or {}) if target is not None else None
         if status is not None:
             # Where a variant leaves, its package says nothing about the one that it wants.
             listed |= {v.key for v in context.downstreams.get(change.package, ()) if v.key == status.variant}

@@ -1,7 +1,8 @@
 """Read the inputs of dependency resolution: published packages, the package index and lock files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
+from reconciler.dependencies.dialects.reading import parsed_or_broken
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
@@ -40,7 +42,7 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
+from reconciler.read.files import LEFT_OUT, UnreadPath, Walk, fetch_files, fetch_paths
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, find_fault
 
@@ -186,13 +188,16 @@ class _Reader(Struct):
         for value, marks in content.objects:
             if not isinstance(value, Mapping) or not str(value.get("apiVersion") or "").startswith(_GROUP):
                 continue
-            manifest = read_kpt(
+            source = Source(Location(where, *marks.location[1:]), revision.time, marks)
+            read = partial(
+                read_kpt,
                 value,
-                Source(Location(where, *marks.location[1:]), revision.time, marks),
+                source,
                 repository=self.names[revision.view.url],
                 path=revision.path,
                 revision=_version(revision, value),
             )
+            manifest = parsed_or_broken(source, read) or ParsedManifest()
             candidates = (replace(c, digest=revision.tree, source=revision.tag) for c in manifest.candidates)
             yield replace(manifest, candidates=tuple(candidates))
 
@@ -278,8 +283,12 @@ class IndexFolders(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def read_index_folders(objects: Mirror, commit: Oid, limits: Limits) -> IndexFolders:
+def read_index_folders(
+    objects: Mirror, commit: Oid, limits: Limits, left_out: Container[str] = ()
+) -> IndexFolders:
     """Return the documents below `index/` of a commit. Isolated: an unreadable file is a problem.
+
+    A file that is `left_out` is not read.
 
     Raises:
         UnavailableError: The control repository is unreadable.
@@ -288,6 +297,9 @@ def read_index_folders(objects: Mirror, commit: Oid, limits: Limits) -> IndexFol
     walk = Walk(INDEX_SUFFIXES, depth=limits.path_depth)
     files, unread = fetch_paths(objects, commit, INDEX_DIRECTORY, walk)
     for file in sorted(files):
+        if file.path in left_out:
+            unread.append(UnreadPath(file.path, LEFT_OUT))
+            continue
         try:
             contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
         except PackageRefusedError as error:

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import FieldPath
 from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits, load_documents
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Limits
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
@@ -100,6 +101,25 @@ def yaml_limits(limits: Limits) -> YamlLimits:
 
 def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
     """Return the objects of a file; a broken document does not affect the others. Total."""
+    try:
+        with guard(path):
+            return _parse_file(path, data, limits)
+    except DefectError as error:
+        chunks = list(_chunks(data))
+        if sum(not chunk.isspace() for chunk in chunks) <= 1:
+            broken = BrokenDocument(defect_problem(error, Location(path)), guess_identity(data))
+            return FileContent(broken=(broken,))
+        # Each document by itself, below as many empty lines as are above it.
+        above = accumulate((chunk.count(b"\n") for chunk in chunks), initial=0)
+        parts = [
+            parse_file(path, b"\n" * lines + chunk, limits)
+            for lines, chunk in zip(above, chunks, strict=False)
+        ]
+        objects = tuple(each for part in parts for each in part.objects)
+        return FileContent(objects, tuple(each for part in parts for each in part.broken))
+
+
+def _parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
     try:
         documents = load_documents(data, limits)
     except YamlError as error:

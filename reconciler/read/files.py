@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
+
+
+LEFT_OUT: Final = "a bug of the reconciler broke the reading of it"
 
 
 class FileEntry(NamedTuple):

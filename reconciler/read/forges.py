@@ -6,6 +6,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
@@ -22,12 +23,13 @@ from reconciler.inventory.inventory import (
     unreadable_problem,
 )
 from reconciler.names.ids import ObjectName
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, lock_ref, short_branch
 from reconciler.names.trailers import KEEPS, TAKES
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
 from reconciler.policy import Policy
+from reconciler.read.repositories import unread_problem
 from reconciler.records.state import PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -158,7 +160,7 @@ def _read_pulls(
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
     """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
-    unreachable: dict[str, UnavailableError] = {}
+    unreachable: dict[str, UnavailableError | DefectError] = {}
     with open_task("listing pull requests", len(available_by_url(views.values()))) as task:
         for view in views.values():
             if view.url in pulls or view.url in unreachable:
@@ -167,12 +169,13 @@ def _read_pulls(
                 reader.forges.mark_unread(view.remote, view.url)
                 continue
             try:
-                mirror = mirrors.open(view.remote)
-                # Listing costs API quota: a shard lists only where it writes.
-                if reader.forges.lists_pulls(mirror):
-                    pulls[view.url] = reader.list_pulls(mirror)
-                    task.advance()
-            except UnavailableError as error:
+                with guard(f"pull requests of {view.remote}"):
+                    mirror = mirrors.open(view.remote)
+                    # Listing costs API quota: a shard lists only where it writes.
+                    if reader.forges.lists_pulls(mirror):
+                        pulls[view.url] = reader.list_pulls(mirror)
+                        task.advance()
+            except (UnavailableError, DefectError) as error:
                 unreachable[view.url] = error
                 task.advance()
     updated = {
@@ -197,9 +200,8 @@ def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullReques
     return pulls
 
 
-def _without_content(view: RepositoryView, error: UnavailableError) -> RepositoryView:
-    problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause)
-    return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
+def _without_content(view: RepositoryView, error: UnavailableError | DefectError) -> RepositoryView:
+    return replace(view, problem=unread_problem(view, error), head=None, packages={}, branches={}, tags={})
 
 
 def _with_lock_pulls(
@@ -212,11 +214,14 @@ def _with_lock_pulls(
     if control.url in pulls:
         return reviewed, pulls
     try:
-        return reviewed, {**pulls, control.url: reader.list_pulls(control)}
-    except UnavailableError as error:
+        with guard("pull requests of the control repository"):
+            return reviewed, {**pulls, control.url: reader.list_pulls(control)}
+    except (UnavailableError, DefectError) as error:
         message = f"The pull requests of the control repository cannot be listed: {error}"
         where = Location(LOCKS_DIRECTORY)
         problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, error.hint)
+        if isinstance(error, DefectError):
+            problem = defect_problem(error, where, subject="the control repository")
         return replace(reviewed, is_open=False, problems=(*reviewed.problems, problem)), pulls
 
 
@@ -249,8 +254,9 @@ def _read_checks(
         heads = {view.head.oid for view in siblings if view.head} if gated else set()
         for commit in sorted({*wanted_checks(siblings, pulls.get(url, ()), policy), *heads}):
             # A failed request approves nothing.
-            with suppress(ReconcilerError):
-                yield (url, commit), forge.checks(commit)
+            with suppress(ReconcilerError), guard(f"checks of commit {commit}"):
+                states = forge.checks(commit)
+                yield (url, commit), states
 
 
 def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -258,7 +264,8 @@ def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], 
     if not isinstance(forge, ApiForge):
         return frozenset(), ()
     try:
-        issues = forge.find_issues(dashboard_key(policy.instance), dashboard_title(policy.instance))
-    except UnavailableError as error:
+        with guard("the dashboard"):
+            issues = forge.find_issues(dashboard_key(policy.instance), dashboard_title(policy.instance))
+            return frozenset().union(*(asked_keys(issue.body) for issue in issues if issue.is_open)), ()
+    except (UnavailableError, DefectError) as error:
         return frozenset(), (f"The dashboard cannot be read: {error}",)
-    return frozenset().union(*(asked_keys(issue.body) for issue in issues if issue.is_open)), ()

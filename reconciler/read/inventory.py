@@ -1,8 +1,8 @@
 """Read the inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.api.annotations import check_keys
 from reconciler.api.porch import GROUP, REPOSITORY, Repository
 from reconciler.api.validation import parse_model
+from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
@@ -27,11 +28,13 @@ from reconciler.inventory.inventory import (
     ReviewedLock,
     Source,
     Sourced,
+    package_units,
+    without_packages,
 )
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Position, Removals, Standing
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, normalise_url
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
 from reconciler.read.control import (
     ControlHistory,
@@ -42,7 +45,7 @@ from reconciler.read.control import (
 )
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import IndexFolders, read_index_folders
-from reconciler.read.files import is_below
+from reconciler.read.files import Walk, is_below
 from reconciler.read.forges import ForgeState, read_forges
 from reconciler.read.governance import (
     ReadOptions,
@@ -54,9 +57,9 @@ from reconciler.read.governance import (
     unused_rules,
 )
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
-from reconciler.read.manifests import Manifests, read_manifests
+from reconciler.read.manifests import SUFFIXES, Manifests, read_manifests
 from reconciler.read.removals import find_removals
-from reconciler.read.repositories import describe_repositories, read_repositories
+from reconciler.read.repositories import describe_repositories, read_repositories, unread_problem
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
@@ -66,10 +69,11 @@ from reconciler.read.state import (
     read_histories,
     read_state,
     read_statuses,
+    recorded_names,
     state_ref,
     status_ref,
 )
-from reconciler.records.state import PullHistory
+from reconciler.records.state import VARIANTS_DIRECTORY, PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 
@@ -106,7 +110,10 @@ def read_inventory(
     options = options or read_options(open_control(control, mirrors), environment)
     forges = forges or Forges(writes=False)
     policy = authorize(options, mirrors, forges, environment)
-    content = _read_control(options.control, policy)
+    content, _ = isolate(
+        lambda: _control_units(options.control, policy),
+        lambda left_out: _read_control(options.control, policy, left_out),
+    )
     inventory, recorded = content.inventory, content.recorded
     forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
     read = replace(inventory, repositories=forge_state.views, reviewed=forge_state.reviewed)
@@ -178,13 +185,25 @@ def _read_repositories(
             inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
         )
     views = _read_views(content, options, mirrors, shard_reader)
-    forges.set_authors(views.values())
+    _, unusable = isolate(
+        lambda: [view.url for view in views.values()],
+        lambda left_out: forges.set_authors(view for view in views.values() if view.url not in left_out),
+    )
+    views = {
+        key: replace(view, problem=unread_problem(view, unusable[view.url])) if view.url in unusable else view
+        for key, view in views.items()
+    }
     forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     if not options.deep:
         return forge_state, PackageTrees(), ()
     forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
     # After the forges: they may have found a repository unavailable, or the lock closed.
-    package_trees = find_trees(forge_state.views, forge_state.reviewed)
+    listed = forge_state.views
+    package_trees, broken = isolate(
+        partial(package_units, listed),
+        lambda left_out: find_trees(without_packages(listed, left_out), forge_state.reviewed),
+    )
+    forge_state = replace(forge_state, views=without_packages(listed, broken) if broken else listed)
     return forge_state, package_trees, shard_reader.notes if shard_reader else ()
 
 
@@ -209,24 +228,44 @@ class _ControlContent(NamedTuple):
     recorded: "_Recorded"
 
 
-def _read_control(opened: OpenControl, policy: Policy) -> _ControlContent:
-    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
-    declared, recorded = _read_declared(opened, policy, snapshot), _read_recorded(opened, policy)
+def _control_units(opened: OpenControl, policy: Policy) -> Iterator[str | ObjectName]:
+    """Yield the units of the control repository: paths of files, and names that records are about."""
+    root, walk = opened.mirror.commit(opened.commit.oid).tree, Walk(SUFFIXES, depth=policy.limits.path_depth)
+    yield from (each.path for each in walk.below(opened.objects, root, ""))
+    tip = opened.mirror.refs().get(state_ref(policy.instance))
+    yield from recorded_names(opened.mirror, tip, policy.limits)
+
+
+def _read_control(
+    opened: OpenControl, policy: Policy, left_out: Mapping[str | ObjectName, DefectError]
+) -> _ControlContent:
+    """Return the content of the control repository; what is left out is unknown, not absent."""
+    paths = {unit: error for unit, error in left_out.items() if isinstance(unit, str)}
+    names = {unit: error for unit, error in left_out.items() if isinstance(unit, ObjectName)}
+    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy, paths)
+    declared = _read_declared(opened, policy, snapshot, paths)
+    recorded = _read_recorded(opened, policy, paths, names)
     manifests, state = declared.manifests, recorded.state
     skipped = tuple(_skipped_files(opened, policy, manifests, state))
-    problems = {*declared.problems, *snapshot.problems, *recorded.problems, *skipped}
+    broken = {
+        name: defect_problem(error, Location(VARIANTS_DIRECTORY), variant_key(name))
+        for name, error in names.items()
+    }
+    faults = {defect_problem(error, Location(path)) for path, error in paths.items()} | {*broken.values()}
+    problems = {*declared.problems, *snapshot.problems, *recorded.problems, *skipped, *faults}
     digests = recorded.images.lock
     inventory = Inventory(
         policy=policy if policy.lock.is_reviewed else with_image_digests(policy, digests),
         control=_control(opened, policy, recorded, manifests, skipped),
         variants=manifests.variants,
         sets=manifests.sets,
-        stalled=manifests.stalled,
+        stalled=manifests.stalled | {set_key(name) for name in names},
         claims=manifests.claims,
         snapshot=snapshot,
         records=state.records,
         set_records=state.set_records,
         rollouts=state.rollouts,
+        broken_records=broken,
         refused=state.refused,
         statuses=recorded.statuses,
         locks=state.locks,
@@ -258,10 +297,15 @@ class _Recorded(NamedTuple):
             yield self.images.problem
 
 
-def _read_recorded(opened: OpenControl, policy: Policy) -> _Recorded:
+def _read_recorded(
+    opened: OpenControl,
+    policy: Policy,
+    paths: Container[str],
+    names: Mapping[ObjectName, DefectError],
+) -> _Recorded:
     refs = opened.mirror.refs()
     tip, status = refs.get(state_ref(policy.instance)), refs.get(status_ref(policy.instance))
-    state = read_state(opened.mirror, tip, policy.limits)
+    state = read_state(opened.mirror, tip, policy.limits, names)
     return _Recorded(
         tip=tip,
         state=state,
@@ -269,7 +313,7 @@ def _read_recorded(opened: OpenControl, policy: Policy) -> _Recorded:
         statuses=LazyMapping(lambda: read_statuses(opened.mirror, status, policy.limits)),
         histories=read_histories(opened.mirror, status, policy.limits),
         images=read_image_digests(opened.mirror, tip, policy.limits.manifest_bytes),
-        index_folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
+        index_folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits, paths),
         reviewed=read_reviewed_lock(opened, policy, state.wanted_lock),
     )
 
@@ -282,7 +326,9 @@ class _Declared(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _Declared:
+def _read_declared(
+    opened: OpenControl, policy: Policy, snapshot: Snapshot, left_out: Mapping[str, DefectError]
+) -> _Declared:
     registrations = tuple(_cluster_registrations(snapshot, policy))
     registered = [each for each in registrations if isinstance(each, Sourced)]
     manifests = read_manifests(
@@ -291,6 +337,7 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
         policy,
         registered=[registration.manifest for registration in registered],
         is_control=lambda repo: normalise_url(_address(repo, opened.mirror.remote)) == opened.mirror.url,
+        left_out=left_out,
     )
     problems = (each for each in registrations if isinstance(each, Problem))
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ from reconciler.api.annotations import INSTALLATION, check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, parse_model, parse_partly, type_error
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
@@ -25,10 +27,11 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
 from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, group_of
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
 from reconciler.read.documents import (
     BrokenDocument,
+    ClaimedIdentity,
     FileContent,
     ParsedObject,
     SourcePosition,
@@ -369,6 +372,7 @@ def read_manifests(
     *,
     registered: Iterable[Repository] = (),
     is_control: Callable[[str], bool] = lambda _: False,
+    left_out: Mapping[str, DefectError] = MappingProxyType({}),
 ) -> Manifests:
     """Return the manifests below the policy's paths.
 
@@ -382,12 +386,13 @@ def read_manifests(
         policy: Paths, limits and the default namespace.
         registered: Repositories registered elsewhere, as in the snapshot.
         is_control: Tells whether a `spec.git.repo` is the control repository itself.
+        left_out: Files that are not read, because a bug of ours breaks that.
 
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    found_files = _list_files(objects, commit, policy)
-    files, contents = found_files.files, _Contents()
+    found_files, contents = _list_files(objects, commit, policy), _Contents()
+    files = {path: each for path, each in found_files.files.items() if path not in left_out}
     # Registrations decide which packages are read, so files outside of packages come first.
     _parse([file for file, _ in files.values() if file.package is None], objects, policy, contents)
     directories = _registered_directories(contents, policy, registered, is_control)
@@ -401,10 +406,16 @@ def read_manifests(
             for problem in contents.problems
             if problem.location.path in kept
         ),
+        *(_left_out(path, left_out[path]) for path in found_files.files.keys() & left_out.keys()),
     ]
     paths = {each.source.location.path for each in classified if each.source}
     manifests = _assemble(classified, objects.last_touched(commit, sorted(paths)))
-    return replace(manifests, files=frozenset(kept), unread=found_files.unread, missing=found_files.missing)
+    return replace(
+        manifests,
+        files=frozenset(kept | left_out.keys()),
+        unread=found_files.unread,
+        missing=found_files.missing,
+    )
 
 
 def parse_manifests(files: Mapping[str, bytes], policy: Policy) -> Manifests:
@@ -497,9 +508,27 @@ def _classify(contents: _Contents, paths: Iterable[str], policy: Policy) -> list
     classified: list[Classification] = []
     for path in paths:
         content = contents.by_path[path]
-        classified += (classify_object(o, policy) for o in content.objects)
+        classified += (_guarded(each, policy) for each in content.objects)
         classified += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
     return classified
+
+
+def _left_out(path: str, error: DefectError) -> Classification:
+    return Classification(broken=path, problems=(defect_problem(error, Location(path)),))
+
+
+def _guarded(parsed: ParsedObject, policy: Policy) -> Classification:
+    """Classify an object; one of which a bug of ours breaks the reading is as one that is no valid YAML."""
+    try:
+        with guard(parsed.place.path):
+            return classify_object(parsed, policy)
+    except DefectError as error:
+        place, value = parsed.place, parsed.value if isinstance(parsed.value, Mapping) else {}
+        metadata = value["metadata"] if isinstance(value.get("metadata"), Mapping) else {}
+        names = (value.get("apiVersion"), value.get("kind"), metadata.get("namespace"), metadata.get("name"))
+        identity = ClaimedIdentity(*(name if isinstance(name, str) else "" for name in names))
+        problem = defect_problem(error, Location(place.path, place.line + place.lines_above))
+        return classify_broken(BrokenDocument(problem, identity), place.path, policy.default_namespace)
 
 
 def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Manifests:

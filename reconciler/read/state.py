@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from operator import attrgetter
+from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wire import Record, read_record
@@ -82,11 +85,17 @@ def status_ref(instance: str) -> str:
     return f"refs/heads/reconciler/{instance}/status"
 
 
-def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
+def read_state(
+    objects: Mirror,
+    commit: Oid | None,
+    limits: Limits,
+    left_out: Mapping[ObjectName, DefectError] = MappingProxyType({}),
+) -> State:
     """Return the records at a commit of the state branch; none without a commit.
 
     A record that cannot be read is a problem, and its last readable version counts. Damage lets nothing
-    pass that the record held back: a pin that a person holds, content that was rejected.
+    pass that the record held back: a pin that a person holds, content that was rejected. Records about
+    objects that are `left_out` are not read.
 
     Raises:
         ConfigurationError: A record was written by a newer version; nothing may be concluded.
@@ -94,7 +103,7 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
     """
     if commit is None:
         return State()
-    reader = _Reader(objects, commit, limits)
+    reader = _Reader(objects, commit, limits, left_out)
     return State(
         records=reader.variants(),
         set_records=reader.records(SETS_DIRECTORY, SetRecord),
@@ -105,6 +114,26 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
         refused=reader.refused_deletions(),
         problems=tuple(sorted(reader.problems)),
     )
+
+
+def recorded_names(objects: Mirror, commit: Oid | None, limits: Limits) -> set[ObjectName]:
+    """Return the names of the objects that the records of a commit are about."""
+    if commit is None:
+        return set()
+    reader = _Reader(objects, commit, limits)
+    directories = (VARIANTS_DIRECTORY, SETS_DIRECTORY, ROLLOUTS_DIRECTORY, UPSTREAMS_DIRECTORY)
+    return {
+        name for directory in directories for file in reader.files(directory) for name in reader.names(file)
+    }
+
+
+def _name(line: bytes) -> ObjectName:
+    """Return the name of the variant that a line is about, an empty one if that is not known."""
+    try:
+        value = orjson.loads(line)
+        return ObjectName(value["namespace"], value["name"])
+    except (ValueError, KeyError, TypeError):
+        return ObjectName("", "")
 
 
 def read_applied(objects: Mirror, commit: Oid | None, limits: Limits) -> Oid | None:
@@ -124,29 +153,45 @@ _repeated = attrgetter(*_REPEATED)
 class _Reader(Struct, frozen=True):
     """Reads the records of one commit and collects their problems.
 
-    `texts`, `parts` and `specs` are values that records share: parts by their representation, specs by their
-    parts.
+    Records about objects that are `left_out` are not read. `texts`, `parts` and `specs` are values that
+    records share: parts by their representation, specs by their parts.
     """
 
     objects: Mirror
     commit: Oid
     limits: Limits
+    left_out: Mapping[ObjectName, DefectError] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
     specs: dict[tuple[tuple[str, int], ...], dict[str, Any]] = field(default_factory=dict)
 
+    def files(self, directory: str) -> list[FileEntry]:
+        """Return the files with records below a directory, without those that are left out as a whole."""
+        files = fetch_files(self.objects, self.commit, directory, (".json", LINES_SUFFIX))
+        own = [file for file in files if file.path != VARIANTS_FORMAT]
+        return (
+            [f for f in own if any(name not in self.left_out for name in self.names(f))]
+            if self.left_out
+            else own
+        )
+
+    def names(self, file: FileEntry) -> set[ObjectName]:
+        """Return the names of the objects that the records of a file are about."""
+        if is_lines_file(file.path):
+            return set(map(_name, split_lines(self.objects.blob(file.oid, MOST_BYTES))))
+        return {ObjectName(*PurePosixPath(file.path).with_suffix("").parts[-2:])}
+
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
-        files = fetch_files(self.objects, self.commit, directory)
-        read = (self._record(file.path, file.oid, model) for file in files)
+        read = (self._record(file.path, file.oid, model) for file in self.files(directory))
         return {record.key: record for record in read if record}
 
     def variants(self) -> dict[ObjectName, PackageVariantRecord]:
         """Return the readable records of variants, those of an older version too."""
         self._check_format()
-        files = fetch_files(self.objects, self.commit, VARIANTS_DIRECTORY, (".json", LINES_SUFFIX))
-        single = (f for f in files if not is_lines_file(f.path) and f.path != VARIANTS_FORMAT)
+        files = self.files(VARIANTS_DIRECTORY)
+        single = (file for file in files if not is_lines_file(file.path))
         read = (self._record(file.path, file.oid, PackageVariantRecord) for file in single)
         records = {record.key: record for record in read if record}
         for file in files:
@@ -189,15 +234,17 @@ class _Reader(Struct, frozen=True):
         except PackageRefusedError as error:
             return _Lines({}, [(1, error.reason)])
         for number, line in enumerate(split_lines(data), start=1):
+            if self.left_out and _name(line) in self.left_out:
+                continue
             why = _line_error(line, self.limits)
             if why:
                 lines.damage.append((number, why))
                 continue
-            try:
-                record = self._shared(read_record(line, PackageVariantRecord))
-                lines.records[record.key] = record
-            except ValueError as error:
-                lines.damage.append((number, str(error)))
+            read = _parse(PackageVariantRecord, line)
+            if isinstance(read, str):
+                lines.damage.append((number, read))
+            else:
+                lines.records[read.key] = self._shared(read)
         return lines
 
     def _shared(self, record: PackageVariantRecord) -> PackageVariantRecord:
@@ -367,7 +414,9 @@ class _Statuses(Mapping[ObjectName, RecordedStatus]):
         self._limits = limits
 
     def __getitem__(self, key: ObjectName) -> RecordedStatus:
-        status = _status(self._value(self._blobs[key]), key)
+        blob = self._blobs[key]
+        with guard(f"status of {key}"):  # or a KeyError of ours would tell that there is none
+            status = _status(self._value(blob), key)
         if status is None:
             raise KeyError(key)
         return status

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.defects import DefectError, guard
 from reconciler.dependencies import emit as generation
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
 from reconciler.names.ids import ObjectKey, Oid
 from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.problems import defect_problem
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.render.answers import DraftContext, classify_delivery
 from reconciler.render.kptfile import stamp_kptfile
@@ -52,18 +54,28 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
     items: list[RenderedDelivery] = []
     stalled: set[ObjectKey] = set(deliveries.stalled)
     problems, notes = [*deliveries.problems], [*deliveries.notes]
-    for delivery in deliveries.items:
+
+    def render(delivery: Delivery) -> None:
         if delivery.resolved.settled is not None:
             items.append(_up_to_date(delivery, inventory))
-            continue
+            return
         generated = _generate(delivery, inventory)
-        problems += generated.manifests.problems
-        notes += [str(warning) for warning in generated.manifests.warnings]
+        problems.extend(generated.manifests.problems)
+        notes.extend(str(warning) for warning in generated.manifests.warnings)
         stays = generated.manifests.kept and delivery.is_complete and generated.resolved.local
         if generated.manifests.files or stays:
             items.append(_render(delivery, generated, contents, inventory))
         elif generated.manifests.kept or not delivery.is_complete:
             stalled.add(variant_key(delivery.owner))
+
+    for each in deliveries.items:
+        owner = variant_key(each.resolved.variant.key)
+        try:
+            with guard(f"manifests for cluster {each.cluster}"):
+                render(each)
+        except DefectError as error:
+            problems.append(defect_problem(error, each.resolved.variant.source.location, owner))
+            stalled.add(owner)
     return RenderedDeliveries(
         {item.resolved.variant.key: item for item in items},
         frozenset(stalled),

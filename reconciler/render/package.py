@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
@@ -14,6 +15,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
+from reconciler.names.problems import defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.policy import Policy
 from reconciler.records.state import FUNCTIONS, PackageVariantRecord
@@ -118,7 +120,7 @@ def _render_variants(
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
     sides = render_sides([anew.get(r.variant.key, r) for r in variants], contents, run)
     rendered = [
-        render_variant(anew.get(resolved.variant.key, resolved), contents, inventory, sides)
+        _guarded(anew.get(resolved.variant.key, resolved), contents, inventory, sides)
         for resolved in each(variants)
     ]
     fresh = {(each.variant, False): each.fresh for each in rendered}
@@ -181,6 +183,19 @@ def _builtins(policy: Policy) -> RunPipelines:
     return lambda packages: [
         run_pipeline(files, (), policy.functions, limits=policy.limits) for files in packages
     ]
+
+
+def _guarded(
+    resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
+) -> RenderedVariant:
+    """Render one variant's package up to its functions; a defect, as of a merge, blocks it alone."""
+    variant = resolved.variant
+    try:
+        with guard(f"PackageVariant {variant.key}"):
+            return render_variant(resolved, contents, inventory, sides)
+    except DefectError as error:
+        problem = defect_problem(error, variant.source.location, variant.owner)
+        return RenderedVariant(variant.key, Blocked(Reason.DEFECT, str(error)), defect=problem)
 
 
 def render_variant(

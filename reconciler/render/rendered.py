@@ -118,13 +118,14 @@ class RenderedVariant(Struct, frozen=True):
 
     `fresh` is rendered from upstream and main alone. `merged` is a draft with commits of people, updated
     with the same changes; None if there is no such draft. `time` is the newest committer time of the inputs
-    of `fresh`, in seconds (law 5).
+    of `fresh`, in seconds (law 5). `defect` tells that a bug of ours broke the rendering.
     """
 
     variant: ObjectName
     fresh: Package | Blocked
     merged: Package | Blocked | None = None
     time: int = 0
+    defect: Problem | None = None
 
 
 class RenderedDelivery(Struct, frozen=True):

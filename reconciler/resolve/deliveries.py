@@ -9,6 +9,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
+from reconciler.base.defects import DefectError, guard
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -21,7 +23,7 @@ from reconciler.expand.variants import DesiredVariant, variant_key
 from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
@@ -99,21 +101,19 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
     notes: list[str] = []
-    for scope in locks.scopes:
-        if (lock := scope.after) is None:
-            continue
-        cluster, policy = scope.cluster, inventory.policy
+
+    def resolve(cluster: str, lock: "ClusterLock") -> None:
+        policy, control = inventory.policy, inventory.control
         target = find_delivery_target(
             cluster, views.get(cluster, ()), policy.dependencies.path, policy.instance
         )
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, str):
-            notes += [target] if target and generation.has_generated(lock) else []
+            notes.extend([target] if target and generation.has_generated(lock) else [])
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
-            control = inventory.control
             incomplete = {"", cluster} & clusters.incomplete
             is_complete = control.readable and not control.broken and not incomplete
             variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
@@ -122,6 +122,16 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             pin = _pin(cluster, Oid(record.upstream_tree if record else ""), inventory)
             resolved = _resolve(variant, pin, digest, inventory)
             items.append(Delivery(cluster, target, inputs[cluster], lock, is_complete, digest, resolved))
+
+    for scope in locks.scopes:
+        try:
+            with guard(f"manifests for cluster {scope.cluster}"):
+                if scope.after is not None:
+                    resolve(scope.cluster, scope.after)
+        except DefectError as error:
+            place = Location(f"{LOCKS_DIRECTORY}/{scope.cluster}.json")
+            problems.append(defect_problem(error, place, subject=f"cluster {scope.cluster}"))
+            stalled |= {variant_key(key) for key in inventory.records if cluster_of(key) == scope.cluster}
     return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), tuple(notes))
 
 

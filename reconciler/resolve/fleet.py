@@ -1,6 +1,7 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
 from collections.abc import Container, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -56,7 +57,8 @@ class ResolvedFleet(Struct, frozen=True):
 
     `wanted_locks` are the locks to propose: `locks` themselves, unless locks are reviewed first. `clusters`
     are the inputs that the locks were resolved from, `deliveries` the packages for generated manifests.
-    `requirement_changes` are what variants with another upstream revision require differently.
+    `requirement_changes` are what variants with another upstream revision require differently. Variants with
+    `defects` are left alone.
     """
 
     desired: Desired
@@ -66,6 +68,7 @@ class ResolvedFleet(Struct, frozen=True):
     clusters: FleetInputs = field(default_factory=FleetInputs)
     deliveries: Deliveries = field(default_factory=Deliveries)
     requirement_changes: Mapping[ObjectName, tuple[RequirementChange, ...]] = field(default_factory=dict)
+    defects: Mapping[ObjectName, Problem] = field(default_factory=dict)
 
     @property
     def needs(self) -> Needs:
@@ -85,6 +88,7 @@ def resolve_fleet(
     retained: Container[ObjectName] = frozenset(),
     *,
     options: ResolveOptions = DEFAULT_OPTIONS,
+    defects: Mapping[ObjectName, Problem] = MappingProxyType({}),
 ) -> ResolvedFleet:
     """Resolve every variant, and everything that their packages need, to a fixed point. Pure; order-free.
 
@@ -98,21 +102,22 @@ def resolve_fleet(
         dependencies: Published packages and present locks.
         retained: Undesired variants that stay: their packages need what they needed.
         options: Options of this run.
+        defects: Variants that are stalled, because a bug of ours breaks the work on them.
 
     Raises:
         UsageError: A name to upgrade is no package's.
     """
-    resolution = extend_resolution(Resolution(), inventory, desired)
+    resolution = extend_resolution(Resolution(), inventory, desired, defects)
     if inventory.is_partial:
         # A shard reads the whole fleet where its clusters need packages.
-        return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
+        return ResolvedFleet(desired, with_releases(resolution, inventory, desired), defects=defects)
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
     if options.upgrade:
         check_upgrades(options.upgrade, clusters, desired.variants)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
-        return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
+        return ResolvedFleet(desired, with_releases(resolution, inventory, desired), defects=defects)
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
     if inventory.policy.suspend:
         locks = updates.effective_locks(wanted_locks, strict=True)
@@ -135,11 +140,11 @@ def resolve_fleet(
     )
     desired = _with_generated(desired, generated, leaving)
     if generated.variants:
-        resolution = extend_resolution(resolution, inventory, desired)
+        resolution = extend_resolution(resolution, inventory, desired, defects)
     resolution = _without(with_releases(resolution, inventory, desired), unmet)
     deliveries = resolve_deliveries(inventory, clusters, locks)
     changes = requirement_changes(resolution, inventory, dependencies.published, locks)
-    return ResolvedFleet(desired, resolution, locks, wanted_locks, clusters, deliveries, changes)
+    return ResolvedFleet(desired, resolution, locks, wanted_locks, clusters, deliveries, changes, defects)
 
 
 def with_deliveries(

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
@@ -43,6 +44,9 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     if isinstance(view, Problem):
         return view
     path = view.full_path(upstream.package or "")
+    if path in view.broken:
+        location = variant.source.at("spec", "upstream", "package")
+        return replace(view.broken[path], location=location).owned_by(variant.owner)
     lookup = _Lookup(variant, view, view.packages.get(path, PackageState(path)), inventory)
     finders = (find(lookup, str(value)) for value, find in lookup.selectors(upstream) if value is not None)
     pin = next(finders, None) or lookup.latest()

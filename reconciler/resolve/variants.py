@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, Upstream
+from reconciler.base.defects import DefectError, guard
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import (
     Draft,
@@ -17,7 +19,7 @@ from reconciler.inventory.inventory import (
     RepositoryView,
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.names.trailers import Ticks
 from reconciler.records.state import PackageVariantRecord, recorded_ticks
@@ -49,7 +51,12 @@ from reconciler.resolve.up_to_date import (
 from reconciler.resolve.upstreams import find_circles, find_repository
 
 
-def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
+def extend_resolution(
+    resolution: Resolution,
+    inventory: Inventory,
+    desired: Desired,
+    defects: Mapping[ObjectName, Problem] = MappingProxyType({}),
+) -> Resolution:
     """Resolve the desired variants that the resolution does not have yet. Pure and order-free.
 
     Total: every desired variant is resolved, stalled with its problems, or waits, except those that other
@@ -58,12 +65,13 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
 
     Variants that are generated for dependencies are known only after all others are pinned, so a second
     step is inherent. It resolves the generated variants, and those that read a repository where the
-    generated ones publish revisions; all others keep their outcome.
+    generated ones publish revisions; all others keep their outcome. Variants with `defects` are stalled.
     """
     outcomes = _outcomes(resolution, desired)
     new = [variant for variant in desired.variants if variant.key not in outcomes]
     downstreams = downstream_packages(new, inventory, resolution.downstreams)
-    publications = find_publications(downstreams, desired, inventory)
+    sound = {key: some for key, some in downstreams.items() if not any(v.key in defects for v in some)}
+    publications = find_publications(sound, desired, inventory)
     tagged = {key.url for key, tags in publications.items() if resolution.publications.get(key) != tags}
     pending = [
         variant
@@ -75,8 +83,9 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
-    outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
+    outcomes |= {variant.key: _outcome(variant, inventory, lookups) for variant in pending}
     outcomes |= {key: (problem,) for key, problem in find_circles(downstreams, inventory).items()}
+    outcomes |= {variant.key: (defects[variant.key],) for variant in pending if variant.key in defects}
     rollouts = find_rollouts(outcomes, desired, inventory, lookups.sources)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
     ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
@@ -106,7 +115,7 @@ def _held(
         hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
         offers = None if isinstance(outcome, tuple) else outcome.offers
         kept = PinChoice(hold.pin, offers)
-        resolved = resolve_variant(variant, inventory, lookups, kept) if hold.pin else outcome
+        resolved = _outcome(variant, inventory, lookups, kept) if hold.pin else outcome
         results[variant.key] = with_hold(outcome, hold, resolved)
     return results
 
@@ -165,6 +174,17 @@ def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> 
     return indexes
 
 
+def _outcome(
+    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept: PinChoice | None = None
+) -> Outcome:
+    """Resolve one variant; a defect stalls it alone."""
+    try:
+        with guard(f"PackageVariant {variant.key}"):
+            return resolve_variant(variant, inventory, lookups, kept)
+    except DefectError as error:
+        return (defect_problem(error, variant.source.location, variant.owner),)
+
+
 def resolve_variant(
     variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept: PinChoice | None = None
 ) -> Outcome:
@@ -185,6 +205,8 @@ def resolve_variant(
     if pin is None:
         return WaitingVariant(variant, choice.offers, choice.waits)
     path = view.full_path(downstream.package or "")
+    if path in view.broken:
+        return (replace(view.broken[path], location=variant.source.location).owned_by(variant.owner),)
     record = inventory.records.get(variant.key)
     package = view.packages.get(path, PackageState(path))
     base, lost = find_base(package.main_header, pin, record, inventory, lookups.sources)

@@ -9,6 +9,7 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
 from reconciler.apply.pulls import lock_texts
 from reconciler.apply.upstream_log import UpstreamLog
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.inventory.authors import repository_commits
@@ -31,31 +32,36 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     check_applicable(
         planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
     )
-    mirrors = {view.url: inputs.mirrors.open(view.remote) for view in views if view.is_available}
-    commits = {url: repository_commits(inventory.views_of(url), policy.commits) for url in mirrors}
-    if planned.plan.lock is not None:
-        # A reviewed lock is proposed as a pull request on the control repository itself.
-        mirrors[inventory.control.url] = control
     differences, log = DifferenceReader(), UpstreamLog(inputs.mirrors)
     texts = lock_texts(planned.plan.lock)
-    targets = {
-        url: Target(
-            mirror,
-            inputs.forges.of(mirror),
-            commits.get(url, policy.commits),
-            planned.names,
-            policy.risks,
-            Links(policy.forges, control, inventory.control.commit.oid),
-            differences,
-            log,
-            texts,
-        )
-        for url, mirror in mirrors.items()
-    }
+    # A reviewed lock is proposed as a pull request on the control repository itself.
+    remotes = {view.url: view.remote for view in views if view.is_available}
+    remotes |= {inventory.control.url: control.remote} if planned.plan.lock is not None else {}
+    targets: dict[str, Target] = {}
+    unusable: dict[str, DefectError] = {}
+    for url, remote in remotes.items():
+        try:
+            with guard(f"repository {remote}"):
+                mirror = inputs.mirrors.open(remote)
+                targets[url] = Target(
+                    mirror,
+                    inputs.forges.of(mirror),
+                    repository_commits(inventory.views_of(url), policy.commits),
+                    planned.names,
+                    policy.risks,
+                    Links(policy.forges, control, inventory.control.commit.oid),
+                    differences,
+                    log,
+                    texts,
+                )
+        except DefectError as error:
+            unusable[url] = error
     forge = inputs.forges.of(control)
     has_dashboard = policy.pull_requests.dashboard
     dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
     with effects.applying(), timed(SpanKind.STAGE, "apply") as span:
-        outcome = apply_changes(planned.plan, inventory, targets, control, on_effects, dashboards=dashboards)
+        outcome = apply_changes(
+            planned.plan, inventory, targets, control, on_effects, dashboards=dashboards, unusable=unusable
+        )
         span.items = len(outcome.effects)
     return outcome

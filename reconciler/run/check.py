@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
@@ -15,7 +16,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.functions.declared import check_functions
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, NamedCommit, Side, compare, lock_files
@@ -117,25 +118,31 @@ def check_proposal(
         unread = _without_credential(unread, merged, proposed)
         merged, proposed = read_both()
     deep = level is not Level.MANIFESTS
-    old = (
-        _side(merged, plan_fleet(merged) if deep else None)
-        if merged
-        else Side(Desired(), SetDiff(), plan=Plan() if deep else None, has_manifests=False)
-    )
-    planned = plan_fleet(proposed) if deep else None
-    new = replace(_side(proposed, planned), unread=tuple(unread))
     renamed = tuple(_renamed(trusted, proposal))
-    new = replace(new, problems=tuple(sorted({*new.problems, *renamed})), commit=_named(proposal.head))
-    old = replace(old, commit=_named(proposal.base))
-    return CheckResult(
-        comparison=compare(old, new),
-        names=proposed.names,
-        unavailable=deep and OnUnavailable.FAIL in unread.values(),
-        notes=(*proposed.inventory.notes, *empty_selections(new.desired, proposed.inventory)),
-        control=control,
-        trusted=trusted,
-        proposed=planned,
-    )
+
+    def compared(left_out: Mapping[Unit, DefectError]) -> CheckResult:
+        before, after = merged.without(left_out) if merged else None, proposed.without(left_out)
+        old = (
+            _side(before, plan_fleet(before) if deep else None)
+            if before
+            else Side(Desired(), SetDiff(), plan=Plan() if deep else None, has_manifests=False)
+        )
+        planned = plan_fleet(after) if deep else None
+        new = replace(_side(after, planned), unread=tuple(unread), commit=_named(proposal.head))
+        new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
+        return CheckResult(
+            comparison=compare(replace(old, commit=_named(proposal.base)), new),
+            names=after.names,
+            unavailable=deep and OnUnavailable.FAIL in unread.values(),
+            notes=(*after.inventory.notes, *empty_selections(new.desired, after.inventory)),
+            control=control,
+            trusted=trusted,
+            proposed=planned,
+        )
+
+    return isolate(
+        lambda: (*(merged.inventory.units() if merged else ()), *proposed.inventory.units()), compared
+    )[0]
 
 
 # What the merged configuration decides

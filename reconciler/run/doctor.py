@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
@@ -66,7 +67,11 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
     ]
     urls = sorted({view.url for view in inventory.repositories.values()})
     for url in track(urls, "checking repositories"):
-        findings += _repository(url, inputs)
+        try:
+            with guard(f"repository {url}"):
+                findings += [*_repository(url, inputs)]
+        except DefectError as error:
+            findings.append(_error("repository", url, error))
     return tuple(findings)
 
 

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import UsageError
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, MissingPackage, find_missing, read_index
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.expand import expand
@@ -15,7 +17,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.http.reply_cache import ReplyCache
-from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.inventory.inventory import Inventory, SourcedDocument, Unit
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE
@@ -59,11 +61,21 @@ class MissingPackages(NamedTuple):
 def find_missing_packages(options: RunOptions) -> MissingPackages:
     """Return every package that installs lack, with manifests and index as on disk. Writes nothing."""
     inventory = _on_disk(inputs := read_inputs(options), options)
-    fleet = fleet_inputs(inventory, expand(inventory), inputs.dependencies)
+    fleet = _fleet_inputs(inputs)
     missing = find_missing((world.installs, world.catalogue) for world in fleet.worlds)
     problems = (*inventory.problems, *read_index(inventory.index).problems, *fleet.problems)
     installs = sum(len(world.installs) for world in fleet.worlds)
     return MissingPackages(missing, tuple(sorted({*problems})), installs)
+
+
+def _fleet_inputs(inputs: RunInputs) -> FleetInputs:
+    """Return what clusters need and can have, without what a bug of ours breaks the work on."""
+
+    def collect(left_out: Mapping[Unit, DefectError]) -> FleetInputs:
+        some = inputs.without(left_out)
+        return fleet_inputs(some.inventory, expand(some.inventory), some.dependencies)
+
+    return isolate(inputs.inventory.units, collect)[0]
 
 
 def sync_index(options: RunOptions, chosen: SyncOptions) -> IndexSync:
@@ -97,7 +109,7 @@ def synchronise(
     """
     inventory, mirrors = inputs.inventory, inputs.mirrors
     policy = inventory.policy
-    fleet = fleet_inputs(inventory, expand(inventory), inputs.dependencies)
+    fleet = _fleet_inputs(inputs)
     installs = {install for world in fleet.worlds for install in world.installs}
     catalogue = next((world.catalogue for world in fleet.worlds), None)
     request = SyncRequest(

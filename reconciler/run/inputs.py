@@ -1,6 +1,7 @@
 """The reading part of a run: its options, and everything that the core may know."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.preconditions import Checkout, check_checkout
+from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task
 from reconciler.dependencies.catalog.published import DependencyInputs
@@ -17,7 +19,7 @@ from reconciler.expand.upstream import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.http.reply_cache import ReplyCache
-from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.inventory.standing import Position
 from reconciler.read.control import (
     ControlHistory,
@@ -65,6 +67,10 @@ class RunInputs(Struct, frozen=True, dict=True):
         if self.inventory.is_partial:
             return DependencyInputs()  # a shard reads the whole fleet where its clusters need packages
         return read_dependencies(self.inventory, self.mirrors)
+
+    def without(self, units: Mapping[Unit, DefectError]) -> "RunInputs":
+        """Return what was read without units that a bug of ours breaks the work on."""
+        return replace(self, inventory=self.inventory.without(units)) if units else self
 
     @property
     def has_manifests(self) -> bool:

@@ -1,12 +1,14 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.defects import isolate
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
@@ -21,7 +23,9 @@ from reconciler.functions.step import PipelineResult
 from reconciler.git import effects
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard
+from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files
+from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.plan.deletion_diff import retained_variants
@@ -113,30 +117,55 @@ def _check_packages(inventory: Inventory, names: frozenset[str]) -> None:
 def plan_fleet(
     inputs: RunInputs, shard: Shard = WHOLE, resolving: ResolveOptions = DEFAULT_OPTIONS
 ) -> PlannedRun:
-    """Compute the plan. Fetches package contents, writes nothing."""
+    """Compute the plan. Fetches package contents, writes nothing.
+
+    Where a bug of ours breaks the work on a manifest, a record or a package, they are left alone, and all
+    others get what they get where those cannot be understood.
+    """
+    return isolate(
+        inputs.inventory.units,
+        lambda left_out: _plan(inputs.without(left_out), shard, resolving),
+    )[0]
+
+
+def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> PlannedRun:
+    """Compute the plan: again while a bug of ours breaks the work on further packages, which then stall."""
     inventory = inputs.inventory
-    effects.check_shutdown()
-    fleet = resolve_inputs(inputs, resolving)
-    with timed(SpanKind.STAGE, "fetch") as span:
-        contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
-        span.items = len(contents)
-    with opened_pipelines(inputs) as run:
-        with timed(SpanKind.STAGE, "render") as span:
-            rendered = _render(inputs, fleet, contents, run)
-            span.items = len(rendered.variants)
-        deliveries = rendered.deliveries
-        # Generated manifests are known only after rendering: from here on they are variants like all others.
-        generated = (delivery.resolved for delivery in deliveries.items.values())
-        fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
-        # What a signal interrupted may look like a problem of a repository.
+    defects = dict(inventory.broken_records)
+    while True:
         effects.check_shutdown()
-        with timed(SpanKind.STAGE, "plan") as span:
-            plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
-            span.items = len(plan.changes)
-    learn_names(lambda: _names(plan))
-    # After the checksum: what a run is given decides nothing.
-    noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
-    return PlannedRun(inputs, fleet, noted, resolving)
+        fleet = _resolve(inputs, resolving, defects=defects)
+        with timed(SpanKind.STAGE, "fetch") as span:
+            contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
+            span.items = len(contents)
+        with opened_pipelines(inputs) as run:
+            with timed(SpanKind.STAGE, "render") as span:
+                rendered = _render(inputs, fleet, contents, run)
+                span.items = len(rendered.variants)
+            broken = {each.variant: each.defect for each in rendered.variants.values() if each.defect}
+            if broken:
+                defects |= broken
+                continue
+            deliveries = rendered.deliveries
+            # Generated manifests are known only after rendering: now they are variants like all others.
+            generated = (delivery.resolved for delivery in deliveries.items.values())
+            fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
+            # What a signal interrupted may look like a problem of a repository.
+            effects.check_shutdown()
+            with timed(SpanKind.STAGE, "plan") as span:
+                plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
+                span.items = len(plan.changes)
+        known = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
+        wanted = {
+            variant.key: known[variant.owner] for variant in fleet.desired.variants if variant.owner in known
+        }
+        if wanted.keys() <= defects.keys():
+            learn_names(partial(_names, plan))
+            # After the checksum: what a run is given decides nothing.
+            noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
+            return PlannedRun(inputs, fleet, noted, resolving)
+        # Others may have counted on what it would publish: they are resolved again.
+        defects |= wanted
 
 
 def _names(plan: Plan) -> Iterator[str]:
@@ -160,6 +189,18 @@ def resolve_inputs(
         options: Options of the dependency resolution.
         trace: Also record the origin of every field of every variant.
     """
+    units = inputs.inventory.units
+    return isolate(units, lambda left_out: _resolve(inputs.without(left_out), options, trace=trace))[0]
+
+
+def _resolve(
+    inputs: RunInputs,
+    options: ResolveOptions,
+    *,
+    trace: bool = False,
+    defects: Mapping[ObjectName, Problem] = MappingProxyType({}),
+) -> ResolvedFleet:
+    """Resolve the fleet with variants stalled that have defects."""
     # Reading ends here: everything below is computed.
     inventory = inputs.inventory
     with timed(SpanKind.STAGE, "read"):
@@ -169,7 +210,7 @@ def resolve_inputs(
         span.items = len(desired.variants)
     with timed(SpanKind.STAGE, "resolve") as span:
         retained = retained_variants(desired, inventory)
-        fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options)
+        fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options, defects=defects)
         span.items = len(fleet.resolution.variants)
     return fleet
 

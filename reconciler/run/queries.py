@@ -21,6 +21,7 @@ from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds
+from reconciler.report.isolation import tell
 from reconciler.report.needs import Need, find_needs
 from reconciler.report.overview import PackageOverview, package_overviews
 from reconciler.resolve.deliveries import cluster_of
@@ -54,6 +55,10 @@ class FleetStatus(Struct, frozen=True):
 def read_status(options: RunOptions) -> FleetStatus:
     """Return the phase of every package and the conditions of its owner before any effect."""
     planned = plan_run(options)
+    return tell(planned.plan, lambda plan: _fleet_status(replace(planned, plan=plan)))
+
+
+def _fleet_status(planned: PlannedRun) -> FleetStatus:
     plan = planned.plan
     statuses = current_statuses(plan)
     overviews = package_overviews(plan, statuses)

@@ -1,14 +1,21 @@
 """The package index: its versions and defaults, what it lists, and what installs lack in it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct, field
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
+from reconciler.base.defects import DefectError, guard
 from reconciler.dependencies.catalog.published import read_package_version
-from reconciler.dependencies.dialects.reading import Diagnostics, canonical_interface
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    ParsedManifest,
+    canonical_interface,
+    parsed_or_broken,
+)
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -21,7 +28,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.inventory.inventory import SourcedDocument
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 
 
 class IndexEntry(NamedTuple):
@@ -141,12 +148,18 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
             folders.setdefault(path.rpartition("/")[0], []).append(document)
             continue
         notes = Diagnostics(document.source, f"{INDEX_KIND} {path}")
-        layer = _layer(document, notes)
+        try:
+            with guard(path):
+                layer = _layer(document, notes)
+        except DefectError as error:
+            problems.append(defect_problem(error, document.source.location, subject=f"{INDEX_KIND} {path}"))
+            continue
         problems += notes.problems
         if layer is not None:
             layers[path] = layer
     for folder in folders.values():
-        reading = read_package_version((each.value, each.source) for each in folder)
+        pairs = [(each.value, each.source) for each in folder]
+        reading = parsed_or_broken(folder[0].source, partial(read_package_version, pairs)) or ParsedManifest()
         candidates += reading.candidates
         problems += reading.problems
         warnings += reading.warnings

@@ -16,7 +16,13 @@ from reconciler.dependencies.dialects.carvel import (
 )
 from reconciler.dependencies.dialects.crossplane import META_GROUPS, read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
-from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    Document,
+    ParsedManifest,
+    manifest_label,
+    parsed_or_broken,
+)
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 
@@ -52,6 +58,10 @@ def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
     "Package" is a word of many APIs: the group of apiVersion decides, and for Porter's
     Installation, which has none, its schemaType.
     """
+    return parsed_or_broken(source, lambda: _read(document, source))
+
+
+def _read(document: Document, source: Source) -> ParsedManifest | None:
     if faults := () if source.observed else tuple(_key_faults(document)):
         notes = Diagnostics(source, manifest_label(document))
         for fault in faults:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
@@ -22,7 +23,7 @@ from reconciler.dependencies.versions.constraint import Prereleases, lint_constr
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import normalise_url
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 
 _IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 _GIT = re.compile(
@@ -93,6 +94,16 @@ class ParsedManifest(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     activations: tuple[ActivationRequest, ...] = ()
+
+
+def parsed_or_broken(source: Source, parse: Callable[[], ParsedManifest | None]) -> ParsedManifest | None:
+    """Return what `parse` reads of a manifest; where a bug of ours breaks that, a manifest with a problem."""
+    try:
+        with guard(source.location):
+            return parse()
+    except DefectError as error:
+        problem = defect_problem(error, source.location, subject=f"manifest {source.location.path}")
+        return ParsedManifest(problems=(problem,))
 
 
 def joined(readings: Iterable[ParsedManifest]) -> ParsedManifest:

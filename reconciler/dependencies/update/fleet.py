@@ -1,9 +1,13 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks
 from reconciler.dependencies.lock.format import (
@@ -27,6 +31,8 @@ from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
+from reconciler.names.problems import defect_problem
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: every run resolves it again."""
@@ -43,8 +49,9 @@ def update_locks(
 ) -> LockUpdate:
     """Resolve the clusters with changed inputs; every other one keeps its lock as it is.
 
-    Deterministic and order-free. A cluster without manifests loses its lock if nothing must stay there,
-    and an unneeded package its pin, but only if every manifest could be read.
+    Deterministic and order-free. A cluster without manifests loses its lock if nothing must stay there, and
+    an unneeded package its pin, but only if every manifest could be read. One with a defect, as a solution
+    that does not pass the independent check, keeps its lock.
 
     Args:
         scopes: The inputs of every cluster.
@@ -54,26 +61,27 @@ def update_locks(
         unreachable: URLs of repositories with unknown packages: their users stay locked.
         writes: Whether this run writes even if no lock changes, so that outdated digests are refreshed.
 
-    Raises:
-        UnverifiedSolutionError: A solution does not pass the independent check.
-        BrokenLockError: A new lock violates an invariant; none is written.
     """
     run = _FleetUpdate(ClusterResolver(options))
     held = locks.by_cluster
-    decisions: list[ClusterUpdate] = []
-    for world in scopes.worlds:
+
+    def update(world: ClusterInputs) -> ClusterUpdate:
         old = held.get(world.cluster)
         is_current = old is not None and old.lock.input_digest == run.resolver.digests.of(world)
         settled = is_current and options == DEFAULT_OPTIONS
         packages = old.resolution.packages if old and unreachable else ()
         is_away = any(package.instance.name.rpartition("//")[0] in unreachable for package in packages)
         if world.cluster in locks.broken or settled or is_away:
-            decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
-        else:
-            decisions.append(run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster)))
-    for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
-        keeps = not sure or scopes.is_incomplete(cluster)
-        decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
+            return ClusterUpdate(world.cluster, old, old, finished=settled)
+        return run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster))
+
+    def retire(cluster: str) -> ClusterUpdate:
+        keeps = not sure or scopes.is_incomplete(cluster) or cluster in locks.broken
+        return run.retire(held[cluster], keeps=keeps)
+
+    updates = {world.cluster: partial(update, world) for world in scopes.worlds}
+    updates |= {cluster: partial(retire, cluster) for cluster in held.keys() - updates}
+    decisions = [_isolated(cluster, held.get(cluster), decide) for cluster, decide in updates.items()]
     problems = {*scopes.problems, *locks.problems, *(p for update in decisions for p in update.problems)}
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions.sort(key=lambda item: item.cluster)
@@ -84,6 +92,18 @@ def update_locks(
         ]
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], ClusterUpdate]) -> ClusterUpdate:
+    """Return the update of one cluster; one with a defect keeps its lock as it is."""
+    try:
+        with guard(f"cluster {cluster}"):
+            return decide()
+    except DefectError as error:
+        problem = defect_problem(
+            error, Location(f"{LOCKS_DIRECTORY}/{cluster}.json"), subject=f"cluster {cluster}"
+        )
+        return ClusterUpdate(cluster, old, old, finished=False, problems=(problem,))
 
 
 def _with_unavailable(

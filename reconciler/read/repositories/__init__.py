@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.api.porch import GitRepository, Repository
+from reconciler.api.porch import GROUP, GitRepository, Repository
+from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
@@ -17,10 +18,10 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
 from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.objects import Commit
-from reconciler.names.problems import Problem
-from reconciler.names.refs import HEADS, TAGS
+from reconciler.names.problems import Problem, defect_problem
+from reconciler.names.refs import HEADS, TAGS, parse_ref
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, settle_addresses, survey_packages
 from reconciler.read.repositories.drafts import read_emptied, read_groups
@@ -117,8 +118,19 @@ def describe_repositories(
 
     What `check` refuses is not opened, and of two addresses of one repository only the first one is.
     """
-    described = (_empty_view(registration, mirrors, policy) for registration in registrations)
-    checked = [replace(view, problem=view.problem or check(view)) for view in described]
+
+    def described(registration: Registration) -> RepositoryView:
+        try:
+            with guard(f"Repository {registration.key}"):
+                view = _empty_view(registration, mirrors, policy)
+                return replace(view, problem=view.problem or check(view))
+        except DefectError as error:
+            view = RepositoryView(
+                registration.key, "", "", "", "", registration.manifest, registration.source
+            )
+            return replace(view, problem=unread_problem(view, error))
+
+    checked = [*map(described, registrations)]
     opened = {view.key: _opened(view, mirrors) for view in settle_addresses(checked, policy, home)}
     return dict(sorted(opened.items()))
 
@@ -155,28 +167,53 @@ def _opened(view: RepositoryView, mirrors: Mirrors) -> RepositoryView:
     if view.problem is not None or view.manifest.spec.git is None:
         return view
     try:
-        return replace(view, remote=mirrors.open(view.manifest.spec.git.repo).remote)
-    except UnavailableError as error:
-        return _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+        with guard(f"Repository {view.key}"):
+            return replace(view, remote=mirrors.open(view.manifest.spec.git.repo).remote)
+    except (UnavailableError, DefectError) as error:
+        return replace(view, problem=unread_problem(view, error))
 
 
 def _read_url(
-    mirror: Mirror | UnavailableError, siblings: list[RepositoryView], reading: _Reading
+    mirror: Mirror | UnavailableError | DefectError, siblings: list[RepositoryView], reading: _Reading
 ) -> Iterator[RepositoryView]:
     try:
-        if isinstance(mirror, UnavailableError):
+        if not isinstance(mirror, Mirror):
             raise mirror
-        yield from list(_read_views(mirror, siblings, reading))
-    except UnavailableError as error:
-        for view in siblings:
-            problem = view.problem_at(
-                Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause
+        with guard(f"repository {mirror.remote}"):
+            views, broken = isolate(
+                lambda: _paths(mirror, siblings),
+                lambda left_out: list(_read_views(mirror, siblings, reading, left_out)),
+                lambda path: f"package {path} of {mirror.remote}",
             )
-            yield replace(view, problem=problem)
+    except (UnavailableError, DefectError) as error:
+        yield from (replace(view, problem=unread_problem(view, error)) for view in siblings)
+        return
+    for view in views:
+        place, prefix = view.source.location, f"{view.directory}/" if view.directory else ""
+        faults = {
+            path: defect_problem(error, place, subject=f"package {path}")
+            for path, error in broken.items()
+            if path.startswith(prefix)
+        }
+        yield replace(view, broken=faults) if faults else view
+
+
+def unread_problem(view: RepositoryView, error: UnavailableError | DefectError) -> Problem:
+    """Return why a repository was not read, or a bug of ours broke the reading."""
+    if isinstance(error, DefectError):
+        return defect_problem(error, view.source.location, ObjectKey(GROUP, "Repository", *view.key))
+    return view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause)
+
+
+def _paths(mirror: Mirror, siblings: Iterable[RepositoryView]) -> set[str]:
+    """Return the paths of all packages on main, in drafts and at tags."""
+    contents = [_content(mirror, view, (), ()) for view in siblings]
+    on_main = {package.path for content in contents for package in content.survey.packages}
+    return on_main | {named.path for ref in mirror.refs() if (named := parse_ref(ref)) is not None}
 
 
 def _read_views(
-    mirror: Mirror, siblings: list[RepositoryView], reading: _Reading
+    mirror: Mirror, siblings: list[RepositoryView], reading: _Reading, left_out: Mapping[str, DefectError]
 ) -> Iterator[RepositoryView]:
     policy, index = reading.policy, reading.headers
     directories = frozenset(view.directory for view in siblings)
@@ -185,11 +222,15 @@ def _read_views(
     emptied = list(read_emptied(mirror, tips, policy))
     grouped = (draft for group in groups for draft in group.drafts)
     refs: dict[str, list[PackageAtRef]] = {}
-    for ref in (*find_refs(mirror, lambda path: _directory(path, directories) is not None), *grouped):
+
+    def is_inside(path: str) -> bool:
+        return path not in left_out and _directory(path, directories) is not None
+
+    for ref in (*find_refs(mirror, is_inside), *(each for each in grouped if is_inside(each.named.path))):
         refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
     inside = _directories_inside(directories)
     contents = [
-        (view, _content(mirror, view, refs.get(view.directory, ()), inside[view.directory]))
+        (view, _content(mirror, view, refs.get(view.directory, ()), inside[view.directory] | left_out.keys()))
         for view in siblings
     ]
     index.load(mirror, (oid for _, content in contents for oid in content.kptfiles()))

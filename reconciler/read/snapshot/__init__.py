@@ -1,7 +1,7 @@
 """Read the cluster snapshot at a commit: its objects, and the lists that are complete."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.names.ids import GroupKind, Oid, group_of
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy
-from reconciler.read.files import FileEntry, UnreadPath, Walk
+from reconciler.read.files import LEFT_OUT, FileEntry, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
@@ -59,12 +59,13 @@ class _Objects(Struct):
         return {kind: tuple(objects) for kind, objects in kinds.items()}
 
 
-def read_snapshot(objects: Mirror, commit: Oid, policy: Policy) -> Snapshot:
+def read_snapshot(objects: Mirror, commit: Oid, policy: Policy, left_out: Container[str] = ()) -> Snapshot:
     """Return the snapshot below the policy's path, without `present` if there is none.
 
     A directory with a snapshot.yaml is the snapshot of the cluster of that name. A single one without files
     beside it is also the snapshot for variants that name no cluster. An invalid file is a problem and makes
-    its snapshot `unreadable`: nothing counts as absent there, while its other objects are present.
+    its snapshot `unreadable`: nothing counts as absent there, while its other objects are present. So does a
+    file that is `left_out`, which is not read.
 
     Raises:
         UnavailableError: The control repository is unreadable.
@@ -73,7 +74,8 @@ def read_snapshot(objects: Mirror, commit: Oid, policy: Policy) -> Snapshot:
     tree = objects.subtree(commit, path) if path else None
     if tree is None:
         return Snapshot(path=path)
-    walked = list(Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path))
+    below = Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path)
+    walked = [UnreadPath(each.path, LEFT_OUT) if each.path in left_out else each for each in below]
     objects.ensure(file.oid for file in walked if isinstance(file, FileEntry))
     inside = {
         directory: [file for file in walked if file.path.startswith(f"{directory}/")]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
@@ -18,7 +19,7 @@ from reconciler.dependencies.dialects import GROUPS
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
 from reconciler.names.ids import group_of
-from reconciler.names.problems import Problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
 
@@ -228,6 +229,17 @@ def _parse_lines(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
 def _object(
     path: str, line: int, raw: Raw, limits: YamlLimits, default: tuple[str, str] = ("", "")
 ) -> SnapshotObject | Problem:
+    """Return the object of one JSON value, or what is wrong with it: a defect is of this object alone."""
+    try:
+        with guard(path):
+            return _read_object(path, line, raw, limits, default)
+    except DefectError as error:
+        return defect_problem(error, Location(path, line))
+
+
+def _read_object(
+    path: str, line: int, raw: Raw, limits: YamlLimits, default: tuple[str, str]
+) -> SnapshotObject | Problem:
     """Return the object of one JSON value; `default` is the apiVersion and kind of its list."""
     api_version, kind = default
     try:
@@ -320,13 +332,25 @@ def _lines_of(data: bytes, opening: bytes) -> Iterator[int]:
 def _parse_yaml(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     content = parse_file(path, data, limits)
     broken = (
-        replace(b.problem, reason=Reason.INVALID_SNAPSHOT, hint=b.problem.hint or _HINT)
+        b.problem
+        if b.problem.reason == Reason.DEFECT
+        else replace(b.problem, reason=Reason.INVALID_SNAPSHOT, hint=b.problem.hint or _HINT)
         for b in content.broken
     )
     return _collect(chain(map(_from_yaml, content.objects), broken))
 
 
 def _from_yaml(parsed: ParsedObject) -> SnapshotObject | Problem:
+    try:
+        with guard(parsed.place.path):
+            return _read_yaml_object(parsed)
+    except DefectError as error:
+        return defect_problem(
+            error, Location(parsed.place.path, parsed.place.line + parsed.place.lines_above)
+        )
+
+
+def _read_yaml_object(parsed: ParsedObject) -> SnapshotObject | Problem:
     value, place = parsed
     where = place.location
     if not isinstance(value, Mapping):
