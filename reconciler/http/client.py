@@ -201,9 +201,8 @@ class Client:
                     continue
                 case ReplyKind.LIMITED:
                     wait = self._times.unstated_s if meaning.wait_s is None else meaning.wait_s
-                    raise LimitedError(
-                        f"{shown(reply.url)} limits requests: {mask_tokens(meaning.message)}", wait_s=wait
-                    )
+                    words = mask_tokens(meaning.message)
+                    raise LimitedError(f"{shown(reply.url)} limits requests: {words}", wait_s=wait)
                 case ReplyKind.LOST if request.repeatable and failures < ATTEMPTS - 1:
                     wait = float(2**failures) if meaning.wait_s is None else meaning.wait_s
                     if wait <= self._times.wait_s and time.monotonic() < until:

@@ -115,7 +115,7 @@ def test_an_index_tells_where_an_archive_is(
         (
             {"web": [{"version": "9.0.0", "urls": ["//["]}]},
             "web",
-            f"The index of {SITE} has no address",
+            f"The index of {SITE} has no usable address",
             CHECK,
         ),
         ("a:\n b: [", "web", f"{SITE}/index.yaml:3: ", CHECK),
