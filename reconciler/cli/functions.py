@@ -127,7 +127,7 @@ def pull(
     if config is not None and pins:
         keys = ("spec", "functions", "images")
         edits = [SetValue((*keys, image), digest) for image, digest in pins.items()]
-        config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
+        config.write_bytes(apply_edits(config.read_bytes().decode(), edits).text.encode())
     if lock is not None and pins:
         lock.write(pins)
     if output == Output.JSON:

@@ -12,6 +12,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
+from reconciler.krm.merge.text import TextFormat
 from reconciler.krm.yaml import end_line
 from reconciler.names.objects import File, Files, Mode
 
@@ -172,6 +173,7 @@ def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
 
 def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -> Iterator[PackageDocument]:
     """Yield the remaining documents with their new text; the new first one drops the `---` before it."""
+    line_break = _format(file.documents).line_break
     removed = False
     first = True
     for number, doc in enumerate(file.documents):
@@ -183,20 +185,30 @@ def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -
         if doc.kind is DocumentKind.KRM:
             text = staying[number].text
             last = number == len(file.documents) - 1
-            yield replace(doc, marker=marker, text=text if last and not joined else end_line(text))
+            yield replace(
+                doc, marker=marker, text=text if last and not joined else end_line(text, line_break)
+            )
         else:
             yield replace(doc, marker=marker)
 
 
+def _format(documents: Iterable[PackageDocument]) -> TextFormat:
+    return TextFormat.split("".join(doc.marker + doc.text for doc in documents))[0]
+
+
 def _appended(file: PackageFile | None, added: Iterable[Resource]) -> PackageFile:
-    documents = [] if file is None else [doc for doc in file.documents if doc.kind is not DocumentKind.EMPTY]
+    """Return a file with more resources at its end, in its line breaks; documents without any text go."""
+    old = file.documents if file is not None else ()
+    documents = [doc for doc in old if doc.kind is not DocumentKind.EMPTY or doc.text.strip()]
+    form = _format(documents)
     for resource in sorted(added, key=lambda item: (item.index is None, item.index or 0)):
+        marker = ""
         if documents:
-            documents[-1] = replace(documents[-1], text=end_line(documents[-1].text))
-        text = end_line(resource.text)
-        documents.append(
-            PackageDocument("---\n" if documents else "", text, DocumentKind.KRM, resource.value)
-        )
+            marker = form.joined("---\n")
+            *others, last = documents
+            documents = [*others, replace(last, text=end_line(last.text, form.line_break))]
+        text = form.joined(end_line(TextFormat.split(resource.text)[1]))
+        documents.append(PackageDocument(marker, text, DocumentKind.KRM, resource.value))
     return PackageFile(tuple(documents)) if file is None else file.with_documents(documents)
 
 

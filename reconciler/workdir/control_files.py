@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
+from reconciler.krm.merge import TextFormat
 from reconciler.krm.yaml import emit
 from reconciler.read.manifests import SUFFIXES
 
@@ -59,12 +60,12 @@ def _below(directory: Path, skipped: frozenset[Path]) -> Iterator[Path]:
 
 def append_document(path: Path, document: Mapping[str, Any]) -> None:
     """Write a document at the end of a file, which is made if it is not there; nothing else changes."""
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    form, before = TextFormat.split(path.read_bytes().decode() if path.exists() else "")
     if before and not before.endswith("\n"):
         before += "\n"
     separator = "---\n" if before.strip() and not before.rstrip().endswith("---") else ""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{before}{separator}{emit(document)}\n", encoding="utf-8")
+    path.write_bytes(form.joined(f"{before}{separator}{emit(document)}\n").encode())
 
 
 # The index

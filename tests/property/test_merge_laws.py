@@ -165,7 +165,7 @@ def test_one_edit_on_each_side_of_a_real_file_touches_only_those_lines(package: 
             continue
         start = text.index("\nmetadata:\n  name:")
         end = text.index("\n", start + len("\nmetadata:\n  name:"))
-        upstream = text.rstrip("\n") + "\nadded: by-upstream\n"
+        upstream = text + "\n" * (not text.endswith("\n")) + "added: by-upstream\n"
         local = text[:end] + "\n  annotations:\n    mine: here" + text[end:]
         sides = (files, {**files, path: File.of(upstream.encode())}, {**files, path: File.of(local.encode())})
 

@@ -20,8 +20,8 @@ from reconciler.functions.catalog import APPLY_SETTERS, parse_image
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import is_same
-from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, Tree, YamlError, fields_of
+from reconciler.functions.values import differences, is_same
+from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, Tree, YamlError, fields_of
 
 _COMMENT: Final = "# kpt-set: "
 _SETTER: Final = re.compile(r"\$\{([^}]*)\}")
@@ -81,17 +81,17 @@ def _set_field(
             message = f"the value grows with every run; provide all setters of {pattern!r}"
             yield _set_result(resource, field, message, "warning")
     else:
-        edit = _array_edit(field, pattern, setters)
-        if edit is None:
+        value, old = _array(pattern, setters), field.node.value
+        if is_same(value, old):
             return
-        edits.append(edit)
+        edits += differences(old, value, field.path)
         text = setters[pattern[2:-1]]
-        if edit.value == []:
+        if not value:
             edits.append(SetLineComment(field.path, field.comment))
     yield _set_result(resource, field, f'set field value to "{shown(resource, text)}"')
 
 
-def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetValue | None:
+def _array(pattern: str, setters: Mapping[str, str]) -> list[Any]:
     if _SINGLE.match(pattern) is None:
         raise FunctionFailedError(
             f'failed to apply setters: invalid setter pattern for array node: "{pattern}"'
@@ -105,7 +105,7 @@ def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetVa
         raise FunctionFailedError(
             f'failed to apply setters: input to array setter must be an array of values, but found "{text}"'
         )
-    return None if is_same(value, field.node.value) else SetValue(field.path, value)
+    return value
 
 
 def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:

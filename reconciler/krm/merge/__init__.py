@@ -3,8 +3,9 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.krm.merge.comments import merge_comments, merge_lines
 from reconciler.krm.merge.compatible import CompatibleMerge
-from reconciler.krm.merge.fields import FieldMerge, with_comments
+from reconciler.krm.merge.fields import FieldMerge, insert_new
 from reconciler.krm.merge.nodes import (
     ATTRIBUTION,
     UPSTREAM_IDENTIFIER,
@@ -31,7 +32,7 @@ from reconciler.krm.merge.result import (
     is_replacement,
     path_text,
 )
-from reconciler.krm.merge.text import Hunk, MergedText, merge_text
+from reconciler.krm.merge.text import Hunk, MergedText, TextFormat, merge_formats, merge_text
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, edit_tree
 
@@ -52,19 +53,23 @@ __all__ = [
     "MergedText",
     "Node",
     "Steps",
+    "TextFormat",
     "Winner",
     "child",
     "edits_of",
     "has_merge_comment",
     "identity_of",
+    "insert_new",
     "is_printed_same",
     "is_same",
+    "merge_comments",
     "merge_document",
     "merge_document_like_kpt",
+    "merge_formats",
+    "merge_lines",
     "merge_text",
     "path_text",
     "root_of",
-    "with_comments",
 ]
 
 
@@ -74,6 +79,8 @@ class MergedDocument(Struct, frozen=True):
     text: str | None
     conflicts: tuple[FieldConflict, ...] = ()
     fallbacks: int = 0
+    dropped: tuple[str, ...] = ()
+    """Comments of upstream that local changed too."""
 
 
 def merge_document(
@@ -84,13 +91,19 @@ def merge_document(
     Documents with edits inside aliased values, or with edits that cannot be written, are merged line
     by line; if that fails too, the whole document is one conflict.
     """
+    if base is not None and base.text in (upstream.text, local.text):
+        return MergedDocument(local.text if upstream.text == base.text else upstream.text)
     work = FieldMerge(resolver, any(map(may_have_schema, (base, upstream, local))))
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
     try:
-        return _write(local, root, merged, tuple(work.conflicts))
+        done = _write(local, root, merged, tuple(work.conflicts))
     except YamlError:
         return _merge_lines(base, upstream, local, resolver)
+    if done.text is None:
+        return done
+    text, dropped = merge_comments(base, upstream, local, Tree.parse(done.text), shape)
+    return replace(done, text=text, dropped=dropped)
 
 
 def merge_document_like_kpt(

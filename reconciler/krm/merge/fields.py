@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from reconciler.krm.merge.nodes import Node, is_rendered_same, is_same, shape_in_comments
+from reconciler.krm.merge.nodes import Node, NodeKind, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
-    KEEP,
-    Comment,
     ConflictResolver,
     FieldConflict,
     FromUpstream,
@@ -20,8 +18,8 @@ from reconciler.krm.merge.result import (
     Winner,
 )
 from reconciler.krm.schema import CHART, Shape
-from reconciler.krm.yaml.comments import NO_COMMENTS
 
+K = TypeVar("K")
 ElementKey = tuple[str, ...]
 FUNCTION = "$function"
 """Merge key of functions in a Kptfile: the name, else the executable, else the image without version."""
@@ -52,7 +50,7 @@ class FieldMerge(Struct):
         if _is_untouched(base, upstream):
             return local
         if _is_untouched(base, local):
-            return None if upstream is None else _take_upstream(upstream, local)
+            return None if upstream is None else FromUpstream(upstream)
         given = [node for node in (base, upstream, local) if node is not None]
         if all(node.is_mapping for node in given):
             return self._mapping(base, upstream, local, shape, path)
@@ -66,13 +64,13 @@ class FieldMerge(Struct):
         self, base: Node | None, upstream: Node | None, local: Node | None, path: Steps
     ) -> Merged | None:
         """Merge a value that can only change as a whole."""
-        is_equal = is_same(base, upstream) and is_same(upstream, local)
-        if is_equal and (result := _merge_comments(base, upstream, local)) is not None:
-            return result
         if is_same(base, upstream) or is_same(upstream, local):
             return local
         if is_same(base, local):
-            return None if upstream is None else FromUpstream(upstream, exact=False)
+            styles = [
+                side.raw.style for side in (base, local) if side is not None and side.kind is NodeKind.SCALAR
+            ]
+            return None if upstream is None else FromUpstream(upstream, exact=styles[:1] == styles[1:])
         reason = (
             "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothChanged"
         )
@@ -88,7 +86,7 @@ class FieldMerge(Struct):
         )
         decided = self._unions(of_base, of_upstream, of_local, shape, path)
         result = MergedCollection(local)
-        for name in (*of_local, *(name for name in of_upstream if name not in of_local)):
+        for name in insert_new(of_local, of_upstream):
             ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
             if name in decided:
                 old = ours if decided[name] is Winner.UPSTREAM else theirs
@@ -97,7 +95,7 @@ class FieldMerge(Struct):
                 below = shape.below(name)
             value = self.merge(old, theirs, ours, below, (*path, name))
             if value is not None:
-                result.fields[name] = with_comments(value, old, theirs, ours)
+                result.fields[name] = MergedField(value)
         if result.fields or (upstream is not None and local is not None):
             return result
         return None
@@ -146,8 +144,7 @@ class FieldMerge(Struct):
             at = (*path, element_step(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
-                part = with_comments(value, base.get(key), upstream.get(key), ours.get(key))
-                merged[key] = replace(part, local=ours.get(key))
+                merged[key] = MergedField(value, local=ours.get(key))
         items = [merged[key] for key in _order(sides, merged) if key in merged]
         result = MergedCollection(local, items=items)
         return result if items or (local is not None and upstream) else None
@@ -178,63 +175,32 @@ def _order(sides: list[dict[ElementKey, Node]], merged: dict[ElementKey, MergedF
     old, theirs, ours = ([key for key in side if key in common] for side in (base, upstream, local))
     changed = [key for key in old if key in merged and isinstance(merged[key].value, MergedCollection)]
     # An element that local changed too is edited in its place.
-    moves = theirs != old and all(is_rendered_same(base[key], local[key]) for key in changed)
+    moves = theirs != old and all(is_same(base[key], local[key]) for key in changed)
     follows = ours == old and (moves or theirs == old)
     for key in changed if follows and moves else ():
         merged[key].value = FromUpstream(upstream[key])
-    first, second = (upstream, local) if follows else (local, upstream)
-    order = list(first)
-    place = 0
-    for key in second:
-        if key in first:
+    return insert_new(upstream, local) if follows else insert_new(local, upstream)
+
+
+def insert_new(first: Iterable[K], second: Iterable[K]) -> list[K]:
+    """Return the keys of a side with the new ones of another side, each behind all that it follows there.
+
+    Where the sides have no key in common the new ones come last.
+    """
+    order, others = list(first), list(second)
+    known = set(order)
+    place = len(order) if known.isdisjoint(others) else 0
+    for key in others:
+        if key in known:
             place = max(place, order.index(key) + 1)
-        elif key in merged:
+        else:
             order.insert(place, key)
             place += 1
     return order
 
 
-def with_comments(value: Merged, base: Node | None, upstream: Node | None, local: Node | None) -> MergedField:
-    """Return a field with the comments that upstream changed and local did not."""
-    part = MergedField(value)
-    if upstream is None or local is None:
-        return part
-    ours, theirs = local.comments, upstream.comments
-    old = base.comments if base is not None else NO_COMMENTS
-    part.line = _comment(old.line, theirs.line, ours.line)
-    part.head = _comment(old.head, theirs.head, ours.head)
-    return part
-
-
-def _comment(base: str, upstream: str, local: str) -> Comment:
-    return upstream if local == base and upstream != base else KEEP
-
-
 def _same_members(left: dict[str, Node], right: dict[str, Node]) -> bool:
     return left.keys() == right.keys() and all(is_same(node, right[name]) for name, node in left.items())
-
-
-def _merge_comments(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
-    """Merge the comments inside three values with the same data; None for flow style and aliases."""
-    if base is None or upstream is None or local is None:
-        return None
-    if not all(node.is_block and not node.has_alias() for node in (base, upstream, local)):
-        return None
-    if local.is_mapping:
-        return MergedCollection(
-            local,
-            {
-                name: _merge_field_comments(base.children[name], upstream.children[name], ours)
-                for name, ours in local.children.items()
-            },
-        )
-    triples = zip(base.items, upstream.items, local.items, strict=True)
-    parts = [replace(_merge_field_comments(*sides), local=sides[2]) for sides in triples]
-    return MergedCollection(local, items=parts)
-
-
-def _merge_field_comments(base: Node, upstream: Node, local: Node) -> MergedField:
-    return with_comments(_merge_comments(base, upstream, local) or local, base, upstream, local)
 
 
 def _is_untouched(base: Node | None, side: Node | None) -> bool:
@@ -242,28 +208,6 @@ def _is_untouched(base: Node | None, side: Node | None) -> bool:
     if base is None or side is None:
         return base is side
     return base.source == side.source
-
-
-def _take_upstream(upstream: Node, local: Node | None) -> Merged:
-    """Return upstream's value for an unchanged local one; field by field if both have the same fields."""
-    if local is None or upstream.kind is not local.kind or not upstream.is_block or not local.is_block:
-        return FromUpstream(upstream)
-    if upstream.source == local.source:
-        return local
-    if upstream.is_mapping and [*upstream.children] == [*local.children]:
-        fields = upstream.children.items()
-        return MergedCollection(
-            local, {name: _taken_field(theirs, local.children[name]) for name, theirs in fields}
-        )
-    if upstream.is_sequence and len(upstream.items) == len(local.items):
-        return MergedCollection(local, items=list(map(_taken_field, upstream.items, local.items)))
-    return FromUpstream(upstream)
-
-
-def _taken_field(upstream: Node, local: Node) -> MergedField:
-    value = local if upstream.source == local.source else _take_upstream(upstream, local)
-    comments = upstream.comments
-    return MergedField(value, local, line=comments.line, head=comments.head)
 
 
 def element_key(element: Node, shape: Shape) -> ElementKey | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.schema import Shape, declared_shape
-from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
+from reconciler.krm.yaml.comments import Comments, Position
 from reconciler.krm.yaml.compose import UNTAGGED, content_end, dash_offsets
 from reconciler.krm.yaml.emit import Raw, dedent_lines
 from reconciler.krm.yaml.limits import YamlError
@@ -35,6 +35,7 @@ _KINDS: Final[dict[type, NodeKind]] = {
 }
 _NO_END: Final = -1
 _SCHEMA_COMMENT: Final = "# {"
+_KEY_LINE: Final = re.compile(r"[\w./-]+:[ \t]+(#[^\n]*)")
 MERGE_COMMENT = re.compile(r"#\s*kpt-merge:\s*(?P<namespace>[^/\s]*)/(?P<name>\S*)\s*\Z")
 """`# kpt-merge: NAMESPACE/NAME` beside `metadata:`: the name that the resource has upstream."""
 ATTRIBUTION = "cnrm.cloud.google.com/blueprint"
@@ -144,11 +145,10 @@ class Node:
 
     @property
     def source(self) -> str:
-        """The text of the node, from the comments above a block to the end of its last line."""
+        """The text of the node, from the comments above a block to the end of the line where it ends."""
         if self._source is None:
-            text = self.tree.text
-            end = text.find("\n", content_end(text, self.raw))
-            self._source = text[self._start() : len(text) if end < 0 else end]
+            text, end = self.tree.text, self.end
+            self._source = text[self._start() : end] + _rest_of_line(text, end)
         return self._source
 
     def _start(self) -> int:
@@ -162,21 +162,31 @@ class Node:
 
     @property
     def end(self) -> int:
-        """The offset behind the text of the node; a block includes the comment on its last line."""
+        """The offset behind the text of the node; a block includes the comments at its end."""
         text = self.tree.text
         end = content_end(text, self.raw)
-        return end + len(_rest_of_line(text, end)) if self.is_block else end
+        if not self.is_block:
+            return end
+        tail = self.tree.comments.joined((self.slot, Position.TAIL))[1]
+        *_, last = self.values()
+        return tail.end if tail else max(end + len(_rest_of_line(text, end)), last.end)
 
     @property
     def comments(self) -> Comments:
         """The comments of the key or dash that holds the node."""
         if self.slot < 0 or self.in_flow:
-            return NO_COMMENTS
+            return Comments()
         line = self._line_comment()
         return self._all_comments() if line is None else Comments(line=line)
 
+    @property
+    def line_comment(self) -> str:
+        """The comment on the line of the key, for most blocks without indexing all comments."""
+        match = _KEY_LINE.match(self.tree.text, self.slot) if self.is_block and self.slot >= 0 else None
+        return match[1].rstrip() if match else self.comments.line
+
     def _all_comments(self) -> Comments:
-        return self.tree.comments.by_start.get(self.slot, NO_COMMENTS)
+        return self.tree.comments.of(self.slot)
 
     def _line_comment(self) -> str | None:
         """Return the comment behind the node if it has no other comment, None if that takes a closer look.

@@ -14,10 +14,12 @@ from reconciler.krm.yaml import (
     Edit,
     InsertItem,
     Path,
+    Raw,
     SetHeadComment,
     SetLineComment,
     SetValue,
 )
+from reconciler.krm.yaml.emit import emit_entry, emit_item, indent_lines, write_key
 
 Steps = tuple[str, ...]
 """Path of a field for people: keys, and `[name=app]` for an element of a list."""
@@ -138,29 +140,22 @@ def value_of(merged: Merged) -> Any:
 
 
 def _edit_fields(local: Node, fields: dict[str, MergedField], path: Path) -> Iterator[Edit]:
-    last: str | None = None
+    before = next((name for name in fields if name in local.children), None)
+    after: str | None = None
     added: list[Edit] = []
     for name, part in fields.items():
         ours = local.children.get(name)
         if ours is None:
-            added += _additions(path, name, part.value, after=last, flow=local.is_flow)
+            new = value_of(part.value) if local.is_flow else Raw(_slot_text(name, part.value))
+            added.append(AddKey(path, name, new, before=before if after is None else None, after=after))
         else:
             yield from edits_of(ours, part.value, (*path, name))
             yield from _edit_comments(ours, part, (*path, name))
-        last = name
+        after = name
     for name in local.children:
         if name not in fields:
             yield DeleteKey((*path, name))
     yield from added
-
-
-def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow: bool) -> Iterator[Edit]:
-    """Add a field; a merged mapping is added field by field, so that each has its comments."""
-    if isinstance(merged, MergedCollection) and merged.fields and not flow:
-        for inner, part in merged.fields.items():
-            yield from _additions((*path, name), inner, part.value, after=None, flow=flow)
-    else:
-        yield AddKey(path, name, _slot_or_value(merged, flow=flow), after=after)
 
 
 def _edit_items(local: Node, items: list[MergedField], path: Path) -> Iterator[Edit]:
@@ -186,18 +181,8 @@ def _edit_items(local: Node, items: list[MergedField], path: Path) -> Iterator[E
     for index, part in enumerate(items):
         if id(part) in staying:
             continue
-        yield InsertItem(path, index, _slot_or_value(part.value, flow=local.is_flow))
-        if isinstance(part.value, MergedCollection) and not local.is_flow:
-            yield from _new_comments(part.value, (*path, index))
-
-
-def _new_comments(made: MergedCollection, path: Path) -> Iterator[Edit]:
-    """Write the line comments of upstream's scalars in a new merged element."""
-    for name, part in made.fields.items():
-        if isinstance(part.value, FromUpstream) and part.value.node.is_scalar and part.line is KEEP:
-            line = part.value.node.comments.line
-            if line:
-                yield SetLineComment((*path, name), line)
+        new = value_of(part.value) if local.is_flow else Raw(_slot_text(None, part.value))
+        yield InsertItem(path, index, new)
 
 
 def _edit_comments(local: Node, part: MergedField, path: Path) -> Iterator[Edit]:
@@ -208,13 +193,18 @@ def _edit_comments(local: Node, part: MergedField, path: Path) -> Iterator[Edit]
         yield SetHeadComment(path, part.head or None)
 
 
-def _slot_or_value(merged: Merged, *, flow: bool) -> Any:
+def _slot_text(name: str | None, merged: Merged) -> str:
+    """Return an entry, or without a name an item, as text with its comments."""
     node = merged.node if isinstance(merged, FromUpstream) else merged
-    if isinstance(node, MergedCollection):
-        return value_of(node)
-    if flow or node.slot < 0 or node.in_flow or node.has_alias():
-        return node.value
-    return node.as_slot()
+    if isinstance(node, MergedCollection) and (node.fields or node.items):
+        parts = [_slot_text(key, part.value) for key, part in node.fields.items()]
+        parts += [_slot_text(None, part.value) for part in node.items or ()]
+        body, width = "\n".join(parts), 0 if node.items else 2
+        start = "- " if name is None else f"{write_key(name)}:\n{' ' * width}"
+        return start + indent_lines(body, width if name is not None else 2)
+    if isinstance(node, Node) and node.slot >= 0 and not node.in_flow and not node.has_alias():
+        return node.as_slot().text
+    return emit_item(value_of(node)) if name is None else emit_entry(name, value_of(node))
 
 
 def _value_in_place(local: Node, merged: Merged) -> Any:
@@ -225,7 +215,7 @@ def _value_in_place(local: Node, merged: Merged) -> Any:
     if node.is_plain and local.is_plain and str(node.typed) == node.text:
         return node.typed
     # Text of upstream with an alias needs upstream's anchor; a new string takes the style of the old one.
-    if node.has_alias() or (not exact and isinstance(node.typed, str)):
+    if local.in_flow or node.has_alias() or (not exact and isinstance(node.typed, str)):
         return node.value
     if node.is_scalar and not exact and not local.is_plain and local.is_scalar:
         return node.text

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 
 _MAX_LINES = 20_000
 _MAX_PAIRS = 2_000_000
+_MARK = "\ufeff"
 
 
 class Hunk(NamedTuple):
@@ -17,6 +18,33 @@ class Hunk(NamedTuple):
     base: str
     upstream: str
     local: str
+
+
+class TextFormat(NamedTuple):
+    """The byte order mark of a text, or "", and its line break: a line feed where it has several kinds."""
+
+    mark: str = ""
+    line_break: str = "\n"
+
+    @classmethod
+    def split(cls, text: str) -> tuple[Self, str]:
+        """Return the format of a text, and the text without its mark and with line feeds."""
+        mark = _MARK if text.startswith(_MARK) else ""
+        text = text.removeprefix(mark)
+        if "\r" not in text or not text.count("\r") == text.count("\n") == text.count("\r\n"):
+            return cls(mark), text
+        return cls(mark, "\r\n"), text.replace("\r\n", "\n")
+
+    def joined(self, text: str) -> str:
+        """Return a text with line feeds in this format."""
+        return self.mark + (text.replace("\n", self.line_break) if self.line_break != "\n" else text)
+
+
+def merge_formats(
+    base: TextFormat | None, upstream: TextFormat | None, local: TextFormat | None
+) -> TextFormat:
+    """Return the format of a merged text: local's, unless only upstream changed it."""
+    return (upstream if local in (None, base) else local) or local or TextFormat()
 
 
 class MergedText(Struct, frozen=True):
@@ -29,9 +57,11 @@ class MergedText(Struct, frozen=True):
 def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = False) -> MergedText | None:
     """Return `local` with the lines that changed from `base` to `upstream`, None if a side is too long.
 
-    Changes to neighbouring lines conflict; local wins, or upstream with `prefer_upstream`.
+    Changes to neighbouring lines conflict; local wins, or upstream with `prefer_upstream`. The format of the
+    text is merged apart from its lines.
     """
-    texts = [text.splitlines(keepends=True) for text in (base, upstream, local)]
+    formats, plain = zip(*map(TextFormat.split, (base, upstream, local)), strict=True)
+    texts = [text.splitlines(keepends=True) for text in plain]
     # difflib looks at every pair of equal lines: its time is quadratic for texts that repeat a line.
     if max(map(len, texts)) > _MAX_LINES or any(_equal_pairs(texts[0], s) > _MAX_PAIRS for s in texts[1:]):
         return None
@@ -45,7 +75,7 @@ def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = 
         else:
             hunks.append(Hunk("".join(old), "".join(theirs), "".join(ours)))
             pieces += theirs if prefer_upstream else ours
-    return MergedText("".join(pieces), tuple(hunks))
+    return MergedText(merge_formats(*formats).joined("".join(pieces)), tuple(hunks))
 
 
 _Lines = list[str]

@@ -1,6 +1,7 @@
 """Edit a document: by splicing where possible, else by a ruamel.yaml round trip; both checked by parsing."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
 _BOM: Final = "\ufeff"
+_BLANK_LINES: Final = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 
 def apply_edits(text: str, edits: Iterable[Edit], limits: YamlLimits = PACKAGE_LIMITS) -> EditResult:
@@ -59,10 +61,7 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     for edit in edits:
         data = edited(data, edit)
     expected = canonical(data)
-    # What follows a block scalar at the end of the text would give it a line break.
-    closed = tree.closed()
-    trees = (tree,) if closed == tree.text else (tree, Tree.parse(closed, limits))
-    for each in trees:
+    for each in _spellings(tree, limits):
         with suppress(CannotSpliceError):
             result = _splice_all(each, edits, limits)
             for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
@@ -72,6 +71,22 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     if not _parses_to(result, expected, limits):
         raise YamlError("The edits cannot be written without changing something else")
     return EditResult(result, fallbacks=1)
+
+
+def _spellings(tree: Tree, limits: YamlLimits) -> Iterator[Tree]:
+    """Yield a document, and the same one in other words, in which block scalars go on less easily."""
+    yield tree
+    # What follows a block scalar at the end of the text would give it a line break.
+    closed = tree.closed()
+    if closed != tree.text:
+        yield Tree.parse(closed, limits)
+    # Blank lines become part of a block scalar that keeps its line breaks at the end.
+    gaps = (
+        (gap.start, gap.end, tree.text[gap.start : gap.end].replace("\r", "")) for gap in tree.comments.gaps
+    )
+    dense = splice(tree.text, (Replacement(start, end, _BLANK_LINES.sub("", t)) for start, end, t in gaps))
+    if dense != tree.text:
+        yield Tree.parse(dense, limits)
 
 
 def _parses_to(text: str, expected: bytes, limits: YamlLimits) -> bool:
@@ -159,21 +174,16 @@ def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
             return None
     if not isinstance(edit, AddKey) or not touched.added:
         return _Pending(touched, plan_splice(tree, edit))
-    anchor = edit.after
     added = [each for each in pending if each.touched.added and each.touched.path == touched.path]
     previous = next((each for each in added if each.touched.added[-1] == edit.after), None)
-    if previous is not None:
-        anchor = previous.anchor
+    anchor = edit.after if previous is None else previous.anchor
     planned = _Pending(touched, plan_splice(tree, replace(edit, after=anchor)), anchor)
-    same_place = [each for each in added if each.replacement.start == planned.replacement.start]
-    # What is added at one place stays in the order of the edits.
-    if (
-        same_place
-        and same_place[-1] is not previous
-        and tree.slot((*edit.path, edit.after or "")) is not None
-    ):
-        return None
-    return None if previous is not None and same_place[-1] is not previous else planned
+    # What is added at one place stays in the order of the edits: each new key is behind the one before it.
+    last = next(
+        (each for each in reversed(added) if each.replacement.start == planned.replacement.start), None
+    )
+    is_chained = last is previous or (previous is None and tree.slot((*edit.path, edit.after or "")) is None)
+    return planned if is_chained else None
 
 
 def _splice_pending(tree: Tree, pending: list[_Pending]) -> str:

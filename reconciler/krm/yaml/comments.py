@@ -1,29 +1,27 @@
-"""Assign comments to fields.
+"""Assign comments and blank lines to fields.
 
-libyaml drops comments, so they are recovered from the text between nodes and assigned to fields
-by the rules of go-yaml, which kpt's merge follows:
+libyaml drops them, so they are recovered from the text between nodes. The owner of a comment is, by the
+first rule that fits:
 
-* a comment behind content on one line is the line comment of that field; a dash alone is no content;
-* comment lines directly below a field with a blank line after them are its foot comment, and so
-  are indented lines above a field further left;
-* all other comment lines are the head comment of the next field;
-* comments above the first field and a blank line, or at the end after a blank line, belong to the document.
+* behind content on one line: that field; a dash alone is no content;
+* at the end of a collection, indented more than the key or dash that holds it: the collection;
+* directly below a field, with a blank line before the next field of the same collection: that field;
+* above the first field of the document and a blank line, or below the last one: the document;
+* the next field.
 
-Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments, yaml_parser_fetch_next_token; decode.go, mapping.
-Differs: a comment inside a flow collection stays part of that collection's text.
+Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments, which kpt's merge follows.
+Differs: go-yaml gives a comment at the end of a collection to the last field in it.
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets
+from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets, is_block, is_zero_width
 
 
 class Span(NamedTuple):
@@ -47,180 +45,274 @@ class Comments(NamedTuple):
     foot_span: Span | None = None
 
 
-NO_COMMENTS: Final = Comments()
+class Position(Enum):
+    """Position of a comment relative to its owner."""
+
+    ABOVE = "above"
+    BEHIND = "behind"
+    BELOW = "below"
+    TAIL = "tail"
+    """At the end of the collection that a field holds, or of the document."""
+    INSIDE = "inside"
+    """Between a key and its value, or in a flow collection: a part of that text."""
+
+
+class Line(NamedTuple):
+    """A comment, or a blank line with an empty text; `start` is the offset of the text."""
+
+    start: int
+    column: int
+    text: str
+
+
+Lines = tuple[Line, ...]
+DOCUMENT: Final = -1
+Owner = tuple[int, Position]
+"""The offset of the key or dash of a field, or `DOCUMENT`, and the position of the comment."""
+
+
+class Gap(NamedTuple):
+    """The text between two consecutive fields, and the owners of its lines in their order.
+
+    It is made of whole lines, except behind a dash and at the end of a text without a final line break.
+    Behind a block scalar no line may be indented more than `limit`, and if the scalar `keeps` its final
+    blank lines the gap may not start with one: the scalar would go on there.
+    """
+
+    start: int
+    end: int
+    owners: tuple[Owner, ...]
+    limit: int
+    keeps: bool
 
 
 class CommentIndex(Struct):
-    """All comments of a document: by the offset of the key or dash, and those of the document itself."""
+    """All comments and blank lines of a document by owner, and the gaps between its fields."""
 
-    by_start: dict[int, Comments] = field(default_factory=dict)
-    head: str = ""
-    foot: str = ""
+    lines: dict[Owner, Lines] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
 
+    def texts(self) -> Iterator[str]:
+        """Yield the text of each comment, line by line."""
+        for lines in self.lines.values():
+            yield from (line.text for line in lines if line.text)
 
-class _Slot(NamedTuple):
-    """A key or item of block style: offset, column, end of its content, index of its parent."""
+    def of(self, start: int) -> Comments:
+        """Return the comments of a field, by the offset of its key or dash."""
+        head, head_span = self.joined((start, Position.ABOVE))
+        line, line_span = self.joined((start, Position.BEHIND))
+        foot, foot_span = self.joined((start, Position.BELOW))
+        return Comments(head, line, foot, head_span, line_span, foot_span)
 
-    start: int
-    column: int
-    end: int
-    parent: int
-
-
-class _Line(NamedTuple):
-    start: int
-    end: int
-    column: int
+    def joined(self, owner: Owner) -> tuple[str, Span | None]:
+        """Return the comments of an owner as one text, and its span."""
+        lines = self.lines.get(owner, ())
+        places = [place for place, line in enumerate(lines) if line.text]
+        if not places:
+            return "", None
+        lines = lines[places[0] : places[-1] + 1]
+        span = Span(lines[0].start, lines[-1].start + len(lines[-1].text))
+        return "\n".join(line.text for line in lines), span
 
 
 _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+_SPACE: Final = " \t\r"
+_NO_LIMIT: Final = 2**31
+_ENDING: Final = (Position.BELOW, Position.TAIL)
+
+
+class _Slot(NamedTuple):
+    """A key or item of block style: its offset and column, and the number of the slot that holds it."""
+
+    start: int
+    column: int
+    parent: int
+
+
+def lines_of(text: str) -> Lines:
+    """Return the lines of a text that has only comments, blank lines and markers."""
+    return tuple(_Indexer(text).lines(0, len(text)))
 
 
 def index_comments(text: str, root: ExactNode | None) -> CommentIndex:
     """Return every comment of a document with its owner."""
-    index = CommentIndex()
-    if "#" not in text:
-        return index
-    slots = _SlotCollector(text)
+    indexer = _Indexer(text)
     if root is not None:
-        slots.visit(root, -1)
-    starts = [slot.start for slot in slots.slots]
-    own_lines: list[tuple[int, _Line]] = []
-    for line in slots.comment_lines():
-        previous = bisect_right(starts, line.start) - 1
-        if not text[line.start - line.column : line.start].strip(" \t-"):
-            own_lines.append((previous, line))
-        elif previous >= 0:
-            span = Span(line.start, line.end)
-            _add_comment(index, starts[previous], "line", text[line.start : line.end], span)
-    for previous, group in groupby(own_lines, key=itemgetter(0)):
-        _Gap(text, slots.slots, previous).assign([line for _, line in group], index)
-    return index
+        indexer.visit(root, DOCUMENT)
+    indexer.assign_end()
+    return indexer.index
 
 
-class _SlotCollector:
-    """Collects the slots of a document in order, and the leaves inside which a `#` is no comment."""
+class _Indexer:
+    """Visits the fields of a document in the order of its text, and assigns the lines before each of them."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.slots: list[_Slot] = []
-        self._leaves: list[Span] = []
+        self.index = CommentIndex()
+        self._text = text
+        self._slots: list[_Slot] = []
+        self._end = -1
+        """The offset behind the content before the next field, with the comment on its line."""
+        self._limit, self._keeps = _NO_LIMIT, False
 
     def visit(self, node: ExactNode, parent: int) -> None:
-        """Collect the slots of `node`; `parent` is the index of its own slot, or -1."""
+        """Assign the comments in a node; `parent` is the number of the slot that holds it."""
         if isinstance(node, MappingNode) and not node.flow_style:
             for key, value in node.value:
-                self._leaf(key)
-                self.visit(value, self._add(key.start_mark.index, value, parent))
+                self._visit_slot(key.start_mark.index, key.end_mark.index, value, parent)
         elif isinstance(node, SequenceNode) and not node.flow_style:
-            for dash, item in zip(dash_offsets(self.text, node), node.value, strict=True):
-                self.visit(item, self._add(dash, item, parent))
-        else:
-            self._leaf(node)
+            for dash, item in zip(dash_offsets(self._text, node), node.value, strict=True):
+                self._visit_slot(dash, dash + 1, item, parent)
+        elif parent == DOCUMENT:
+            start = node.start_mark.index
+            self._assign(start, [], ((DOCUMENT, Position.ABOVE),))
+            self._visit_leaf(DOCUMENT, start, node)
 
-    def comment_lines(self) -> Iterator[_Line]:
-        """Yield every comment in order, one line each."""
-        starts = [leaf.start for leaf in self._leaves]
-        position = 0
-        while match := _COMMENT.search(self.text, position):
-            start, position = match.span()
-            leaf = bisect_right(starts, start) - 1
-            if leaf >= 0 and start < self._leaves[leaf].end:
-                position = self._leaves[leaf].end
-                continue
-            column = start - self.text.rfind("\n", 0, start) - 1
-            yield _Line(start, start + len(match[0].rstrip()), column)
+    def assign_end(self) -> None:
+        """Assign the lines below the last field."""
+        ended: list[tuple[_Slot, _Slot]] = []
+        owners: tuple[Owner, ...] = ((DOCUMENT, Position.TAIL),)
+        if self._slots:
+            ended, last = self._ended(DOCUMENT)
+            owners = ((last.start, Position.BELOW), *owners)
+        self._assign(len(self._text), ended, owners)
 
-    def _add(self, start: int, value: ExactNode, parent: int) -> int:
-        column = start - self.text.rfind("\n", 0, start) - 1
-        self.slots.append(_Slot(start, column, max(start, content_end(self.text, value)), parent))
-        return len(self.slots) - 1
+    def _visit_slot(self, start: int, key_end: int, value: ExactNode, parent: int) -> None:
+        number = len(self._slots)
+        ended: list[tuple[_Slot, _Slot]] = []
+        owners: tuple[Owner, ...] = ((start, Position.ABOVE),)
+        if not number:
+            owners = ((DOCUMENT, Position.ABOVE), *owners)
+        elif parent != number - 1:
+            ended, previous = self._ended(parent)
+            owners = ((previous.start, Position.BELOW), *owners)
+        self._assign(start, ended, owners)
+        self._slots.append(_Slot(start, start - self._line_start(start), parent))
+        if not is_block(value):
+            self._visit_leaf(start, key_end, value)
+            return
+        self._end, self._limit, self._keeps = key_end, _NO_LIMIT, False
+        if self._text[start:key_end] != "-":  # what is behind a dash alone is above the first field
+            self._end = self._line_end(key_end)
+            self._add((start, Position.BEHIND), self._comments(key_end, self._end))
+        self.visit(value, number)
 
-    def _leaf(self, node: ExactNode) -> None:
+    def _visit_leaf(self, owner: int, key_end: int, node: ExactNode) -> None:
+        """Assign the comments beside and in a scalar, an alias or a flow collection."""
         start = node.start_mark.index
-        if isinstance(node, ScalarNode) and node.style in ("|", ">"):
-            start = self.text.find("\n", start)  # the line of its header may have a comment
-        end = content_end(self.text, node)
-        if start >= 0 and self.text.find("#", start, end) >= 0:
-            self._leaves.append(Span(start, end))
-
-
-class _Gap:
-    """The comment lines between the content of one field and the next field."""
-
-    def __init__(self, text: str, slots: list[_Slot], previous: int) -> None:
-        self._text = text
-        self._slots = slots
-        self._previous = previous
-        self._next = slots[previous + 1] if previous + 1 < len(slots) else None
-
-    def assign(self, lines: list[_Line], index: CommentIndex) -> None:
-        """Assign the lines to the previous field, to the next field, or to the document."""
-        paragraphs = list(self._paragraphs(lines))
-        if self._previous >= 0:
-            while paragraphs and self._is_foot(paragraphs[0], first=paragraphs[0][0] is lines[0]):
-                self._add_foot(index, paragraphs.pop(0))
-        if not paragraphs:
+        end = key_end if is_zero_width(node) else content_end(self._text, node)
+        self._end = self._line_end(end)
+        self._limit, self._keeps = _NO_LIMIT, False
+        is_block_scalar = isinstance(node, ScalarNode) and node.style in ("|", ">")
+        if is_block_scalar:
+            self._limit = self._slots[-1].column if self._slots else 0
+            self._keeps = "+" in self._text[start : start + 3]
+        if self._text.find("#", key_end, self._end) < 0:
             return
-        if self._next is None:
-            index.foot = self._join(paragraphs)
+        inside, behind = self._comments(key_end, start), self._comments(end, self._end)
+        if is_block_scalar:
+            behind = self._comments(start, min(self._line_end(start), self._end))
+        elif isinstance(node, (MappingNode, SequenceNode)):
+            inside += self._comments_of_flow(node)
+        if inside and not behind and inside[0].start < self._line_end(key_end):
+            behind, inside = inside[:1], inside[1:]  # the value is on a line below its key
+        self._add((owner, Position.BEHIND), behind)
+        self._add((owner, Position.INSIDE), inside)
+
+    def _comments_of_flow(self, node: ExactNode) -> Lines:
+        start, end = node.start_mark.index, node.end_mark.index
+        found = self._comments(start, end)
+        pending = [node] if found else []
+        while pending:
+            inner = pending.pop()
+            if isinstance(inner, ScalarNode):  # a quoted `#` is no comment
+                span = inner.start_mark.index, inner.end_mark.index
+                found = tuple(line for line in found if not span[0] <= line.start < span[1])
+            elif isinstance(inner, MappingNode):
+                pending += (part for pair in inner.value for part in pair)
+            elif isinstance(inner, SequenceNode):
+                pending += inner.value
+        return found
+
+    def _ended(self, parent: int) -> tuple[list[tuple[_Slot, _Slot]], _Slot]:
+        """Return the last slot of `parent`, and slot and holder of each collection in it that ends."""
+        slot, ended = self._slots[-1], []
+        while slot.parent != parent:
+            holder = self._slots[slot.parent]
+            ended.append((slot, holder))
+            slot = holder
+        return ended, slot
+
+    def _assign(  # noqa: C901 - one gap from its first line to its last
+        self, start: int, ended: list[tuple[_Slot, _Slot]], owners: tuple[Owner, ...]
+    ) -> None:
+        """Assign the lines before the field at `start`, or at the end of the text, to their owners in order.
+
+        A last field has nothing below it: that is at the end of the collection, where it may come to be.
+        """
+        text, is_end = self._text, start == len(self._text)
+        first, last = 0, start if is_end else self._line_start(start)
+        if self._end >= 0:
+            first = self._line_end(self._end) + 1
+            dash_comment = text.find("#", self._end, first)
+            if dash_comment >= 0:
+                first, last = dash_comment, start
+        inner = [(each.start, place) for pair in ended for each, place in zip(pair, _ENDING, strict=True)]
+        lines: list[Line] = []
+        if first >= last:  # no line; behind a dash not even a place for one
+            first = last = first if first == last else start
+        else:
+            lines = self.lines(first, last)
+        # Markers and directives of the document, and anchors on lines of their own, are no part of a gap.
+        others = [number for number, line in enumerate(lines) if line.text and line.text[0] != "#"]
+        if others and is_end:
+            last = self._line_start(lines[others[0]].start)
+            lines = lines[: others[0]]
+        elif others:
+            first = self._line_end(lines[others[-1]].start) + 1
+            lines = lines[others[-1] + 1 :]
+        self.index.gaps.append(Gap(first, last, (*inner, *owners), self._limit, self._keeps))
+        if not lines:
             return
-        own = len(paragraphs)
-        if self._previous < 0:
-            own = 0 if self._blank_between(paragraphs[-1][-1].end, self._next.start) else 1
-            index.head = self._join(paragraphs[: len(paragraphs) - own])
-        if own:
-            head = paragraphs[-own:]
-            span = Span(head[0][0].start, head[-1][-1].end)
-            _add_comment(index, self._next.start, "head", self._join(head), span)
+        for _, holder in ended:
+            count = 0
+            for number, line in enumerate(lines, 1):
+                if line.text and line.column <= holder.column:
+                    break
+                count = number if line.text else count
+            self._add((holder.start, Position.TAIL), lines[:count])
+            lines = lines[count:]
+        blank = [number for number, line in enumerate(lines) if not line.text]
+        count = 0
+        if blank and len(owners) > 1 and not is_end:
+            count = blank[0] if owners[0][1] is Position.BELOW else blank[-1] + 1
+        self._add(owners[0], lines[:count])
+        self._add(owners[-1], lines[count:])
 
-    def _paragraphs(self, lines: list[_Line]) -> Iterator[list[_Line]]:
-        """Split at blank lines, and where the indentation drops below the column of the previous field."""
-        edge = self._slots[self._previous].column if self._previous >= 0 else 0
-        paragraph: list[_Line] = []
-        for line in lines:
-            if paragraph and (
-                self._blank_between(paragraph[-1].end, line.start)
-                or line.column < edge != paragraph[0].column != line.column
-            ):
-                yield paragraph
-                paragraph = []
-            paragraph.append(line)
-        yield paragraph
+    def lines(self, start: int, end: int) -> list[Line]:
+        """Return the lines of a part of the text; what ends behind a dash has no last line."""
+        lines: list[Line] = []
+        while start < end:
+            line_end = min(self._line_end(start), end)
+            content = self._text[start:line_end].lstrip(_SPACE)
+            at = line_end - len(content)
+            lines.append(Line(at, at - self._line_start(at), content.rstrip(_SPACE)))
+            start = line_end + 1
+        return lines if self._text[end - 1 : end] == "\n" or (lines and lines[-1].text) else lines[:-1]
 
-    def _is_foot(self, paragraph: list[_Line], *, first: bool) -> bool:
-        below = self._next
-        before = self._slots[self._previous]
-        touches = first and not self._blank_between(before.end, paragraph[0].start)
-        if below is None:
-            return touches
-        if touches and self._blank_between(paragraph[-1].end, below.start):
-            return True
-        return below.column < before.column and paragraph[0].column > below.column
+    def _comments(self, start: int, end: int) -> Lines:
+        """Return the comments of a text that has nothing else but space."""
+        if self._text.find("#", start, end) < 0:
+            return ()
+        found = _COMMENT.finditer(self._text, start, end)
+        return tuple(Line(each.start(), 0, each[0].rstrip(_SPACE)) for each in found)
 
-    def _add_foot(self, index: CommentIndex, paragraph: list[_Line]) -> None:
-        """Assign a paragraph to the previous field, or to its ancestor in the column of the comment."""
-        owner = self._slots[self._previous]
-        while owner.column > paragraph[0].column and owner.parent >= 0:
-            owner = self._slots[owner.parent]
-        span = Span(paragraph[0].start, paragraph[-1].end)
-        _add_comment(index, owner.start, "foot", self._join([paragraph]), span)
+    def _add(self, owner: Owner, lines: Iterable[Line]) -> None:
+        if lines := tuple(lines):
+            self.index.lines[owner] = lines
 
-    def _blank_between(self, start: int, end: int) -> bool:
-        return self._text.count("\n", start, end) > 1
+    def _line_start(self, offset: int) -> int:
+        return self._text.rfind("\n", 0, offset) + 1
 
-    def _join(self, paragraphs: list[list[_Line]]) -> str:
-        return "\n\n".join(
-            "\n".join(self._text[line.start : line.end] for line in paragraph) for paragraph in paragraphs
-        )
-
-
-def _add_comment(index: CommentIndex, start: int, kind: str, text: str, span: Span) -> None:
-    """Add a comment to a field; a second one of the same kind is joined to the first."""
-    comments = index.by_start.get(start, NO_COMMENTS)
-    old: str = getattr(comments, kind)
-    old_span: Span | None = getattr(comments, f"{kind}_span")
-    joined = f"{old}\n\n{text}" if old else text
-    whole = Span(old_span.start, span.end) if old_span else span
-    changed: dict[str, Any] = {kind: joined, f"{kind}_span": whole}
-    index.by_start[start] = comments._replace(**changed)
+    def _line_end(self, offset: int) -> int:
+        end = self._text.find("\n", offset)
+        return len(self._text) if end < 0 else end

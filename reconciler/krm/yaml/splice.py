@@ -4,6 +4,7 @@ Offsets count characters of `Tree.text`. Inserted text uses line feeds; `splice`
 breaks of the file.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, assert_never
@@ -43,6 +44,8 @@ ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 """Unusual line breaks of YAML 1.1; code that looks for line feeds would miss them."""
 _ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
 _WIDEST: Final = 9
+_KEPT_BREAKS: Final = re.compile(r"[|>][1-9]?\+")
+_BLANK_LINES: Final = re.compile(r"(?:\r?\n[ \t]*)+(?=\r?\n)")
 
 
 class Replacement(NamedTuple):
@@ -66,7 +69,7 @@ def splice(text: str, replacements: Iterable[Replacement]) -> str:
     crlf = "\r\n" in text
     parts: list[str] = []
     position = 0
-    for start, end, new in sorted(replacements, key=lambda each: each[:2]):
+    for start, end, new in sorted(replacements, key=lambda each: (each.start, not each.new)):
         if start < position:
             raise CannotSpliceError
         parts += (text[position:start], new.replace("\n", "\r\n") if crlf else new)
@@ -161,7 +164,7 @@ def _add_key(tree: Tree, edit: AddKey) -> Replacement:
     if node.style is Style.FLOW:
         value = plain_value(edit.value)
         value = value[edit.key] if isinstance(edit.value, Raw) else value
-        text = f"{write_key(edit.key, flow=True)}: {emit(value, flow=True)}"
+        text = f"{_flow_text(tree, edit.key)}: {_flow_text(tree, value)}"
         return _insert_flow(tree, text, before=before, after=after)
     indentation = tree.indentation
     text = edit.value.text if isinstance(edit.value, Raw) else emit_entry(edit.key, edit.value, indentation)
@@ -176,7 +179,7 @@ def _insert_item(tree: Tree, edit: InsertItem) -> Replacement:
     before = items[edit.index] if edit.index < len(items) else None
     if node.style is Style.FLOW:
         value = plain_value(edit.value)
-        text = emit(value[0] if isinstance(edit.value, Raw) else value, flow=True)
+        text = _flow_text(tree, value[0] if isinstance(edit.value, Raw) else value)
         return _insert_flow(tree, text, before=before, after=items[-1])
     indentation = tree.indentation
     text = edit.value.text if isinstance(edit.value, Raw) else emit_item(edit.value, indentation)
@@ -186,7 +189,7 @@ def _insert_item(tree: Tree, edit: InsertItem) -> Replacement:
 def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
     """Replace the value of an existing entry or item."""
     if slot.parent.style is Style.FLOW:
-        text = None if _is_scalar(value) else emit(plain_value(value), flow=True)
+        text = None if _is_scalar(value) and not _is_json(tree) else _flow_text(tree, plain_value(value))
         return _replace_inline(tree, slot, text, value)
     if isinstance(value, Raw):
         root = Tree.parse(value.text).root
@@ -197,6 +200,18 @@ def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
         text = emit(value, tree.indentation)
         return _replace_with_block(tree, slot, text, is_list=not isinstance(value, dict))
     return _replace_inline(tree, slot, None if _is_scalar(value) else emit(value), value)
+
+
+def _flow_text(tree: Tree, value: Any) -> str:
+    """Write a value or key on one line, as JSON in a document of JSON."""
+    return json.dumps(value, ensure_ascii=False) if _is_json(tree) else emit(value, flow=True)
+
+
+def _is_json(tree: Tree) -> bool:
+    root = tree.root
+    if not isinstance(root, Mapping) or root.style is not Style.FLOW or not root.raw.value:
+        return False
+    return all(isinstance(entry.key, Scalar) and entry.key.style is Style.DOUBLE for entry in root.entries)
 
 
 def _replace_root(tree: Tree, value: Any) -> Replacement:
@@ -211,7 +226,7 @@ def _replace_root(tree: Tree, value: Any) -> Replacement:
     column = tree.column(start) if _starts_line(tree.text, start) else 0
     first = "\n" if tree.column(start) and not column and is_collection(value) else ""
     return _over_trailing_space(
-        tree, Replacement(start, tree.body_end(root), first + indent_lines(text, column))
+        tree, Replacement(start, tree.value_end(None), first + indent_lines(text, column))
     )
 
 
@@ -232,7 +247,7 @@ def _replace_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Rep
     text = indent_lines(text, column) if slot.parent.style is Style.BLOCK else text
     start, end = old.span
     if start == end or _is_block(old):  # the old value is absent or on lines of its own
-        start, end = tree.key_end(slot), tree.body_end(old) if start != end else tree.key_end(slot)
+        start, end = tree.key_end(slot), tree.value_end(slot) if start != end else tree.key_end(slot)
         text = f" {text}" if tree.text[start - 1] in ":-" else f": {text}"
     properties = _kept_properties(old, value)
     if properties and not _is_block(old):
@@ -295,7 +310,7 @@ def _replace_with_block(tree: Tree, slot: Slot, text: str, *, is_list: bool) -> 
     column = tree.column(slot.start)
     child = _child_column(tree, slot, is_list=is_list)
     start = tree.key_end(slot)
-    end = max(start, tree.body_end(old))
+    end = max(start, tree.value_end(slot))
     comment = slot.comments.line_span
     end = max(end, comment.end if comment else 0)
     anchor = _ANCHOR.search(old.properties)
@@ -309,11 +324,15 @@ def _replace_with_block(tree: Tree, slot: Slot, text: str, *, is_list: bool) -> 
 
 
 def _over_trailing_space(tree: Tree, replacement: Replacement) -> Replacement:
-    """Include the spaces that end the line: behind a block scalar they would become part of it."""
+    """Include the spaces that end the line: behind a block scalar they would become part of it.
+
+    So would blank lines below one that keeps its line breaks at the end.
+    """
     end = _line_end(tree.text, replacement.end)
-    if "\n" in replacement.new and not tree.text[replacement.end : end].strip():
-        return replacement._replace(end=end)
-    return replacement
+    if "\n" not in replacement.new or tree.text[replacement.end : end].strip():
+        return replacement
+    blank = _BLANK_LINES.match(tree.text, end) if _KEPT_BREAKS.search(replacement.new) else None
+    return replacement._replace(end=blank.end() if blank else end)
 
 
 def _child_column(tree: Tree, slot: Slot, *, is_list: bool) -> int:
@@ -354,31 +373,14 @@ def _raw_entry(name: str, raw: Raw, indentation: Indentation) -> str:
 def _insert_block(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:
     column = tree.column((before or after).start)
     pad = " " * column
-    if "\n#" in text and (holder := _holder_of_foot(after, text)):
-        # The comment stands here already, and stays below what it is below there.
-        text = text.removesuffix(f"\n{holder.comments.foot}")
-        if (
-            holder.index == after.index
-            and holder.comments.foot_span
-            and (before is None or before.index > after.index)
-        ):
-            at = _line_start(tree.text, holder.comments.foot_span.start)
-            return Replacement(at, at, f"{pad}{indent_lines(text, column)}\n")
     if before is None:
         at = _line_end(tree.text, tree.extent(after).end)
-        return Replacement(at, at, f"\n{pad}{indent_lines(text, column)}")
+        return _over_trailing_space(tree, Replacement(at, at, f"\n{pad}{indent_lines(text, column)}"))
     at = tree.extent(before).start
     if _starts_line(tree.text, at):
         at = _line_start(tree.text, at)
         return Replacement(at, at, f"{pad}{indent_lines(text, column)}\n")
     return Replacement(at, at, f"{indent_lines(text, column)}\n{pad}")
-
-
-def _holder_of_foot(slot: Slot, text: str) -> Slot | None:
-    """Return the sibling that has the comment at the end of an entry or item as its own foot comment."""
-    siblings = slot.parent.entries if isinstance(slot.parent, Mapping) else slot.parent.items
-    feet = ((sibling, sibling.comments.foot) for sibling in siblings)
-    return next((sibling for sibling, foot in feet if foot and text.endswith(f"\n{foot}")), None)
 
 
 def _insert_flow(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Span, index_comments
+from reconciler.krm.yaml.comments import CommentIndex, Comments, Position, Span, index_comments
 from reconciler.krm.yaml.compose import (
     UNTAGGED,
     ExactNode,
@@ -206,7 +206,7 @@ class Entry:
     @property
     def comments(self) -> Comments:
         """The comments that belong to this key."""
-        return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
+        return self.tree.comments.of(self.start)
 
 
 @dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
@@ -226,7 +226,7 @@ class Item:
     @property
     def comments(self) -> Comments:
         """The comments that belong to this item."""
-        return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
+        return self.tree.comments.of(self.start)
 
 
 Slot = Entry | Item
@@ -339,14 +339,19 @@ class Tree:
         """Return the span of a block entry or item with its comments, without the final line break."""
         comments = slot.comments
         ends = (span.end for span in (comments.line_span, comments.foot_span) if span)
-        end = max(self.key_end(slot), self.body_end(slot.value), *ends)
+        end = max(self.key_end(slot), self.value_end(slot), *ends)
         return Span(comments.head_span.start if comments.head_span else slot.start, end)
 
-    def body_end(self, node: AnyNode) -> int:
-        """Return the offset where a node ends, with the comments inside it."""
-        end = node.span.end
+    def value_end(self, slot: Slot | None) -> int:
+        """Return the offset where the value of a slot, or of the document, ends with the comments in it."""
+        node = self.root if slot is None else slot.value
+        if node is None:
+            return len(self.text)
         inner = node.last if isinstance(node, (Mapping, Sequence)) else None
-        return end if inner is None else max(end, self.extent(inner).end)
+        if inner is None:
+            return node.span.end
+        tail = self.comments.joined((slot.start, Position.TAIL))[1] if slot is not None else None
+        return tail.end if tail else max(node.span.end, self.extent(inner).end)
 
     def slot_end(self, slot: Slot) -> int:
         """Return the offset where an entry or item ends, without comments."""

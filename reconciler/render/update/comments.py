@@ -1,12 +1,11 @@
 """Record the comments that a merge drops, so that none is lost silently.
 
-A comment follows its field where only one side changed it. A comment is dropped if both sides changed it, or
-if its field is deleted; that is recorded as a decided conflict.
+That is a comment of upstream where local changed the same one, and a comment of a value that is deleted.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from reconciler.krm.merge import has_merge_comment, is_printed_same, is_same, root_of
@@ -18,7 +17,8 @@ from reconciler.render.update.merge_report import Conflict, MergeReport
 OF_UPSTREAM, OF_LOCAL = "comments-of-upstream", "comments-of-local"
 """The field of a conflict about dropped comments."""
 
-_RULE = "a comment goes with its value, and where both sides changed it, local's stays"
+_BOTH_CHANGED = "both sides changed this comment, and local's stays"
+_GONE = "a comment goes with its value"
 _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
@@ -31,39 +31,43 @@ class DocumentSides(NamedTuple):
     merged: str | None
 
 
-def record_dropped_comments(path: str, resource: str, sides: DocumentSides, report: MergeReport) -> None:
-    """Record the comments of upstream or local that the merged document does not have."""
+def record_dropped_comments(
+    path: str, resource: str, sides: DocumentSides, contested: Iterable[str], report: MergeReport
+) -> None:
+    """Record the comments of upstream or local that the merged document does not have.
+
+    `contested` are comments of upstream that local changed too.
+    """
     # Parsing the merged document takes as long as merging it.
     if _may_drop(sides):
         merged = Tree.parse(sides.merged) if sides.merged is not None else None
-        _record(path, resource, [Counter(_comments(tree)) for tree in (*sides[:3], merged)], report)
+        _record(
+            path, resource, [Counter(_comments(tree)) for tree in (*sides[:3], merged)], contested, report
+        )
 
 
-def record_dropped_lines(path: str, texts: tuple[str, str, str, str], report: MergeReport) -> None:
+def record_dropped_lines(
+    path: str, texts: tuple[str, str, str, str], contested: Iterable[str], report: MergeReport
+) -> None:
     """Record dropped comments of the text between resources: of base, upstream, local and the merged file."""
     lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
-    _record(path, "file", [Counter(each) for each in lines], report)
+    _record(path, "file", [Counter(each) for each in lines], contested, report)
 
 
-def _record(path: str, resource: str, comments: Sequence[Counter[str]], report: MergeReport) -> None:
+def _record(
+    path: str, resource: str, comments: Sequence[Counter[str]], contested: Iterable[str], report: MergeReport
+) -> None:
     base, upstream, local, merged = comments
-    theirs, ours = ("\n".join(((side - base) - merged).elements()) for side in (upstream, local))
+    theirs, ours = ((side - base) - merged for side in (upstream, local))
+    rules = {_BOTH_CHANGED: theirs & Counter(contested), _GONE: theirs - Counter(contested)}
     if theirs:
-        conflict = Conflict(path, resource, OF_UPSTREAM, None, theirs, None, "Comment")
-        report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, _RULE))
+        text = "\n".join(theirs.elements())
+        conflict = Conflict(path, resource, OF_UPSTREAM, None, text, None, "Comment")
+        rule = "; ".join(rule for rule, lines in rules.items() if lines)
+        report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, rule))
     if ours:
-        conflict = Conflict(path, resource, OF_LOCAL, None, None, ours, "Comment")
-        report.record_decided(conflict, OnConflict.UPSTREAM, Rule(RuleKind.MERGE, _RULE))
-
-
-def with_upstream_header(base: Tree | None, upstream: Tree, local: Tree, merged: str) -> str:
-    """Return a merged text with upstream's comments above the first field, if local did not change them."""
-    if base is None:
-        return merged
-    old, theirs, ours = (_header(tree) for tree in (base, upstream, local))
-    if not old == ours != theirs:
-        return merged
-    return theirs + merged[len(_header(Tree.parse(merged))) :]
+        conflict = Conflict(path, resource, OF_LOCAL, None, None, "\n".join(ours.elements()), "Comment")
+        report.record_decided(conflict, OnConflict.UPSTREAM, Rule(RuleKind.MERGE, _GONE))
 
 
 def _may_drop(sides: DocumentSides) -> bool:
@@ -75,13 +79,6 @@ def _may_drop(sides: DocumentSides) -> bool:
         Counter(_COMMENT.findall(text)) for text in (old, theirs, ours, sides.merged or "")
     )
     return any((side - base) - merged for side in (upstream, local))
-
-
-def _header(tree: Tree) -> str:
-    """Return the lines above the first field of a document, with the comment of that field."""
-    root = root_of(tree)
-    first = next(iter(root.children.values()), None) if root is not None and root.is_block else None
-    return tree.text[: tree.text.rfind("\n", 0, first.slot) + 1] if first is not None else ""
 
 
 def is_unedited(base: Tree, side: Tree, *, like_kpt: bool) -> bool:
@@ -105,7 +102,4 @@ def _comments(tree: Tree | None) -> Iterator[str]:
     """Yield the comment lines of a document, without kpt's merge comments."""
     if tree is None:
         return
-    index = tree.comments
-    own = (text for each in index.by_start.values() for text in (each.head, each.line, each.foot))
-    for text in (index.head, index.foot, *own):
-        yield from (line for line in text.splitlines() if line.strip() and not has_merge_comment(line))
+    yield from (text for text in tree.comments.texts() if not has_merge_comment(text))

@@ -1,13 +1,14 @@
 """Split a file into its resource documents, join, edit and list them without losing a byte."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.krm.merge import Identity, child, identity_of, root_of
+from reconciler.krm.merge import Identity, TextFormat, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits, end_line
 from reconciler.names.objects import File, Files, Mode
 
@@ -17,7 +18,7 @@ _DIRECTIVE: Final = re.compile(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
 
 
 class ResourceDocument(Struct, frozen=True, eq=False):
-    """A document with content, and the merge comment of its metadata.
+    """A document with content, the text between it and the one before, and the merge comment of its metadata.
 
     `index` is its number in the file, `ordinal` its number among the documents of its identity, both from 0.
     """
@@ -28,6 +29,8 @@ class ResourceDocument(Struct, frozen=True, eq=False):
     index: int
     ordinal: int
     comment: str
+    above: str
+    """Marker lines, and documents without content."""
 
     @property
     def text(self) -> str:
@@ -36,15 +39,19 @@ class ResourceDocument(Struct, frozen=True, eq=False):
 
 
 class ResourceFile(Struct, frozen=True, eq=False):
-    """A file of resources: all its text as (marker line, text, document or None if empty)."""
+    """A file of resources as its documents, the text below the last one, and its format.
 
-    chunks: tuple[tuple[str, str, ResourceDocument | None], ...]
-    byte_order_mark: str = ""
+    All texts have line feeds.
+    """
+
+    documents: tuple[ResourceDocument, ...]
+    below: str = ""
+    format: TextFormat = TextFormat()
 
     @property
-    def documents(self) -> tuple[ResourceDocument, ...]:
-        """The documents with content, in order."""
-        return tuple(document for _, _, document in self.chunks if document is not None)
+    def between(self) -> str:
+        """The text that belongs to no resource."""
+        return "".join(document.above for document in self.documents) + self.below
 
 
 def split_documents(file: File) -> ResourceFile | None:
@@ -52,17 +59,14 @@ def split_documents(file: File) -> ResourceFile | None:
     if file.mode == Mode.SYMLINK or len(file.data) > PACKAGE_LIMITS.max_bytes:
         return None
     try:
-        text = file.data.decode()
+        text_format, text = TextFormat.split(file.data.decode())
     except UnicodeDecodeError:
         return None
-    # A byte order mark belongs to the file, not to its first document, which may move.
-    mark = "\ufeff" if text.startswith("\ufeff") else ""
-    text = text.removeprefix(mark)
     # A directive, or content on the marker line, ties a document to its place in the file.
     if _DIRECTIVE.search(text) is not None:
         return None
     try:
-        return ResourceFile(tuple(_chunks(text)), mark)
+        return _split(text, text_format)
     except YamlError:
         return None
 
@@ -73,45 +77,42 @@ def documents_of(file: File) -> tuple[ResourceDocument, ...]:
     return split.documents if split is not None else ()
 
 
-def join_documents(pieces: Sequence[tuple[str, str]], *, mark: str = "", line_break: str = "\n") -> bytes:
-    """Return the bytes of a file made of (marker line, text) pieces; missing markers are added."""
-    parts = [mark]
-    for place, (marker, text) in enumerate(pieces):
-        if place and not marker:
-            marker = f"---{line_break}"  # noqa: PLW2901 - a document after another one needs a marker
-        if place:
-            parts[-1] = end_line(parts[-1], line_break)
-        parts += [marker, text]
-    return "".join(parts).encode()
+_PLAIN = TextFormat()
 
 
-def _chunks(text: str) -> list[tuple[str, str, ResourceDocument | None]]:
-    chunks: list[tuple[str, str, ResourceDocument | None]] = []
-    ordinals: dict[Identity, int] = {}
-    marker, start, index = "", 0, 0
-    ends = [(match.start(), match.end(), match.group()) for match in _MARKER.finditer(text)]
-    for end, after, next_marker in [*ends, (len(text), len(text), "")]:
-        body = text[start:end]
-        if marker or body:
-            document = _parse(body, index, ordinals)
-            index += document is not None
-            chunks.append((marker, body, document))
-        marker, start = next_marker, after
-    return chunks
+def join_documents(pieces: Iterable[tuple[str, str]], below: str = "", form: TextFormat = _PLAIN) -> bytes:
+    """Return the bytes of a file made of documents, each with the text above it; markers are added."""
+    joined = ""
+    for above, text in pieces:
+        if joined:
+            joined = end_line(joined)
+            above = above if _MARKER.search(above) else f"{end_line(above)}---\n"  # noqa: PLW2901
+        joined += above + text
+    return form.joined((end_line(joined) if below else joined) + below).encode()
 
 
-def _parse(body: str, index: int, ordinals: dict[Identity, int]) -> ResourceDocument | None:
-    tree = Tree.parse(body)
-    root = root_of(tree)
-    if root is None:
-        return None
-    data = tree.value
-    metadata = child(root, "metadata")
-    comment = metadata.comments.line if metadata is not None and "kpt-merge" in body else ""
-    identity = identity_of(root, comment)
-    ordinal = ordinals.get(identity, 0)
-    ordinals[identity] = ordinal + 1
-    return ResourceDocument(tree, data, identity, index, ordinal, comment)
+def _split(text: str, text_format: TextFormat) -> ResourceFile:
+    documents: list[ResourceDocument] = []
+    ordinals: Counter[Identity] = Counter()
+    above = ""
+    starts = [0, *(match.end() for match in _MARKER.finditer(text))]
+    ends = [*(match.start() for match in _MARKER.finditer(text)), len(text)]
+    for start, end, next_start in zip(starts, ends, [*starts[1:], len(text)], strict=True):
+        tree = Tree.parse(text[start:end])
+        root = root_of(tree)
+        if root is None:
+            above += text[start:next_start]
+            continue
+        data = tree.value
+        metadata = child(root, "metadata")
+        comment = metadata.line_comment if metadata is not None and "kpt-merge" in tree.text else ""
+        identity = identity_of(root, comment)
+        documents.append(
+            ResourceDocument(tree, data, identity, len(documents), ordinals[identity], comment, above)
+        )
+        ordinals[identity] += 1
+        above = text[end:next_start]
+    return ResourceFile(tuple(documents), above, text_format)
 
 
 def edit_document(file: File, edits: Iterable[Edit], *, index: int = 0) -> File:

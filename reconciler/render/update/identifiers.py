@@ -21,7 +21,7 @@ from reconciler.krm.merge import (
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.names.file_names import TakenNames, without_numbers
 from reconciler.names.objects import File, Files
-from reconciler.render.update.documents import ResourceDocument, documents_of, split_documents
+from reconciler.render.update.documents import ResourceDocument, documents_of, join_documents, split_documents
 from reconciler.render.update.three_way import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")
@@ -204,15 +204,14 @@ def _edit_documents(file: File, edits_of: Callable[[ResourceDocument], Iterable[
     split = split_documents(file)
     if split is None:
         return file
-    texts = [split.byte_order_mark]
-    for marker, text, document in split.chunks:
-        edits = tuple(edits_of(document)) if document is not None else ()
+    pieces = []
+    for document in split.documents:
+        text = document.text
         # Aliases, or annotations that are no mapping: such a resource is matched by its own name.
-        edited = text
         with suppress(YamlError):
-            edited = edit_tree(document.tree, edits).text if document is not None and edits else text
-        texts.append(marker + edited)
-    data = "".join(texts).encode()
+            text = edit_tree(document.tree, edits).text if (edits := tuple(edits_of(document))) else text
+        pieces.append((document.above, text))
+    data = join_documents(pieces, split.below, split.format)
     return file if data == file.data else File.of(data, file.mode)
 
 

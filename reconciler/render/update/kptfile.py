@@ -16,11 +16,14 @@ from reconciler.krm.merge import (
     MergedCollection,
     MergedField,
     Node,
+    TextFormat,
     child,
     edits_of,
+    insert_new,
     is_same,
+    merge_comments,
+    merge_formats,
     root_of,
-    with_comments,
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
@@ -84,23 +87,24 @@ def merge_kptfile(
     base, upstream, local = sides
     if local is None or upstream is None or is_equal(base, upstream) or is_equal(upstream, local):
         return upstream if local is None and base is None else local
-    old, theirs, ours = (_root(path, file) for file in sides)
+    formats, (old, theirs, ours) = zip(*(_read(path, file) for file in sides), strict=True)
     if ours is None or theirs is None:
         return local
     if not settings.like_kpt and is_equal(base, local) and _same_identity(old, theirs):
         return upstream
     fields = FieldMerge(resolver_for(settings.policy, path, "Kptfile", ours.value))
     merge = _merge_like_kpt((ours, old, theirs)) if settings.like_kpt else partial(_merge_part, fields)
-    # kpt loses all comments of a Kptfile, so in its mode there are none to merge.
-    result = _merge_root(merge, (old, theirs, ours), root=root, comments=not settings.like_kpt)
-    merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, result)))
-    report.fallbacks += fallbacks
-    if not settings.like_kpt:
+    result = _merge_root(merge, (old, theirs, ours), root=root)
+    done = edit_tree(ours.tree, tuple(edits_of(ours, result)))
+    report.fallbacks += done.fallbacks
+    text = done.text
+    if not settings.like_kpt:  # kpt loses all comments of a Kptfile
         report.record_fields(path, "Kptfile", fields.conflicts, ours.value)
-        text = merged.data.decode(errors="replace")
-        trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, text)
-        record_dropped_comments(path, "Kptfile", trees, report)
-    return merged
+        trees = old.tree if old is not None else None, theirs.tree, ours.tree
+        text, dropped = merge_comments(*trees, Tree.parse(text), _SHAPE)
+        record_dropped_comments(path, "Kptfile", DocumentSides(*trees, text), dropped, report)
+    merged = File.of(merge_formats(*formats).joined(text).encode(), local.mode)
+    return local if is_equal(merged, local) else merged
 
 
 def set_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
@@ -123,8 +127,12 @@ def edit_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
     Raises:
         UpdateRefused: As `set_upstream`.
     """
-    node = _root("Kptfile", file)
-    return (file, 0) if node is None else _edited(file, node.tree, tuple(_upstream_edits(node, upstream)))
+    text_format, node = _read("Kptfile", file)
+    edits = tuple(_upstream_edits(node, upstream)) if node is not None else ()
+    if node is None or text_format is None or not edits:
+        return file, 0
+    done = edit_tree(node.tree, edits)
+    return File.of(text_format.joined(done.text).encode(), file.mode), done.fallbacks
 
 
 @lru_cache(maxsize=256)
@@ -207,18 +215,11 @@ def _function_lists(side: Node | None) -> Iterator[list[Node]]:
             yield functions.items
 
 
-def _merge_root(
-    merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool, comments: bool
-) -> MergedCollection:
+def _merge_root(merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool) -> MergedCollection:
     base, upstream, local = sides
     result = MergedCollection(local)
-    order = [*local.children]
-    for number, name in enumerate(names := [*upstream.children]):
-        if name in _MERGED and name not in order:
-            # Where a fresh clone has it: behind the field that is before it upstream.
-            before = next((each for each in reversed(names[:number]) if each in order), order[-1])
-            order.insert(order.index(before) + 1, name)
-    for name in order:
+    known = {*local.children, *_MERGED}
+    for name in insert_new(local.children, (name for name in upstream.children if name in known)):
         mine = child(local, name)
         value: Merged | None = mine
         if name == "metadata" and mine is not None:
@@ -229,8 +230,7 @@ def _merge_root(
             theirs = child(upstream, name)
             value = mine if theirs is None else FromUpstream(theirs)
         if value is not None:
-            same_field = [child(node, name) for node in sides]
-            result.fields[name] = with_comments(value, *same_field) if comments else MergedField(value)
+            result.fields[name] = MergedField(value)
     return result
 
 
@@ -245,13 +245,14 @@ def _same_identity(base: Node | None, upstream: Node) -> bool:
 def _merge_metadata(
     merge: _MergeField, base: Node | None, upstream: Node | None, local: Node
 ) -> MergedCollection:
-    result = MergedCollection(local, {name: MergedField(value) for name, value in local.children.items()})
-    for name in _METADATA:
-        mine = child(local, name)
-        value = merge(name, child(base, name), child(upstream, name), mine)
-        if value is None:
-            result.fields.pop(name, None)
-        else:
+    result = MergedCollection(local)
+    known = {*local.children, *_METADATA}
+    theirs = upstream.children if upstream is not None else {}
+    for name in insert_new(local.children, (name for name in theirs if name in known)):
+        value: Merged | None = child(local, name)
+        if name in _METADATA:
+            value = merge(name, child(base, name), child(upstream, name), child(local, name))
+        if value is not None:
             result.fields[name] = MergedField(value)
     annotations = result.fields.get("annotations")
     if annotations is not None:
@@ -298,25 +299,19 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
                 yield SetValue((block, "git", name), Raw(emit(value, flow=old.in_flow)))
 
 
-def _edited(file: File, tree: Tree, edits: tuple[Edit, ...]) -> tuple[File, int]:
-    if not edits:
-        return file, 0
-    done = edit_tree(tree, edits)
-    return File.of(done.text.encode(), file.mode), done.fallbacks
-
-
-def _root(path: str, file: File | None) -> Node | None:
+def _read(path: str, file: File | None) -> tuple[TextFormat | None, Node | None]:
     if file is None:
-        return None
+        return None, None
+    text_format, text = TextFormat.split(file.data.decode(errors="replace"))
     try:
-        root = root_of(Tree.parse(file.data.decode(errors="replace")))
+        root = root_of(Tree.parse(text))
     except YamlError as error:
         message = f"{path} cannot be read: {error}"
         raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT) from error
     if root is not None and not root.is_mapping:
         message = f"{path} is no mapping"
         raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
-    return root
+    return text_format, root
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:
@@ -324,7 +319,7 @@ def is_edited_kptfile(original: File | None, local: File | None) -> bool:
 
     A default Kptfile is no edit if the original has none.
     """
-    ours, old = _root("Kptfile", local), _root("Kptfile", original)
+    ours, old = (_read("Kptfile", file)[1] for file in (local, original))
     if ours is None:
         return old is not None
     mine = _comparable(ours.value)
@@ -343,7 +338,7 @@ def upstream_of(files: Files, *, ref: str, commit: str) -> UpstreamRef | None:
 def upstream_block(file: File | None) -> Any:
     """Return `upstream` of a Kptfile as data, None where it is absent or unreadable."""
     try:
-        root = _root("Kptfile", file)
+        _, root = _read("Kptfile", file)
     except UpdateRefused:
         return None
     block = child(root, "upstream")

@@ -1,12 +1,13 @@
 """Merge the resource files of one package: match resources, merge them, and write them to their files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.krm.merge import Identity
+from reconciler.krm.merge import Identity, insert_new, merge_formats, merge_lines
+from reconciler.krm.yaml.comments import Position, lines_of
 from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.documents import ResourceFile, join_documents
@@ -104,8 +105,7 @@ def _merge_file(path: str, three: FileSides, settings: MergeSettings) -> _Merged
     resources = match_resources(*_split_sides({path: three}, settings), follow_moves=False)
     if not settings.like_kpt and any(resource.is_incomplete for resource in resources):
         return _MergedFile(None, report, is_incomplete=True)
-    written = _write(_merge_all(resources, settings, report), {path: three}, settings)
-    _record_dropped_lines(path, three, written.get(path), settings, report)
+    written = _write(_merge_all(resources, settings, report), {path: three}, settings, report)
     return _MergedFile(written.get(path), report, is_incomplete=False)
 
 
@@ -119,9 +119,9 @@ def _merge_together(
     resources = match_resources(*_split_sides(differing, settings), follow_moves=not settings.like_kpt)
     touched = changed.union(*(resource.paths for resource in resources if len(resource.paths) > 1))
     affected = [resource for resource in resources if resource.paths & touched]
-    written = _write(_merge_all(affected, settings, report), files, settings)
-    for path in sorted(touched):
-        _record_dropped_lines(path, files[path], written.get(path), settings, report)
+    written = _write(_merge_all(affected, settings, report), files, settings, report)
+    for path in () if settings.like_kpt else sorted(touched - written.keys()):
+        _pieces(path, [], [settings.cache.split(file) for file in files[path]], report)
     return {path: written.get(path) for path in touched}
 
 
@@ -145,88 +145,90 @@ def _merge_all(
 
 
 def _write(
-    resources: Iterable[MergedResource], files: Mapping[str, FileSides], settings: MergeSettings
+    resources: Iterable[MergedResource],
+    files: Mapping[str, FileSides],
+    settings: MergeSettings,
+    report: MergeReport,
 ) -> dict[str, File]:
     by_path: dict[str, list[MergedResource]] = {}
     for resource in resources:
         by_path.setdefault(resource.path, []).append(resource)
-    return {path: _file(path, merged, files[path], settings) for path, merged in by_path.items()}
+    return {path: _file(path, merged, files[path], settings, report) for path, merged in by_path.items()}
 
 
-def _file(path: str, resources: list[MergedResource], three: FileSides, settings: MergeSettings) -> File:
-    # A new file without other changes keeps upstream's bytes between its documents.
-    if all(r.local is None for r in resources) and three.upstream is not None and three.local is None:
-        theirs = settings.cache.split(three.upstream)
-        if theirs is not None and len(theirs.documents) == len(resources):
-            return three.upstream
-    ours = settings.cache.split(three.local)
-    pieces = _pieces(path, _ordered(path, resources), ours, drop_empty=settings.like_kpt)
-    mark = ours.byte_order_mark if ours is not None else ""
-    is_windows = three.local is not None and b"\r\n" in three.local.data
-    data = join_documents(pieces, mark=mark, line_break="\r\n" if is_windows else "\n")
+def _file(
+    path: str, resources: list[MergedResource], three: FileSides, settings: MergeSettings, report: MergeReport
+) -> File:
+    """Return a file of its merged documents, with the merged text between them."""
+    splits = [settings.cache.split(file) for file in three]
+    if settings.like_kpt:  # it drops documents without content
+        pieces, below = [("", resource.text) for resource in _sorted_like_kpt(path, resources)], ""
+    else:
+        pieces, below = _pieces(path, resources, splits, report)
+    form = merge_formats(*(split.format if split is not None else None for split in splits))
+    data = join_documents(pieces, below, form)
     if three.local is not None and data == three.local.data and three.local.mode == merged_mode(three):
         return three.local
     return File.of(data, merged_mode(three))
 
 
-def _record_dropped_lines(
-    path: str, three: FileSides, merged: File | None, settings: MergeSettings, report: MergeReport
-) -> None:
-    """Record comments between the resources of a file that the merged file does not have."""
-    if settings.like_kpt:
-        return
-    base, upstream, local = ("".join(_text_between(settings.cache.split(file))) for file in three)
-    # A comment of base alone is one that both sides deleted; splitting the merged file parses it.
-    if "#" in upstream or "#" in local:
-        result = "".join(_text_between(settings.cache.split(merged)))
-        record_dropped_lines(path, (base, upstream, local, result), report)
+def _pieces(
+    path: str, resources: list[MergedResource], splits: Sequence[ResourceFile | None], report: MergeReport
+) -> tuple[list[tuple[str, str]], str]:
+    """Return each document of a file with the text above it, and the text below the last one."""
+    documents = {resource: resource.sides.documents_in(path) for resource in resources}
+    theirs, ours = (
+        {document.index: r for r, sides in documents.items() if (document := sides[side]) is not None}
+        for side in (1, 2)
+    )
+    base, upstream, local = splits
+    # A document without content that local added stays where the resource below it goes.
+    notes: dict[MergedResource, str] = {}
+    old, note = base.between.splitlines() if base is not None else [], ""
+    for document in local.documents if local is not None else ():
+        if document.index in ours:
+            notes[ours[document.index]], note = note, ""
+        else:
+            lines = document.above.splitlines(keepends=True)
+            note += "".join(line for line in lines if "#" in line and line.strip() not in old)
+    dropped: list[str] = []
+    pieces: list[tuple[str, str]] = []
+    for resource in insert_new((ours[key] for key in sorted(ours)), (theirs[key] for key in sorted(theirs))):
+        above, lost = _merge_between(
+            *(each.above if each is not None else None for each in documents[resource])
+        )
+        dropped += lost
+        pieces.append((notes.get(resource, "") + above, resource.text))
+    below, lost = _merge_between(*(split.below if split is not None else None for split in splits))
+    at_base, at_upstream, at_local = (
+        split.between if split is not None else "" for split in (base, upstream, local)
+    )
+    between = "".join(above for above, _ in pieces) + note + below
+    record_dropped_lines(path, (at_base, at_upstream, at_local, between), [*dropped, *lost], report)
+    return pieces, note + below
 
 
-def _text_between(split: ResourceFile | None) -> Iterator[str]:
-    """Yield the text of a file that belongs to no resource."""
-    for _, text, document in split.chunks if split is not None else ():
-        if document is None:
-            yield text
+def _merge_between(base: str | None, upstream: str | None, local: str | None) -> tuple[str, list[str]]:
+    """Merge the text between two documents: marker lines, and documents without content."""
+    old = base or ""
+    theirs, ours = (old if side is None else side for side in (upstream, local))
+    if ours == old or theirs in (old, ours):
+        return (theirs if ours == old else ours), []
+    lines, dropped = merge_lines(lines_of(old), lines_of(theirs), lines_of(ours), Position.ABOVE)
+    return "".join(f"{' ' * line.column}{line.text}\n" for line in lines), dropped
 
 
-def _ordered(path: str, resources: list[MergedResource]) -> list[MergedResource]:
+def _sorted_like_kpt(path: str, resources: list[MergedResource]) -> list[MergedResource]:
     """Keep local's order, and insert each new document before the first with a higher index.
 
     Source: kyaml kio, LocalPackageWriter sorts by index; documents with the same index stay in order.
     """
-    existing = [r for r in resources if r.local is not None and r.local.path == path]
-    ordered = sorted(existing, key=lambda r: r.local.document.index if r.local is not None else 0)
+    existing = {r: local.index for r in resources if (local := r.sides.documents_in(path)[2]) is not None}
+    ordered = sorted(existing, key=lambda r: existing[r])
     for new in sorted((r for r in resources if r not in existing), key=lambda r: r.index):
         places = (place for place, other in enumerate(ordered) if other.index > new.index)
         ordered.insert(next(places, len(ordered)), new)
     return ordered
-
-
-def _pieces(
-    path: str, resources: list[MergedResource], ours: ResourceFile | None, *, drop_empty: bool
-) -> list[tuple[str, str]]:
-    """Return (marker line, text) of each document.
-
-    Local's empty chunks keep their place after a document, or are dropped, as kpt does.
-    """
-    markers: dict[int, str] = {}
-    followers: dict[int, list[tuple[str, str]]] = {}
-    last = -1
-    for marker, text, document in ours.chunks if ours is not None else ():
-        if document is None and not drop_empty:
-            followers.setdefault(last, []).append((marker, text))
-        elif document is not None:
-            last = document.index
-            markers[last] = marker
-    first = markers.get(0, "")
-    pieces = list(followers.get(-1, ()))
-    for resource in resources:
-        is_existing = resource.local is not None and resource.local.path == path
-        index = resource.local.document.index if resource.local is not None and is_existing else None
-        marker = markers.get(index, "") if index is not None else ""
-        pieces.append((marker if pieces else first, resource.text))
-        pieces += followers.get(index, ()) if index is not None else ()
-    return pieces
 
 
 def check_duplicates(files: Files, settings: MergeSettings) -> None:

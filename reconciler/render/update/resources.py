@@ -10,6 +10,7 @@ from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.merge import (
     ConflictResolver,
     Identity,
+    MergedDocument,
     Winner,
     is_same,
     merge_document,
@@ -18,12 +19,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.yaml import Tree
-from reconciler.render.update.comments import (
-    DocumentSides,
-    is_unedited,
-    record_dropped_comments,
-    with_upstream_header,
-)
+from reconciler.render.update.comments import DocumentSides, is_unedited, record_dropped_comments
 from reconciler.render.update.conflict_policy import Place, resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
@@ -61,6 +57,11 @@ class ResourceSides(Struct, eq=False):
         """The paths of the files that have the resource on any side."""
         return {side.path for side in (self.base, self.upstream, self.local) if side is not None}
 
+    def documents_in(self, path: str) -> tuple[ResourceDocument | None, ...]:
+        """Return the documents of base, upstream and local, None for one that is in another file."""
+        sides = (self.base, self.upstream, self.local)
+        return tuple(side.document if side is not None and side.path == path else None for side in sides)
+
     @property
     def is_incomplete(self) -> bool:
         """Whether upstream or local removed the resource, or moved it to another file."""
@@ -68,13 +69,16 @@ class ResourceSides(Struct, eq=False):
 
 
 class MergedResource(Struct, frozen=True, eq=False):
-    """A merged document: its file and position, its text, and the local and upstream documents it is from."""
+    """A merged document: its file, its position for kpt's mode, its text, and the documents it is from.
+
+    `dropped` are comments of upstream that local changed too.
+    """
 
     path: str
     index: int
     text: str
-    local: FileDocument | None = None
-    upstream: FileDocument | None = None
+    sides: ResourceSides
+    dropped: tuple[str, ...] = ()
 
 
 FilesOfSide = Mapping[str, ResourceFile]
@@ -161,8 +165,8 @@ def merge_resource(
     place = _place(resource)
     if not settings.like_kpt and not report.has_place(place):
         base, upstream, local = (_tree(side) for side in (resource.base, resource.upstream, resource.local))
-        result = merged.text if merged is not None else None
-        record_dropped_comments(*place[:2], DocumentSides(base, upstream, local, result), report)
+        result, dropped = (merged.text, merged.dropped) if merged is not None else (None, ())
+        record_dropped_comments(*place[:2], DocumentSides(base, upstream, local, result), dropped, report)
     return merged
 
 
@@ -179,18 +183,19 @@ def _place(resource: ResourceSides) -> Place:
 def _merge(resource: ResourceSides, settings: MergeSettings, report: MergeReport) -> MergedResource | None:
     base, upstream, local = resource.base, resource.upstream, resource.local
     if local is not None and upstream is not None:
-        text = _merge_text(base, upstream, local, settings, report)
+        done = _merge_text(base, upstream, local, settings, report)
         is_moved = base is not None and upstream.path != base.path and local.path == base.path
         path = upstream.path if is_moved else local.path
         index = _index(base, upstream, local)
-        return MergedResource(path, index, text, local) if text is not None else None
+        return (
+            MergedResource(path, index, done.text, resource, done.dropped) if done.text is not None else None
+        )
     if local is not None:
         is_deleted = base is not None and _is_deleted(base, local, settings, report)
-        unchanged = MergedResource(local.path, local.document.index, local.document.text, local)
+        unchanged = MergedResource(local.path, local.document.index, local.document.text, resource)
         return None if is_deleted else unchanged
     if upstream is not None and (base is None or _comes_back(base, upstream, settings, report)):
-        document = upstream.document
-        return MergedResource(upstream.path, document.index, document.text, upstream=upstream)
+        return MergedResource(upstream.path, upstream.document.index, upstream.document.text, resource)
     return None
 
 
@@ -200,15 +205,15 @@ def _merge_text(
     local: FileDocument,
     settings: MergeSettings,
     report: MergeReport,
-) -> str | None:
+) -> MergedDocument:
     old, theirs, ours = _tree(base), upstream.document.tree, local.document.tree
     if settings.like_kpt:
         done = merge_document_like_kpt(old, theirs, ours, schemas=settings.schemas)
         report.fallbacks += done.fallbacks
-        return done.text
+        return done
     # SOPS signs a document as a whole: mixed fields could not be decrypted.
     if any(_is_encrypted(side.document) for side in (base, upstream, local) if side is not None):
-        return _merge_whole(base, upstream, local, report)
+        return MergedDocument(_merge_whole(base, upstream, local, report))
     data, resource = local.document.data, str(local.document.identity)
     resolver = resolver_for(settings.policy, local.path, resource, data)
     if local.document.identity.name == PACKAGE_CONTEXT_NAME:
@@ -218,7 +223,7 @@ def _merge_text(
     )
     report.fallbacks += done.fallbacks
     report.record_fields(local.path, resource, done.conflicts, data)
-    return None if done.text is None else with_upstream_header(old, theirs, ours, done.text)
+    return done
 
 
 def _keep_own_name(resolver: ConflictResolver) -> ConflictResolver:

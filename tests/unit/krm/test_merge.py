@@ -145,7 +145,7 @@ ORDERS = [
     Case("upstream reorders", env("A B"), env("B A N"), env("A B M"), env("B A M N")),
     Case("local reorders", env("A B"), env("A B N"), env("B A"), env("B A N")),
     Case("upstream reorders and changes", env("A B"), env("B A2"), env("A B M"), env("B A2 M")),
-    Case("upstream replaces all", env("A B"), env("N O"), env("A B M"), env("M N O")),
+    Case("upstream replaces all", env("A B"), env("N O"), env("A B M"), env("N O M")),
 ]
 
 
@@ -166,7 +166,7 @@ def test_field_deleted_by_local_stays_deleted() -> None:
 
     assert merge(base, upstream, "k: 1\n") == ("k: 2\n", [])
     assert merge(base, upstream.replace("a: 1", "a: 1\n    up: 3"), "k: 1\n") == (
-        "k: 2\nm:\n  inner:\n    up: 3\n",
+        "m:\n  inner:\n    up: 3\nk: 2\n",
         [],
     )
 
@@ -215,7 +215,7 @@ def test_field_deleted_by_local_stays_deleted() -> None:
             "a: 1\n# end\n\nd: 1\n",
             "a: 1\nb: 1\n# end\n\nd: 1\n",
             "a: 1\n# end\n\nd: 2\n",
-            "a: 1\n# end\n\nd: 2\nb: 1\n",
+            "a: 1\nb: 1\n# end\n\nd: 2\n",
         ),
     ],
 )

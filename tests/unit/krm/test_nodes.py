@@ -127,7 +127,7 @@ i: last"""
     ("path", "source", "value"),
     [
         (("a",), "1 # of a", "1"),
-        (("b",), "  # below\n  c: x  # of c\n  d:\n  - 1\n  # of two\n  - 2 # two", None),
+        (("b",), "  # below\n  c: x  # of c\n  d:\n  - 1\n  # of two\n  - 2 # two\n  # foot", None),
         (("b", "c"), "x  # of c", "x"),
         (("b", "d"), "  - 1\n  # of two\n  - 2 # two", "- 1\n# of two\n- 2 # two"),
         (("b", "d", 1), "2 # two", "2"),
@@ -152,7 +152,7 @@ def test_node_has_the_text_of_its_lines_and_of_its_value(
     [
         (("a",), "# head\na: 1 # of a"),
         (("b", "c"), "# below\nc: x  # of c"),
-        (("b", "d", 1), "# of two\n- 2 # two\n# foot"),
+        (("b", "d", 1), "# of two\n- 2 # two"),
         (("i",), "i: last"),
     ],
 )

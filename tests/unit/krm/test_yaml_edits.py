@@ -121,16 +121,22 @@ ADD = [
         "a:\n    b: 1\n    # head\n    c: # line\n    - 'x'\n    # foot\n",
     ),
     Case(
-        "raw item above the comment that it ends with",
-        "a:\n- x\n# of\n# all\n\nb: 1\n",
-        InsertItem(A, 1, Raw("- y\n# of\n# all")),
-        "a:\n- x\n- y\n# of\n# all\n\nb: 1\n",
+        "last, above a comment at the end of the map",
+        "a:\n  b: 1\n  # end of a\n# end\n",
+        AddKey(A, "c", {"d": 1}),
+        "a:\n  b: 1\n  c:\n    d: 1\n  # end of a\n# end\n",
     ),
     Case(
-        "raw item before that comment's own item",
-        "a:\n- x\n# all\n\nb: 1\n",
-        InsertItem(A, 0, Raw("- y\n# all")),
-        "a:\n- y\n- x\n# all\n\nb: 1\n",
+        "last, below a comment at the end of a map in it",
+        "a:\n  b:\n    c: 1\n    # end of b\n  # end of a\n",
+        AddKey(A, "d", 1),
+        "a:\n  b:\n    c: 1\n    # end of b\n  d: 1\n  # end of a\n",
+    ),
+    Case(
+        "kept line breaks above blank lines",
+        "a: 1\n\n\nb: 1\n",
+        AddKey((), "c", Raw("c: |+\n  x\n"), after="a"),
+        "a: 1\nc: |+\n  x\n\nb: 1\n",
     ),
     Case("raw entry into null", "a:\n", AddKey(A, "c", Raw("c: 'x' # y")), "a:\n  c: 'x' # y\n"),
     Case("raw entry into flow", "a: {b: 1}\n", AddKey(A, "c", Raw("c: 'x' # y")), "a: {b: 1, c: x}\n"),
@@ -138,7 +144,8 @@ ADD = [
 ]
 INSERT = [
     Case("first", "a:\n- b\n", InsertItem(A, 0, "x"), "a:\n- x\n- b\n"),
-    Case("last", "a:\n- b # c\n# d\n", InsertItem(A, 1, "x"), "a:\n- b # c\n# d\n- x\n"),
+    Case("last", "a:\n- b # c\n# d\n", InsertItem(A, 1, "x"), "a:\n- b # c\n- x\n# d\n"),
+    Case("last, wide", "a:\n  - b # c\n  # d\n", InsertItem(A, 1, "x"), "a:\n  - b # c\n  - x\n  # d\n"),
     Case("between", "- a\n# of b\n- b\n", InsertItem((), 1, "x"), "- a\n- x\n# of b\n- b\n"),
     Case(
         "a mapping",
@@ -164,6 +171,7 @@ DELETE = [
     Case("last, no final newline", "b: 2\na: 1", DeleteKey(A), "b: 2"),
     Case("with its comments", "# of a\na: 1 # x\n# of b\nb: 2\n", DeleteKey(A), "# of b\nb: 2\n"),
     Case("with its subtree", "a:\n  b:\n  - c # d\n  # e\nf: 1\n", DeleteKey(A), "f: 1\n"),
+    Case("last, above a comment at the end", "b: 2\na: 1\n# end\n", DeleteKey(A), "b: 2\n# end\n"),
     Case("blank lines stay", "b: 1\n\na: 2\n\nc: 3\n", DeleteKey(A), "b: 1\n\n\nc: 3\n"),
     Case("a literal", "a: |\n  x\n\n  y\nb: 1\n", DeleteKey(A), "b: 1\n"),
     Case("the only key", "b:\n  a: 1\nc: 1\n", DeleteKey(("b", "a")), "b: {}\nc: 1\n"),

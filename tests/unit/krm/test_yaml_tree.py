@@ -1,5 +1,7 @@
 """Nodes, their places, and which comment belongs to which field."""
 
+import re
+
 import pytest
 
 from reconciler.krm.yaml import (
@@ -14,6 +16,7 @@ from reconciler.krm.yaml import (
     Style,
     Tree,
 )
+from reconciler.krm.yaml.comments import DOCUMENT, Position
 
 TEXT = """# of the document
 
@@ -24,7 +27,7 @@ kind: X
 
 metadata: # kpt-merge: a/b
   name: "a # b" # n
-  # foot of name
+  # end of metadata
 labels:
   # head x
   x: |  # header
@@ -46,7 +49,7 @@ list:
 - # head of first
   - p # p
   - q
-  # foot of q
+  # end of list
 
 # at the end
 """
@@ -54,7 +57,7 @@ OWNERS: list[tuple[Path, tuple[str, str, str]]] = [
     (("apiVersion",), ("# head of api", "# line", "")),
     (("kind",), ("", "", "# foot of kind")),
     (("metadata",), ("", "# kpt-merge: a/b", "")),
-    (("metadata", "name"), ("", "# n", "# foot of name")),
+    (("metadata", "name"), ("", "# n", "")),
     (("labels", "x"), ("# head x", "# header", "")),
     (("labels", "z"), ("# head z\n\n# more of head z", "# after", "")),
     (("list",), ("", "", "")),
@@ -63,7 +66,7 @@ OWNERS: list[tuple[Path, tuple[str, str, str]]] = [
     (("list", 1), ("# head of alias", "# alias", "")),
     (("list", 2), ("", "", "")),
     (("list", 2, 0), ("# head of first", "# p", "")),
-    (("list", 2, 1), ("", "", "# foot of q")),
+    (("list", 2, 1), ("", "", "")),
 ]
 
 
@@ -81,20 +84,67 @@ def test_comments_of_a_field(path: Path, want: tuple[str, str, str], newline: st
     assert _comments(tree, path)[:3] == want
 
 
-def test_comments_without_a_field_belong_to_the_document() -> None:
-    comments = Tree.parse(TEXT).comments
+def _joined(tree: Tree, path: Path | None, position: Position) -> str:
+    slot = tree.slot(path) if path is not None else None
+    return tree.comments.joined((slot.start if slot is not None else DOCUMENT, position))[0]
 
-    assert (comments.head, comments.foot) == ("# of the document", "# at the end")
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    ("path", "position", "want"),
+    [
+        (None, Position.ABOVE, "# of the document"),
+        (None, Position.TAIL, "# at the end"),
+        (("metadata",), Position.TAIL, "# end of metadata"),
+        (("list", 2), Position.TAIL, "# end of list"),
+        (("list",), Position.TAIL, ""),
+        (("labels", "z"), Position.INSIDE, "# inside"),
+    ],
+)
+def test_comments_of_the_document_and_of_what_is_in_a_field(
+    path: Path | None, position: Position, want: str, newline: str
+) -> None:
+    assert _joined(Tree.parse(TEXT.replace("\n", newline)), path, position) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "owners"),
+    [
+        ("a:\n  b:\n    c: 1\n{}# x\n", {4: "b", 2: "a", 0: "", 3: "b", 1: "a", 6: "b"}),
+        ("a:\n  b: 1\n{}# x\nd: 1\n", {2: "a", 1: "a", 4: "a"}),
+        ("a:\n- b: 1\n{}# x\n", {2: "-", 1: "-", 0: ""}),
+        ("a:\n  - b: 1\n{}# x\n", {4: "-", 3: "-", 2: "a", 1: "a", 0: ""}),
+        ("a:\n- |\n  b\n{}# x\n", {1: "a", 0: ""}),
+    ],
+)
+def test_comment_at_the_end_is_in_what_is_indented_less(text: str, owners: dict[int, str]) -> None:
+    """A comment is one of the innermost collection with a key or dash that is indented less."""
+    for column, owner in owners.items():
+        written = text.format(" " * column)
+        tree = Tree.parse(written)
+
+        tails = [start for start, position in tree.comments.lines if position is Position.TAIL]
+
+        starts = [written[start] if start >= 0 else "" for start in tails]
+        assert starts == [owner], (text, column)
+
+
+def test_every_line_between_fields_has_one_owner() -> None:
+    tree = Tree.parse(TEXT)
+
+    texts = [*tree.comments.texts()]
+
+    # The dash and the header are no lines of their own, and text in quotes or a block is no comment.
+    assert sorted(texts) == sorted(re.findall(r"(?<!a )# (?!not)[^\n]*", TEXT))
 
 
 def test_spans_of_comments_cover_their_text() -> None:
     tree = Tree.parse(TEXT)
 
-    assert tree.comments.by_start
-    for comments in tree.comments.by_start.values():
-        for text, span in zip(comments[:3], comments[3:], strict=True):
-            lines = tree.text[slice(*span)].split("\n") if span else []
-            assert "\n".join(line.strip() for line in lines) == text
+    for owner in tree.comments.lines:
+        text, span = tree.comments.joined(owner)
+        lines = tree.text[slice(*span)].split("\n") if span else []
+        assert "\n".join(line.strip() for line in lines) == text
 
 
 NODES = """a: plain text
@@ -159,4 +209,5 @@ def test_slots_by_typed_keys_and_indexes() -> None:
 def test_empty_text_has_no_root() -> None:
     tree = Tree.parse("# only this\n")
 
-    assert (tree.root, tree.value, tree.comments.foot) == (None, None, "# only this")
+    assert (tree.root, tree.value) == (None, None)
+    assert _joined(tree, None, Position.TAIL) == "# only this"

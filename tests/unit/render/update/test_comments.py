@@ -4,10 +4,8 @@ import itertools
 
 import pytest
 
-from reconciler.krm.yaml import Tree
 from reconciler.policy import OnConflict
 from reconciler.render.update import Updated, update_package
-from reconciler.render.update.comments import with_upstream_header
 from tests.support.model import kptfile, package
 
 BASE = """\
@@ -82,15 +80,24 @@ def test_every_dropped_comment_is_listed(values: tuple[str, str], policy: OnConf
             assert [comment for comment in made if comment not in seen] == [], (comments, values, seen)
 
 
-BELOW_THE_LAST_VALUE = ("last", "foot")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("value", VALUES)
+def test_comment_that_upstream_changed_comes_where_people_left_it(place: str, value: str) -> None:
+    updated = update(side(place, "u", "nothing", ""), side("", "", value, "9"))
+
+    assert updated.files["app.yaml"].data.decode() == side(place, "u", value, "9")
+    assert (updated.conflicts, updated.decided) == ((), ())
 
 
-@pytest.mark.parametrize("place", BELOW_THE_LAST_VALUE)
-def test_upstream_comment_below_the_last_value_is_listed(place: str) -> None:
-    updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
+@pytest.mark.parametrize("place", PLACES)
+def test_comment_that_both_sides_changed_is_yours_and_says_so(place: str) -> None:
+    updated = update(side(place, "u", "image", "7"), side(place, "k", "nothing", ""))
 
-    assert f"# {place} u" not in updated.files["app.yaml"].data.decode()
-    assert f"# {place} u" in listed(updated)
+    assert updated.files["app.yaml"].data.decode() == side(place, "k", "image", "7")
+    assert [each.conflict.upstream for each in updated.decided] == [f"# {place} u"]
+    assert [each.rule.text for each in updated.decided] == [
+        "both sides changed this comment, and local's stays"
+    ]
 
 
 @pytest.mark.parametrize("removed", ["  replicas: 3 # count 0\n", BASE])
@@ -154,34 +161,6 @@ def test_every_dropped_comment_between_resources_is_listed(who: str) -> None:
 
     seen = updated.files["app.yaml"].data.decode() + listed(updated)
     assert all(f"# licence {mark}" in seen for mark in who)
-
-
-# Comments above the first field
-
-OLD, NEW, MINE = "# old\n\n", "# new\n\n", "# mine\n\n"
-
-
-@pytest.mark.parametrize(
-    ("sides", "merged", "want"),
-    [
-        pytest.param((OLD, NEW, OLD), OLD + "a: 2\n", NEW + "a: 2\n", id="upstream changed them"),
-        pytest.param((OLD, "", OLD), OLD + "a: 2\n", "a: 2\n", id="upstream deleted them"),
-        pytest.param(("", NEW, ""), "a: 2\n", NEW + "a: 2\n", id="upstream added them"),
-        pytest.param((OLD, OLD, OLD), OLD + "a: 2\n", OLD + "a: 2\n", id="nobody changed them"),
-        pytest.param((OLD, NEW, MINE), MINE + "a: 2\n", MINE + "a: 2\n", id="local changed them"),
-        pytest.param((OLD, OLD, MINE), MINE + "a: 2\n", MINE + "a: 2\n", id="local alone changed them"),
-        pytest.param((OLD, NEW, OLD), NEW + "a: 2\n", NEW + "a: 2\n", id="the merge has them already"),
-        pytest.param((None, NEW, OLD), OLD + "a: 2\n", OLD + "a: 2\n", id="there is no base"),
-    ],
-)
-def test_comments_above_the_first_field_follow_upstream(
-    sides: tuple[str | None, str, str], merged: str, want: str
-) -> None:
-    base, upstream, local = sides
-    old = Tree.parse(f"{base}a: 1\n") if base is not None else None
-    theirs, ours = Tree.parse(f"{upstream}a: 2\n"), Tree.parse(f"{local}a: 1\n")
-
-    assert with_upstream_header(old, theirs, ours, merged) == want
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.krm.merge import Identity
+from reconciler.krm.merge import Identity, TextFormat
 from reconciler.krm.yaml import PACKAGE_LIMITS, SetValue, YamlError
 from reconciler.names.objects import File, Mode
 from reconciler.render.update.documents import (
@@ -26,32 +26,31 @@ def test_documents_are_numbered_without_those_that_are_empty() -> None:
     split = split_documents(File.of(MANY.encode()))
 
     assert split
-    assert [(marker, text) for marker, text, _ in split.chunks] == [
-        ("", "# only a comment\n"),
-        ("--- # first\n", cm("a")),
-        ("---\n", "\n"),
-        ("---\n", cm("b", " # kpt-merge: ns/old")),
+    assert [(d.above, d.text) for d in split.documents] == [
+        ("# only a comment\n--- # first\n", cm("a")),
+        ("---\n\n---\n", cm("b", " # kpt-merge: ns/old")),
         ("--- \n", cm("a")),
     ]
+    assert split.below == ""
     assert [(d.index, d.ordinal, d.identity, d.comment) for d in split.documents] == [
         (0, 0, Identity("", "ConfigMap", "", "a"), ""),
         (1, 0, Identity("", "ConfigMap", "ns", "old"), "# kpt-merge: ns/old"),
         (2, 1, Identity("", "ConfigMap", "", "a"), ""),
     ]
-    assert [d.text for d in split.documents] == [cm("a"), cm("b", " # kpt-merge: ns/old"), cm("a")]
     assert split.documents[0].data == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
 
-@pytest.mark.parametrize(
-    "text", [MANY, "\ufeff" + MANY, MANY.replace("\n", "\r\n"), "a: 1", "---\na: 1\n---", ""]
-)
-def test_file_that_is_split_and_joined_is_the_same(text: str) -> None:
-    split = split_documents(File.of(text.encode()))
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+@pytest.mark.parametrize("text", [MANY, "a: 1", "---\na: 1\n---", "a: 1\n---\n# end\n", "# a\n", ""])
+def test_file_that_is_split_and_joined_is_the_same(text: str, line_break: str, mark: str) -> None:
+    data = (mark + text.replace("\n", line_break)).encode()
+
+    split = split_documents(File.of(data))
 
     assert split
-    pieces = [(marker, chunk) for marker, chunk, _ in split.chunks]
-    assert join_documents(pieces, mark=split.byte_order_mark) == text.encode()
-    assert split.byte_order_mark == ("\ufeff" if text.startswith("\ufeff") else "")
+    assert "\r" not in "".join(d.text + d.above for d in split.documents)
+    assert join_documents([(d.above, d.text) for d in split.documents], split.below, split.format) == data
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_file_of_the_greatest_size_is_split() -> None:
         ([("", "a: 1\n"), ("", "b: 1\n")], "a: 1\n---\nb: 1\n"),
         ([("", "a: 1"), ("--- # x\n", "b: 1")], "a: 1\n--- # x\nb: 1"),
         ([("---\n", "a: 1\n")], "---\na: 1\n"),
-        ([("", ""), ("", "b: 1\n")], "---\nb: 1\n"),
+        ([("", "a: 1\n"), ("# b\n", "b: 1\n")], "a: 1\n# b\n---\nb: 1\n"),
         ([], ""),
     ],
 )
@@ -105,11 +104,11 @@ def test_documents_are_joined_with_the_markers_that_are_missing(
 
 
 def test_missing_line_ends_and_markers_are_those_of_the_file() -> None:
-    pieces = [("", "a: 1"), ("", "b: 1\r\n")]
+    pieces = [("", "a: 1"), ("", "b: 1\n")]
 
-    assert (
-        join_documents(pieces, mark="\ufeff", line_break="\r\n").decode() == "\ufeffa: 1\r\n---\r\nb: 1\r\n"
-    )
+    joined = join_documents(pieces, "# end\n", TextFormat("\ufeff", "\r\n"))
+
+    assert joined.decode() == "\ufeffa: 1\r\n---\r\nb: 1\r\n# end\r\n"
 
 
 def test_one_document_is_edited_by_its_number() -> None:
