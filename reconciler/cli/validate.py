@@ -32,10 +32,9 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     r"""Check manifests and reconciler.yaml by themselves, without any repository or network.
 
     Without a path the configured manifests and the package index of this working copy are checked, as they
-    are on disk. Each
-    error has file, line and column. `-` reads standard input. Directories with a Kptfile are packages and
-    no manifests. Whether repositories, revisions and targets exist is for `reconciler check`.
-    Exits 3 if something is wrong.
+    are on disk. Each error has file, line and column. `-` reads standard input. Directories with a Kptfile
+    are packages and no manifests. Functions are checked against the settings of reconciler.yaml. Whether
+    repositories, revisions and targets exist is for `reconciler check`. Exits 3 if something is wrong.
 
     \b
     Examples:

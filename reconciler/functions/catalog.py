@@ -166,11 +166,11 @@ def closest_function(image: Image) -> str:
     if image.short in CLAIMS:
         claims = (claim for claim in CLAIMS[image.short] if claim.profile != UNSTUDIED)
         return f"Versions: {', '.join(f'v{_dotted(c.low)} to v{_dotted(c.newest)}' for c in claims)}."
-    for known in (name,) if name in CLAIMS else close_names(name, CLAIMS, most=1):
+    for closest in (name,) if name in CLAIMS else close_names(name, CLAIMS, most=1):
         place = f"{registry if registry in REGISTRIES else REGISTRIES[0]}/" if registry else ""
-        claim = find_claim(Image(place + known, image.tag), floating=False)
-        tag = image.tag if claim else f"v{_dotted(CLAIMS[known][-1].newest)}"
-        return f"Did you mean {place}{known}:{tag}?"
+        claim = find_claim(Image(place + closest, image.tag), floating=False)
+        tag = image.tag if claim else f"v{_dotted(CLAIMS[closest][-1].newest)}"
+        return f"Did you mean {place}{closest}:{tag}?"
     return ""
 
 

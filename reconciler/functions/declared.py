@@ -54,7 +54,7 @@ def check_functions(
 def _steps(
     variants: Iterable[Sourced[PackageVariant]], sets: Iterable[Sourced[PackageVariantSet]]
 ) -> Iterator[tuple[str, Source, FieldPath, Step, Mapping[str, str]]]:
-    """Yield each function of a manifest as a step: whose it is, where it is written, its configuration."""
+    """Yield each function of a manifest as a step: its owner, its place, its configuration."""
     lists: list[tuple[str, Source, FieldPath, Stage, Sequence[Function] | None]] = []
     for variant in variants:
         owner, spec = variant_key(variant.key).subject, variant.manifest.spec

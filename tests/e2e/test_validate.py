@@ -138,6 +138,7 @@ def test_the_index_is_checked_too_and_each_fault_is_one_problem(
     git(here, "init", "-q")
     folder = here / "index/x.io/a/v1.0.0"
     folder.mkdir(parents=True)
+    (here / "manifests").mkdir()
     (here / "reconciler.yaml").write_text(CONFIGURATION)
     (folder / "crossplane.yaml").write_text(manifest)
     (folder / "version.yaml").write_text(header)
