@@ -80,7 +80,7 @@ def check(
     r"""Check a change of the control repository before it is merged. Writes nothing.
 
     Reads the proposed commit and the one it starts from, names and plans both, and lists what merging adds:
-    which PackageVariants, which packages, which problems, among them drafts that nobody could approve.
+    which PackageVariants, which packages, which problems, among them drafts that cannot be approved.
     Credentials, what is executed and limits come from the default branch. What a shallow checkout lacks is
     fetched. In a GitHub workflow it annotates files, writes the job summary and sets outputs. See
     docs/check.md.
