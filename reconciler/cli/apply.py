@@ -11,6 +11,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
 from reconciler.cli.differences import html_option, write_page
+from reconciler.cli.log import has_defects
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
@@ -98,7 +99,7 @@ def apply(
     outcome = _apply(printer, planned, checksum, Output(output), measuring, unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     counts = measuring.count(planned, outcome)
-    is_kept = not outcome.effects and not measuring.shows_timings
+    is_kept = not (outcome.effects or measuring.shows_timings or has_defects())
     reports.keep(read if is_kept else None, printer.printed, code, counts)
     if html_file is not None:
         from reconciler.run.html_report import plan_report

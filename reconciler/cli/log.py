@@ -104,7 +104,7 @@ class DefectLog(logging.Handler):
         """Print to standard error, masked."""
         super().__init__()
         self._redactor = redactor
-        self._counts = Counter[str]()
+        self.counts = Counter[str]()
 
     def __enter__(self) -> Self:
         """Take what guards log."""
@@ -122,8 +122,8 @@ class DefectLog(logging.Handler):
         if not record.exc_info or record.exc_info[1] is None:
             return
         cause = DefectError(record.exc_info[1]).cause
-        self._counts[cause] += 1
-        if self._counts[cause] > 1:
+        self.counts[cause] += 1
+        if self.counts[cause] > 1:
             return
         text, traceback = record.getMessage(), logging.Formatter().formatException(record.exc_info)
         if is_json():
@@ -134,15 +134,20 @@ class DefectLog(logging.Handler):
 
     def summary(self) -> str:
         """Return how often defects of a run were met, and the versions to report; "" if there were none."""
-        if not self._counts:
+        if not self.counts:
             return ""
-        versions, more = dict(_versions()), {cause: n - 1 for cause, n in self._counts.items() if n > 1}
+        versions, more = dict(_versions()), {cause: n - 1 for cause, n in self.counts.items() if n > 1}
         if is_json():
             return json_line(
                 "error", " ".join(_OF_DEFECTS), self._redactor, kind="bug", more=more, versions=versions
             )
         counts = (f"{count} more: {cause}" for cause, count in more.items())
         return "\n".join([*counts, *_OF_DEFECTS, *_listed(versions), ""])
+
+
+def has_defects() -> bool:
+    """Tell whether this run met a defect."""
+    return any(isinstance(each, DefectLog) and each.counts for each in logging.getLogger(LOGGER).handlers)
 
 
 def _listed(versions: Mapping[str, str]) -> Iterator[str]:

@@ -96,10 +96,12 @@ class Measuring:
 
         if self.metrics_file is None:
             return Counts()
+        from reconciler.report.isolation import tell
         from reconciler.report.metrics import Sample, plan_samples
 
         forges = planned.inputs.forges
-        samples = [*plan_samples(planned.plan, planned.inputs.inventory, outcome)]
+        inventory = planned.inputs.inventory
+        samples = tell(planned.plan, lambda plan: [*plan_samples(plan, inventory, outcome)])
         for api, spent, limit in forges.budgets():
             samples += [Sample("forge_writes", spent, (api,)), Sample("forge_writes_limit", limit, (api,))]
         self.counts = Counts(tuple(samples), planned.names.instance, str(forges.shard))

@@ -14,6 +14,7 @@ from reconciler.cli.differences import (
     show_differences,
     write_page,
 )
+from reconciler.cli.log import has_defects
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
@@ -117,7 +118,7 @@ def plan(
         _write_html(html_file, planned, measuring)
         code = _exit_of(planned, detailed=detailed_exitcode)
         counts = measuring.count(planned)
-        if timings is None:
+        if timings is None and not has_defects():
             reports.keep(reports.inputs_of(planned), printer.printed, code, counts)
     return code
 

@@ -248,7 +248,7 @@ def _read_control(
     manifests, state = declared.manifests, recorded.state
     skipped = tuple(_skipped_files(opened, policy, manifests, state))
     broken = {
-        name: defect_problem(error, Location(VARIANTS_DIRECTORY), variant_key(name))
+        name: defect_problem(error, Location(VARIANTS_DIRECTORY), ObjectKey(GROUP, "PackageVariant", *name))
         for name, error in names.items()
     }
     faults = {defect_problem(error, Location(path)) for path, error in paths.items()} | {*broken.values()}
@@ -259,7 +259,7 @@ def _read_control(
         control=_control(opened, policy, recorded, manifests, skipped),
         variants=manifests.variants,
         sets=manifests.sets,
-        stalled=manifests.stalled | {set_key(name) for name in names},
+        stalled=manifests.stalled | {ObjectKey(GROUP, "PackageVariantSet", *name) for name in names},
         claims=manifests.claims,
         snapshot=snapshot,
         records=state.records,

@@ -44,6 +44,7 @@ from reconciler.report.html import (
     ReportKind,
     ReportSource,
 )
+from reconciler.report.isolation import tell
 from reconciler.report.needs import needs_after
 from reconciler.report.proposal import pin_line, proposal_lines
 from reconciler.report.rollouts import rollout_texts
@@ -73,6 +74,10 @@ def plan_report(
     planned: PlannedRun, outcome: Outcome | None = None, timings: Timings | None = None
 ) -> HtmlReport:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
+    return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome, timings))
+
+
+def _plan_report(planned: PlannedRun, outcome: Outcome | None, timings: Timings | None) -> HtmlReport:
     plan, names = planned.plan, planned.names
     changes, statuses = sorted_changes(plan), current_states(plan)
     causes = fold_changes(listed_changes(plan, statuses), names, statuses)
@@ -105,6 +110,10 @@ def plan_report(
 
 def status_report(planned: PlannedRun) -> HtmlReport:
     """Return the report of the fleet as it is now, without the changes that a plan would make."""
+    return tell(planned.plan, lambda plan: _status_report(replace(planned, plan=plan)))
+
+
+def _status_report(planned: PlannedRun) -> HtmlReport:
     plan = planned.plan
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
     differences = find_differences(planned, sorted_changes(plan))
