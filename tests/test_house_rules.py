@@ -16,7 +16,7 @@ from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, 
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))
-LINES = 600
+LINES = 700
 
 
 def test_a_module_is_short_enough_to_hold_one_idea() -> None:

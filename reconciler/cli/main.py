@@ -200,7 +200,7 @@ def _stop(number: int, _frame: object) -> None:
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Run one command; print what went wrong, return the exit code.
+    """Run one command, print its errors, return the exit code.
 
     An expected error is two lines. A bug that broke the work on some units is told when the rest is done,
     and any other one ends the command; both with a traceback and the versions to report.
@@ -232,8 +232,8 @@ def _invoke(arguments: Sequence[str], redactor: Redactor) -> tuple[int, bool]:
         # also leaves so after it answered a shell that asked for completions.
         return (int(error.code or 0) if COMPLETING in os.environ else 141), False
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
-        found = (_limit_error(error) or error) if isinstance(error, OSError) else error
-        code = _explain(found, redactor)
+        actual = (_limit_error(error) or error) if isinstance(error, OSError) else error
+        code = _explain(actual, redactor)
         return code, code == Exit.BUG
     return int(code or Exit.DONE), False
 

@@ -30,7 +30,7 @@ class Server(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way reads what is sent: it is encrypted, or stays on this machine."""
+        """Whether requests are private: encrypted, or to this machine."""
         return self.scheme == "https" or self.host.strip("[]") in LOOPBACK
 
 

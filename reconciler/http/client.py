@@ -1,4 +1,4 @@
-"""The one HTTP client: who is asked, what is sent there, how often and how long is waited.
+"""The one HTTP client: addresses, credentials, attempts and waits.
 
 A credential goes to the server that it is for, and from there nowhere else: neither along a redirect nor to
 whom somebody else's challenge names.
@@ -36,7 +36,7 @@ from reconciler.http.errors import (
 from reconciler.http.reply_cache import CachedReply, ReplyCache
 
 SENDABLE = r"^[!-~]+$"
-"""What a token is made of: anything else cannot stand in a header."""
+"""The characters of a token: no other is legal in a header."""
 ATTEMPTS = 4
 _SHORT = 1 << 20
 _HOPS = 3
@@ -101,7 +101,7 @@ class TimeLimits(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request. What `writes` is repeated only if it is `repeatable`; a `conditional` one may be cached.
+    """A request. One that `writes` is repeated only if it is `repeatable`; a `conditional` one may be cached.
 
     `parses` says that the answer is JSON. `hints` are the next steps for a person, by kinds of refusals.
     """
@@ -123,8 +123,8 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """A reply: the address that sent it, its headers with names in lower case, and its body.
 
-    `data` is the JSON or text of the body where that was asked for. `is_own` tells whether nobody but the
-    server that was asked had a part in it.
+    `data` is the JSON or text of the body where that was asked for. `is_own` tells whether it is of the
+    requested server alone.
     """
 
     status: int

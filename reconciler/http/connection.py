@@ -21,8 +21,8 @@ _REFUSAL_BYTES = 1 << 16
 """Of the body of what is no success."""
 
 
-class Answer(NamedTuple):
-    """What one server answered to one request: the names of headers are in lower case."""
+class RawReply(NamedTuple):
+    """The answer of a server to one request: the names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -66,7 +66,7 @@ class Connections:
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes, *, limit: int, until: float
-    ) -> Answer:
+    ) -> RawReply:
         """Send one request, and return its answer if all of it comes until then, by the monotonic clock.
 
         Raises:
@@ -87,7 +87,7 @@ class Connections:
             raise NoAnswerError(str(error), is_final=True) from error
         if len(body) > most and reply.is_success:
             raise NoAnswerError(f"it has more than the {plural(limit, 'byte')} that it may", is_final=True)
-        return Answer(reply.status_code, lowered, body[:most])
+        return RawReply(reply.status_code, lowered, body[:most])
 
 
 def _read(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:

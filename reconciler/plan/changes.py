@@ -409,7 +409,7 @@ class Plan(PartlyCompared, frozen=True):
     again after the effects. `approving` composes a change anew that a forge did not merge. `other_status`
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
-    `without` returns the plan as it is told and recorded without some packages.
+    `without` returns the plan as it is reported and recorded without some packages.
     """
 
     UNCOMPARED = frozenset({"approving", "context", "without"})

@@ -147,7 +147,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
                 defects |= broken
                 continue
             deliveries = rendered.deliveries
-            # Generated manifests are known only after rendering: now they are variants like all others.
+            # Generated manifests are by_owner only after rendering: now they are variants like all others.
             generated = (delivery.resolved for delivery in deliveries.items.values())
             fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
             # What a signal interrupted may look like a problem of a repository.
@@ -155,17 +155,19 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             with timed(SpanKind.STAGE, "plan") as span:
                 plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
                 span.items = len(plan.changes)
-        known = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
-        wanted = {
-            variant.key: known[variant.owner] for variant in fleet.desired.variants if variant.owner in known
+        by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
+        stalling = {
+            variant.key: by_owner[variant.owner]
+            for variant in fleet.desired.variants
+            if variant.owner in by_owner
         }
-        if wanted.keys() <= defects.keys():
+        if stalling.keys() <= defects.keys():
             learn_names(partial(_names, plan))
             # After the checksum: what a run is given decides nothing.
             noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
             return PlannedRun(inputs, fleet, noted, resolving)
         # Others may have counted on what it would publish: they are resolved again.
-        defects |= wanted
+        defects |= stalling
 
 
 def _names(plan: Plan) -> Iterator[str]:

@@ -2,11 +2,15 @@
 
 import errno
 import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import pytest
 
-from reconciler.base.defects import DefectError, guard
+from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError
+from reconciler.base.redact import Redactor
+from reconciler.cli.log import DefectLog, has_defects
 from reconciler.krm.yaml import load_documents
 
 
@@ -36,3 +40,61 @@ def test_expected_errors_and_limits_of_the_machine_pass(error: Exception) -> Non
     assert raised.value is error
     assert not isinstance(raised.value, DefectError)
     assert isinstance(error, (ReconcilerError, OSError))
+
+
+@pytest.mark.parametrize(
+    ("units", "breaks", "kept"),
+    [
+        ("abcde", lambda kept: "f" in kept, "abcde"),
+        ("abcde", lambda kept: "c" in kept, "abde"),
+        ("abcde", lambda kept: kept & set("ae"), "bcd"),
+        ("abcde", lambda kept: kept >= set("bd"), "abce"),
+        ("abcde", bool, ""),
+    ],
+    ids=["none", "one", "two", "two that break only together", "all"],
+)
+def test_work_on_all_units_is_done_without_those_that_it_breaks_with(
+    units: str, breaks: Callable[[set[str]], bool], kept: str
+) -> None:
+    calls = []
+
+    def work(left_out: Mapping[str, DefectError]) -> set[str]:
+        calls.append(left_out)
+        result = set(units) - left_out.keys()
+        if breaks(result):
+            raise KeyError("odd")
+        return result
+
+    result, defects = isolate(lambda: units, work)
+    assert result == set(kept)
+    assert set(defects) == set(units) - set(kept)
+    assert kept != units or len(calls) == 1
+
+
+def test_work_that_breaks_without_any_unit_is_a_bug_of_the_run() -> None:
+    with pytest.raises(KeyError, match="odd"):
+        isolate(lambda: "ab", lambda left_out: left_out["odd"])
+
+
+def test_expected_error_of_work_on_all_units_passes() -> None:
+    def work(left_out: Mapping[str, DefectError]) -> None:
+        if "a" not in left_out:
+            raise RefusedError("no")
+
+    with pytest.raises(RefusedError, match="no"):
+        isolate(lambda: "ab", work)
+
+
+def test_one_bug_in_many_units_is_one_traceback_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not has_defects()
+    with DefectLog(Redactor()) as log:
+        for number in range(1000):
+            with suppress(DefectError), guard(f"edge/p{number}"):
+                raise KeyError("odd")
+        assert has_defects()
+        summary = log.summary()
+    err = capsys.readouterr().err
+    assert err.count("Traceback") == 1
+    assert "edge/p0: KeyError" in err
+    assert "999" in summary
+    assert summary.count("\n  python ") == 1

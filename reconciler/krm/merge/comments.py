@@ -1,4 +1,4 @@
-"""Three-way merge of comments and blank lines, apart from the values that they stand beside.
+"""Three-way merge of comments and blank lines, apart from the values beside them.
 
 A field has lines above, behind and below it, a collection has lines at its end. Each of these is merged by
 itself, and the text between two fields of the merged document is written anew from them. So no comment is

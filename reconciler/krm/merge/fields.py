@@ -188,10 +188,10 @@ def insert_new(first: Iterable[K], second: Iterable[K]) -> list[K]:
     Where the sides have no key in common the new ones come last.
     """
     order, others = list(first), list(second)
-    known = set(order)
-    place = len(order) if known.isdisjoint(others) else 0
+    ordered = set(order)
+    place = len(order) if ordered.isdisjoint(others) else 0
     for key in others:
-        if key in known:
+        if key in ordered:
             place = max(place, order.index(key) + 1)
         else:
             order.insert(place, key)

@@ -220,18 +220,18 @@ class _Indexer:
 
     def _comments_of_flow(self, node: ExactNode) -> Lines:
         start, end = node.start_mark.index, node.end_mark.index
-        found = self._comments(start, end)
-        pending = [node] if found else []
+        comments = self._comments(start, end)
+        pending = [node] if comments else []
         while pending:
             inner = pending.pop()
             if isinstance(inner, ScalarNode):  # a quoted `#` is no comment
                 span = inner.start_mark.index, inner.end_mark.index
-                found = tuple(line for line in found if not span[0] <= line.start < span[1])
+                comments = tuple(line for line in comments if not span[0] <= line.start < span[1])
             elif isinstance(inner, MappingNode):
                 pending += (part for pair in inner.value for part in pair)
             elif isinstance(inner, SequenceNode):
                 pending += inner.value
-        return found
+        return comments
 
     def _ended(self, parent: int) -> tuple[list[tuple[_Slot, _Slot]], _Slot]:
         """Return the last slot of `parent`, and slot and holder of each collection in it that ends."""
@@ -303,8 +303,8 @@ class _Indexer:
         """Return the comments of a text that has nothing else but space."""
         if self._text.find("#", start, end) < 0:
             return ()
-        found = _COMMENT.finditer(self._text, start, end)
-        return tuple(Line(each.start(), 0, each[0].rstrip(_SPACE)) for each in found)
+        comments = _COMMENT.finditer(self._text, start, end)
+        return tuple(Line(each.start(), 0, each[0].rstrip(_SPACE)) for each in comments)
 
     def _add(self, owner: Owner, lines: Iterable[Line]) -> None:
         if lines := tuple(lines):

@@ -218,8 +218,8 @@ def _function_lists(side: Node | None) -> Iterator[list[Node]]:
 def _merge_root(merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool) -> MergedCollection:
     base, upstream, local = sides
     result = MergedCollection(local)
-    known = {*local.children, *_MERGED}
-    for name in insert_new(local.children, (name for name in upstream.children if name in known)):
+    merged = {*local.children, *_MERGED}
+    for name in insert_new(local.children, (name for name in upstream.children if name in merged)):
         mine = child(local, name)
         value: Merged | None = mine
         if name == "metadata" and mine is not None:
@@ -246,9 +246,9 @@ def _merge_metadata(
     merge: _MergeField, base: Node | None, upstream: Node | None, local: Node
 ) -> MergedCollection:
     result = MergedCollection(local)
-    known = {*local.children, *_METADATA}
+    merged = {*local.children, *_METADATA}
     theirs = upstream.children if upstream is not None else {}
-    for name in insert_new(local.children, (name for name in theirs if name in known)):
+    for name in insert_new(local.children, (name for name in theirs if name in merged)):
         value: Merged | None = child(local, name)
         if name in _METADATA:
             value = merge(name, child(base, name), child(upstream, name), child(local, name))

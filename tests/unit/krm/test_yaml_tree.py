@@ -119,6 +119,7 @@ def test_comments_of_the_document_and_of_what_is_in_a_field(
 )
 def test_comment_at_the_end_is_in_what_is_indented_less(text: str, owners: dict[int, str]) -> None:
     """A comment is one of the innermost collection with a key or dash that is indented less."""
+    assert owners
     for column, owner in owners.items():
         written = text.format(" " * column)
         tree = Tree.parse(written)
