@@ -16,12 +16,6 @@ from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, 
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))
-LINES = 700
-
-
-def test_a_module_is_short_enough_to_hold_one_idea() -> None:
-    assert MODULES
-    assert [path for path in MODULES if len(path.read_text().splitlines()) > LINES] == []
 
 
 def test_architecture_describes_every_folder() -> None:

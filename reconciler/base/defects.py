@@ -14,7 +14,7 @@ LOGGER: Final = "reconciler"
 """The name of the log that defects go to."""
 _LOG = logging.getLogger(LOGGER)
 _MOST_TRIALS: Final = 200
-"""How often work is done for parts of its units; units that are not distinguished by then are left out together."""
+"""Most runs of work for parts of its units; then the rest is left out together."""
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
 _LIMITS = frozenset(

@@ -202,7 +202,7 @@ def _stop(number: int, _frame: object) -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command, print its errors, return the exit code.
 
-    An expected error is two lines. A bug that broke the work on some units is told when the rest is done,
+    An expected error is two lines. A bug that broke the work on some units is printed when the rest is done,
     and any other one ends the command; both with a traceback and the versions to report.
     """
     redactor = Redactor.of_environment(os.environ)

@@ -1,7 +1,7 @@
 """The one HTTP client: addresses, credentials, attempts and waits.
 
 A credential goes to the server that it is for, and from there nowhere else: neither along a redirect nor to
-whom somebody else's challenge names.
+a server that the challenge of another one names.
 """
 
 import re
@@ -103,7 +103,7 @@ class TimeLimits(NamedTuple):
 class Request(NamedTuple):
     """A request. One that `writes` is repeated only if it is `repeatable`; a `conditional` one may be cached.
 
-    `parses` says that the answer is JSON. `hints` are the next steps for a person, by kinds of refusals.
+    `parses` tells that the answer is JSON. `hints` are the next steps for a person, by kinds of refusals.
     """
 
     method: str

@@ -1,6 +1,5 @@
 """What a reply of a forge means: done, lost, limited until a time, or refused for a reason."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.http.errors import LONGEST_WAIT_S, classify, duration_text, message_of, parse_date
+from reconciler.http.errors import LONGEST_WAIT_S, classify, duration_text, message_of
 
 SECONDARY = {"message": "You have exceeded a secondary rate limit"}
 EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}
