@@ -115,6 +115,8 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
 def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
     """Merge what a policy approves: each pull request once, and only while its head is what was judged."""
     approvals = {change.approve: change for change in changes if change.approve}
+    if not approvals:
+        return
     merges: Mapping[int, str | ReconcilerError]
     try:
         with guard(f"merges in {target.mirror.remote}"):

@@ -44,9 +44,11 @@ def test_wrong_option_is_named_with_the_way_to_help(name: str, capfd: pytest.Cap
 
 @pytest.mark.parametrize("name", sorted(LINES))
 def test_invalid_configuration_is_told_at_its_line(name: str, tmp_path: Path) -> None:
-    make_repository(tmp_path / "control.git", {"reconciler.yaml": WRONG})
+    control = make_repository(tmp_path / "control.git", {"reconciler.yaml": WRONG})
+    control.commit({"README.md": "a change\n"}, branch="change", start="main")
+    proposed = ("--base", "main", "--head", "change") if name == "check" else ()
 
-    said = World(tmp_path).run(*LINES[name])
+    said = World(tmp_path).run(*LINES[name], *proposed)
 
     assert said.code == Exit.INVALID_INPUT, said.out + said.err
     assert (
