@@ -111,7 +111,7 @@ def cut(line: str) -> str:
 
 def binary_note(before: File, after: File) -> str:
     """Return what is shown in place of the difference of files that are no text."""
-    return f"binary files differ: {len(before.data)} -> {len(after.data)} bytes"
+    return f"binary files differ: {len(before.data)} -> {plural(len(after.data), 'byte')}"
 
 
 def _lines(data: bytes) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from reconciler.base.wording import plural
 from reconciler.functions.package_files import package_directories, package_of
 from reconciler.krm.merge import MergedText, merge_text
 from reconciler.names.objects import File, Files, Mode
@@ -150,4 +151,4 @@ def file_text(file: File | None) -> str | None:
     if file is None or is_text(file):
         return file.data.decode() if file else None
     mode = ", executable" if file.mode == Mode.EXECUTABLE else ""
-    return f"binary file, {len(file.data)} bytes{mode}, {file.oid}"
+    return f"binary file, {plural(len(file.data), 'byte')}{mode}, {file.oid}"
