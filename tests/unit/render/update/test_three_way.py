@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.base.wording import plural
 from reconciler.names.objects import File, Mode
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy
@@ -95,13 +96,11 @@ def test_bytes_that_are_no_text_survive_a_merge_and_are_shown_as_such() -> None:
 )
 def test_file_that_people_cannot_read_is_its_size_and_its_id(data: bytes, *, is_readable: bool) -> None:
     file = File.of(data)
-    described = f"binary file, {len(data)} bytes, {file.oid}"
+    described = f"binary file, {plural(len(data), 'byte')}, {file.oid}"
 
     assert is_text(file) is is_readable
     assert file_text(file) == (data.decode() if is_readable else described)
-    assert (
-        file_text(File.of(b"\0", RUN)) == f"binary file, 1 bytes, executable, {File.of(b'' + bytes(1)).oid}"
-    )
+    assert file_text(File.of(b"\0", RUN)) == f"binary file, 1 byte, executable, {File.of(b'' + bytes(1)).oid}"
 
 
 def merged_file(base: File, upstream: File, local: File) -> File | None:
