@@ -16,7 +16,7 @@ from tests.e2e.test_index_charts import make_world
 from tests.e2e.test_index_sync import CONFIGURATION, HOST, fleet_of, meta
 from tests.e2e.test_package_from_chart import index
 from tests.support import small_world
-from tests.support.archives import Hostile, Member, badly_named, hostile, tar
+from tests.support.archives import Hostile, Member, badly_named, clashing, hostile, tar
 from tests.support.charts import DEPLOYMENT, KPTFILE, config, needs_helm
 from tests.support.git import make_repository
 from tests.support.registry import Answer, Asked, MemoryRegistry, serve_gate
@@ -35,8 +35,8 @@ def numbered(cases: Mapping[str, Hostile]) -> dict[str, Hostile]:
     return {f"case-{number:02}": case for number, case in enumerate(cases.values())}
 
 
-def charts(first: Member) -> dict[str, Hostile]:
-    return numbered(hostile(TEMPLATE.name, first) | badly_named("web", first))
+def charts(first: Member, more: Mapping[str, Hostile] = {}) -> dict[str, Hostile]:
+    return numbered(hostile(TEMPLATE.name, first) | badly_named("web", first) | more)
 
 
 def missing(cases: Mapping[str, Hostile], said: Said) -> dict[str, str]:
@@ -96,7 +96,7 @@ def test_package_of_a_hostile_chart_is_blocked_and_others_are_proposed(tmp_path:
 
 
 def test_newer_chart_that_is_hostile_is_not_proposed_and_others_are(tmp_path: Path) -> None:
-    cases = charts(NEWER)
+    cases = charts(NEWER, clashing("web", NEWER))
     newer = {name: case.data for name, case in cases.items()} | {"good": gzip.compress(tar(NEWER))}
     there: dict[str, bytes] = {}
 
@@ -146,10 +146,10 @@ def test_local_archive_that_is_hostile_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive, told = tmp_path / "web.tgz", {}
-    for case in charts(METADATA).values():
+    for name, case in charts(METADATA, clashing("web", METADATA)).items():
         archive.write_bytes(case.data)
         code = invoke(["package", "from-chart", str(archive), str(tmp_path / "made")])
-        told[case.why] = (code, case.why in capsys.readouterr().err, list(tmp_path.iterdir()))
+        told[name] = (code, case.why in capsys.readouterr().err, list(tmp_path.iterdir()))
 
     assert told == dict.fromkeys(told, (4, True, [archive]))
 

@@ -95,6 +95,7 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
         "twice": Hostile(tar(good, twice, twice), "it is there twice"),
         "twice in two spellings": Hostile(tar(good, twice, Member(f"./{path}")), "it is there twice"),
         "sparse": Hostile(first + _sparse(path, _LARGE) + bytes(1024), "it is a sparse file"),
+        "small sparse": Hostile(first + _sparse(path, 600) + bytes(2048), "it is a sparse file"),
         "sparse of POSIX": Hostile(
             tar(good, Member(path, b"1\n0\n0\n".ljust(512, b"\0"), extended=pax)), "it is a sparse file"
         ),
@@ -132,6 +133,20 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
         "damaged content": Hostile(whole[:40] + b"\xff" * 20 + whole[60:], "is no whole archive"),
         "no archive": Hostile(b"no archive", "is no whole archive"),
         "packed with zstd": Hostile(b"\x28\xb5\x2f\xfd" + bytes(100), "is packed with zstd"),
+    }
+
+
+def clashing(folder: str, good: Member) -> dict[str, Hostile]:
+    """Return archives with two names of which no package may have both."""
+    names = {
+        "file and directory": ("t", "t/u", "it would be both a file and a directory"),
+        "case": ("T", "t", "on some file systems it is the same as"),
+        "case of directories": ("A/b", "a/c", "on some file systems it is the same as"),
+        "normal form": ("caf\u00e9", "cafe\u0301", "on some file systems it is the same as"),
+    }
+    return {
+        case: Hostile(tar(good, Member(f"{folder}/{one}"), Member(f"{folder}/{other}")), why)
+        for case, (one, other, why) in names.items()
     }
 
 
