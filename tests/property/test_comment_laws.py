@@ -58,7 +58,7 @@ def draw(random: Random, layout: Layout = PLAIN) -> tuple[Part, Part, Part]:
 
 
 @given(RANDOM, LAYOUTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_values_are_merged_as_if_there_were_no_comments(random: Random, layout: Layout) -> None:
     sides = draw(random, layout)
     bare = layout._replace(comments=False)
@@ -72,7 +72,7 @@ def test_values_are_merged_as_if_there_were_no_comments(random: Random, layout: 
 
 
 @given(RANDOM, LAYOUTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_comment_of_both_sides_comes_once_or_is_listed(random: Random, layout: Layout) -> None:
     base, upstream, local = draw(random, layout)
     old, theirs, ours = (notes_of(side) for side in (base, upstream, local))
@@ -94,7 +94,7 @@ def test_every_comment_of_both_sides_comes_once_or_is_listed(random: Random, lay
 
 
 @given(RANDOM, LAYOUTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_comment_is_at_the_place_that_its_side_has(random: Random, layout: Layout) -> None:
     base, upstream, local = draw(random, layout)
     old, theirs, ours = (notes_of(side) for side in (base, upstream, local))
@@ -138,7 +138,7 @@ def column(line: str) -> int:
 
 
 @given(RANDOM, LAYOUTS, st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_update_of_an_edited_package_is_the_edited_update(
     random: Random,
     layout: Layout,
@@ -178,7 +178,7 @@ def test_update_of_an_edited_package_is_the_edited_update(
 
 
 @given(RANDOM, LAYOUTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_merging_again_changes_nothing(random: Random, layout: Layout) -> None:
     base, upstream, local = (written(side, layout) for side in draw(random, layout))
 
@@ -196,7 +196,7 @@ FORMATS = st.sampled_from(
 
 
 @given(RANDOM, st.tuples(FORMATS, FORMATS, FORMATS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_line_ends_and_byte_order_mark_are_merged_apart(random: Random, layouts: tuple[Layout, ...]) -> None:
     sides = draw(random)
     old, theirs, ours = layouts
