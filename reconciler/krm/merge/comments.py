@@ -18,7 +18,7 @@ from reconciler.krm.merge.fields import elements_by_key, infer_keys
 from reconciler.krm.merge.nodes import Node, root_of
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Path, SetLineComment, Tree, YamlError, end_line
-from reconciler.krm.yaml.comments import Gap, Line, Lines, Owner, Position
+from reconciler.krm.yaml.comments import CommentPosition, Gap, Line, Lines, Owner
 from reconciler.krm.yaml.splice import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
 
 _MAX_PAIRS: Final = 2_000_000
@@ -80,17 +80,17 @@ class _CommentMerge(Struct):
     def visit(self, node: Node, sides: NodeSides, shape: Shape | None, path: Path = ()) -> None:
         """Merge the comments of a value, and of all values in it."""
         if not path:
-            self._merge(Position.ABOVE, node, sides)
+            self._merge(CommentPosition.ABOVE, node, sides)
         if path and (not node.is_block or _is_taken(node, sides)):
             return
-        self._merge(Position.TAIL, node, sides)
+        self._merge(CommentPosition.TAIL, node, sides)
         for step, child, below, shape_below in _children(node, sides, shape) if node.is_block else ():
             self.paths[child.slot] = (*path, step)
-            for position in (Position.ABOVE, Position.BEHIND, Position.BELOW):
+            for position in (CommentPosition.ABOVE, CommentPosition.BEHIND, CommentPosition.BELOW):
                 self._merge(position, child, below)
             self.visit(child, below, shape_below, (*path, step))
 
-    def _merge(self, position: Position, node: Node, sides: NodeSides) -> None:
+    def _merge(self, position: CommentPosition, node: Node, sides: NodeSides) -> None:
         column = _column(node, position)
         base, upstream, local = (
             tuple(
@@ -130,7 +130,7 @@ class _CommentMerge(Struct):
             if [line[1:] for line in lines] != [line[1:] for line in index.lines.get(owner, ())]
         }
         for slot, position in changed:
-            if position is Position.BEHIND:
+            if position is CommentPosition.BEHIND:
                 text = next((line.text for line in self.merged[slot, position]), None)
                 with suppress(CannotSpliceError, YamlError):  # not every value ends a line
                     yield plan_splice(self.tree, SetLineComment(self.paths[slot], text))
@@ -143,13 +143,21 @@ class _CommentMerge(Struct):
         *others, above = ([*self.merged.get(each, index.lines.get(each, ()))] for each in gap.owners)
         lines = [line for part in others for line in part]
         # A comment of the field above touches it, with a blank line below; so has that of the document.
-        position = gap.owners[-2][1] if others and gap.owners[-1][1] is Position.ABOVE else Position.TAIL
+        position = (
+            gap.owners[-2][1]
+            if others and gap.owners[-1][1] is CommentPosition.ABOVE
+            else CommentPosition.TAIL
+        )
         if (
-            position is not Position.TAIL
+            position is not CommentPosition.TAIL
             and others[-1]
             and all(each.text for each in (lines[-1], *above[:1]))
         ) or (
-            position is Position.BELOW and not others[-1] and above and above[0].text and _has_blank(above)
+            position is CommentPosition.BELOW
+            and not others[-1]
+            and above
+            and above[0].text
+            and _has_blank(above)
         ):
             lines.append(_BLANK)
         lines += above
@@ -164,7 +172,9 @@ class _CommentMerge(Struct):
         return "".join(f"{line.text}\n{pad}" for line in lines if line.text)
 
 
-def merge_lines(base: Lines, upstream: Lines, local: Lines, position: Position) -> tuple[Lines, list[str]]:
+def merge_lines(
+    base: Lines, upstream: Lines, local: Lines, position: CommentPosition
+) -> tuple[Lines, list[str]]:
     """Merge the lines at one place; return also the comments of upstream that local changed too.
 
     What one side changed is taken. Where both changed a line, local's stays. What both added stays, unless
@@ -185,14 +195,14 @@ def merge_lines(base: Lines, upstream: Lines, local: Lines, position: Position) 
         texts, own_texts = ([line.text for line in lines if line.text] for lines in (new, mine))
         is_changed = any(old[number] and number not in by_local.kept for number in replaced)
         is_common = any(_is_worded(text) for text in texts if text in own_texts)
-        if texts and (is_changed or is_common or (own_texts and position is Position.BEHIND)):
+        if texts and (is_changed or is_common or (own_texts and position is CommentPosition.BEHIND)):
             undone.update(replaced)
             dropped += [text for text in texts if text not in own_texts]
             new, texts = (), []
         if not (texts and own_texts):  # blank lines give way to comments
             result += mine if own_texts or not new else new
         else:
-            result += (*new, *mine) if position is Position.ABOVE else (*mine, *new)
+            result += (*new, *mine) if position is CommentPosition.ABOVE else (*mine, *new)
         if place in by_local.kept and (place in by_upstream.kept or place in undone):
             result.append(by_local.kept[place])
     return tuple(result), dropped
@@ -269,9 +279,9 @@ def _is_taken(node: Node, sides: NodeSides) -> bool:
     return base.source == local.source and node.source == upstream.source
 
 
-def _column(node: Node, position: Position) -> int:
+def _column(node: Node, position: CommentPosition) -> int:
     """Return the column of a field, or of the fields in it."""
-    if position is not Position.TAIL and node.slot >= 0:
+    if position is not CommentPosition.TAIL and node.slot >= 0:
         return node.tree.column(node.slot)
     first = next(node.values(), None) if node.is_block else None
     return node.tree.column(first.slot) if first is not None else 0
@@ -284,7 +294,7 @@ def _has_blank(lines: list[Line]) -> bool:
 def _own_lines(lines: dict[Owner, Lines]) -> Iterator[str]:
     """Yield the comments on lines of their own."""
     for (_, position), each in lines.items():
-        if position not in (Position.BEHIND, Position.INSIDE):
+        if position not in (CommentPosition.BEHIND, CommentPosition.INSIDE):
             yield from (line.text for line in each)
 
 

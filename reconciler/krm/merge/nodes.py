@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.schema import Shape, declared_shape
-from reconciler.krm.yaml.comments import Comments, Position
+from reconciler.krm.yaml.comments import CommentPosition, Comments
 from reconciler.krm.yaml.compose import UNTAGGED, content_end, dash_offsets
 from reconciler.krm.yaml.emit import Raw, dedent_lines
 from reconciler.krm.yaml.limits import YamlError
@@ -167,7 +167,7 @@ class Node:
         end = content_end(text, self.raw)
         if not self.is_block:
             return end
-        tail = self.tree.comments.joined((self.slot, Position.TAIL))[1]
+        tail = self.tree.comments.joined((self.slot, CommentPosition.TAIL))[1]
         *_, last = self.values()
         return tail.end if tail else max(end + len(_rest_of_line(text, end)), last.end)
 

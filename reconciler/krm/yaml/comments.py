@@ -45,8 +45,8 @@ class Comments(NamedTuple):
     foot_span: Span | None = None
 
 
-class Position(Enum):
-    """Position of a comment relative to its owner."""
+class CommentPosition(Enum):
+    """CommentPosition of a comment relative to its owner."""
 
     ABOVE = "above"
     BEHIND = "behind"
@@ -67,7 +67,7 @@ class Line(NamedTuple):
 
 Lines = tuple[Line, ...]
 DOCUMENT: Final = -1
-Owner = tuple[int, Position]
+Owner = tuple[int, CommentPosition]
 """The offset of the key or dash of a field, or `DOCUMENT`, and the position of the comment."""
 
 
@@ -99,9 +99,9 @@ class CommentIndex(Struct):
 
     def of(self, start: int) -> Comments:
         """Return the comments of a field, by the offset of its key or dash."""
-        head, head_span = self.joined((start, Position.ABOVE))
-        line, line_span = self.joined((start, Position.BEHIND))
-        foot, foot_span = self.joined((start, Position.BELOW))
+        head, head_span = self.joined((start, CommentPosition.ABOVE))
+        line, line_span = self.joined((start, CommentPosition.BEHIND))
+        foot, foot_span = self.joined((start, CommentPosition.BELOW))
         return Comments(head, line, foot, head_span, line_span, foot_span)
 
     def joined(self, owner: Owner) -> tuple[str, Span | None]:
@@ -118,7 +118,7 @@ class CommentIndex(Struct):
 _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 _SPACE: Final = " \t\r"
 _NO_LIMIT: Final = 2**31
-_ENDING: Final = (Position.BELOW, Position.TAIL)
+_ENDING: Final = (CommentPosition.BELOW, CommentPosition.TAIL)
 
 
 class _Slot(NamedTuple):
@@ -164,27 +164,27 @@ class _Indexer:
                 self._visit_slot(dash, dash + 1, item, parent)
         elif parent == DOCUMENT:
             start = node.start_mark.index
-            self._assign(start, [], ((DOCUMENT, Position.ABOVE),))
+            self._assign(start, [], ((DOCUMENT, CommentPosition.ABOVE),))
             self._visit_leaf(DOCUMENT, start, node)
 
     def assign_end(self) -> None:
         """Assign the lines below the last field."""
         ended: list[tuple[_Slot, _Slot]] = []
-        owners: tuple[Owner, ...] = ((DOCUMENT, Position.TAIL),)
+        owners: tuple[Owner, ...] = ((DOCUMENT, CommentPosition.TAIL),)
         if self._slots:
             ended, last = self._ended(DOCUMENT)
-            owners = ((last.start, Position.BELOW), *owners)
+            owners = ((last.start, CommentPosition.BELOW), *owners)
         self._assign(len(self._text), ended, owners)
 
     def _visit_slot(self, start: int, key_end: int, value: ExactNode, parent: int) -> None:
         number = len(self._slots)
         ended: list[tuple[_Slot, _Slot]] = []
-        owners: tuple[Owner, ...] = ((start, Position.ABOVE),)
+        owners: tuple[Owner, ...] = ((start, CommentPosition.ABOVE),)
         if not number:
-            owners = ((DOCUMENT, Position.ABOVE), *owners)
+            owners = ((DOCUMENT, CommentPosition.ABOVE), *owners)
         elif parent != number - 1:
             ended, previous = self._ended(parent)
-            owners = ((previous.start, Position.BELOW), *owners)
+            owners = ((previous.start, CommentPosition.BELOW), *owners)
         self._assign(start, ended, owners)
         self._slots.append(_Slot(start, start - self._line_start(start), parent))
         if not is_block(value):
@@ -193,7 +193,7 @@ class _Indexer:
         self._end, self._limit, self._keeps = key_end, _NO_LIMIT, False
         if self._text[start:key_end] != "-":  # what is behind a dash alone is above the first field
             self._end = self._line_end(key_end)
-            self._add((start, Position.BEHIND), self._comments(key_end, self._end))
+            self._add((start, CommentPosition.BEHIND), self._comments(key_end, self._end))
         self.visit(value, number)
 
     def _visit_leaf(self, owner: int, key_end: int, node: ExactNode) -> None:
@@ -215,8 +215,8 @@ class _Indexer:
             inside += self._comments_of_flow(node)
         if inside and not behind and inside[0].start < self._line_end(key_end):
             behind, inside = inside[:1], inside[1:]  # the value is on a line below its key
-        self._add((owner, Position.BEHIND), behind)
-        self._add((owner, Position.INSIDE), inside)
+        self._add((owner, CommentPosition.BEHIND), behind)
+        self._add((owner, CommentPosition.INSIDE), inside)
 
     def _comments_of_flow(self, node: ExactNode) -> Lines:
         start, end = node.start_mark.index, node.end_mark.index
@@ -279,12 +279,12 @@ class _Indexer:
                 if line.text and line.column <= holder.column:
                     break
                 count = number if line.text else count
-            self._add((holder.start, Position.TAIL), lines[:count])
+            self._add((holder.start, CommentPosition.TAIL), lines[:count])
             lines = lines[count:]
         blank = [number for number, line in enumerate(lines) if not line.text]
         count = 0
         if blank and len(owners) > 1 and not is_end:
-            count = blank[0] if owners[0][1] is Position.BELOW else blank[-1] + 1
+            count = blank[0] if owners[0][1] is CommentPosition.BELOW else blank[-1] + 1
         self._add(owners[0], lines[:count])
         self._add(owners[-1], lines[count:])
 

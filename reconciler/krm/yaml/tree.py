@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.comments import CommentIndex, Comments, Position, Span, index_comments
+from reconciler.krm.yaml.comments import CommentIndex, CommentPosition, Comments, Span, index_comments
 from reconciler.krm.yaml.compose import (
     UNTAGGED,
     ExactNode,
@@ -350,7 +350,7 @@ class Tree:
         inner = node.last if isinstance(node, (Mapping, Sequence)) else None
         if inner is None:
             return node.span.end
-        tail = self.comments.joined((slot.start, Position.TAIL))[1] if slot is not None else None
+        tail = self.comments.joined((slot.start, CommentPosition.TAIL))[1] if slot is not None else None
         return tail.end if tail else max(node.span.end, self.extent(inner).end)
 
     def slot_end(self, slot: Slot) -> int:

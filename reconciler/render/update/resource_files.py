@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.krm.merge import Identity, insert_new, merge_formats, merge_lines
-from reconciler.krm.yaml.comments import Position, lines_of
+from reconciler.krm.yaml.comments import CommentPosition, lines_of
 from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.documents import ResourceFile, join_documents
@@ -214,7 +214,7 @@ def _merge_between(base: str | None, upstream: str | None, local: str | None) ->
     theirs, ours = (old if side is None else side for side in (upstream, local))
     if ours == old or theirs in (old, ours):
         return (theirs if ours == old else ours), []
-    lines, dropped = merge_lines(lines_of(old), lines_of(theirs), lines_of(ours), Position.ABOVE)
+    lines, dropped = merge_lines(lines_of(old), lines_of(theirs), lines_of(ours), CommentPosition.ABOVE)
     return "".join(f"{' ' * line.column}{line.text}\n" for line in lines), dropped
 
 

@@ -16,7 +16,7 @@ from reconciler.krm.yaml import (
     Style,
     Tree,
 )
-from reconciler.krm.yaml.comments import DOCUMENT, Position
+from reconciler.krm.yaml.comments import DOCUMENT, CommentPosition
 
 TEXT = """# of the document
 
@@ -84,7 +84,7 @@ def test_comments_of_a_field(path: Path, want: tuple[str, str, str], newline: st
     assert _comments(tree, path)[:3] == want
 
 
-def _joined(tree: Tree, path: Path | None, position: Position) -> str:
+def _joined(tree: Tree, path: Path | None, position: CommentPosition) -> str:
     slot = tree.slot(path) if path is not None else None
     return tree.comments.joined((slot.start if slot is not None else DOCUMENT, position))[0]
 
@@ -93,16 +93,16 @@ def _joined(tree: Tree, path: Path | None, position: Position) -> str:
 @pytest.mark.parametrize(
     ("path", "position", "want"),
     [
-        (None, Position.ABOVE, "# of the document"),
-        (None, Position.TAIL, "# at the end"),
-        (("metadata",), Position.TAIL, "# end of metadata"),
-        (("list", 2), Position.TAIL, "# end of list"),
-        (("list",), Position.TAIL, ""),
-        (("labels", "z"), Position.INSIDE, "# inside"),
+        (None, CommentPosition.ABOVE, "# of the document"),
+        (None, CommentPosition.TAIL, "# at the end"),
+        (("metadata",), CommentPosition.TAIL, "# end of metadata"),
+        (("list", 2), CommentPosition.TAIL, "# end of list"),
+        (("list",), CommentPosition.TAIL, ""),
+        (("labels", "z"), CommentPosition.INSIDE, "# inside"),
     ],
 )
 def test_comments_of_the_document_and_of_what_is_in_a_field(
-    path: Path | None, position: Position, want: str, newline: str
+    path: Path | None, position: CommentPosition, want: str, newline: str
 ) -> None:
     assert _joined(Tree.parse(TEXT.replace("\n", newline)), path, position) == want
 
@@ -124,7 +124,7 @@ def test_comment_at_the_end_is_in_what_is_indented_less(text: str, owners: dict[
         written = text.format(" " * column)
         tree = Tree.parse(written)
 
-        tails = [start for start, position in tree.comments.lines if position is Position.TAIL]
+        tails = [start for start, position in tree.comments.lines if position is CommentPosition.TAIL]
 
         starts = [written[start] if start >= 0 else "" for start in tails]
         assert starts == [owner], (text, column)
@@ -211,4 +211,4 @@ def test_empty_text_has_no_root() -> None:
     tree = Tree.parse("# only this\n")
 
     assert (tree.root, tree.value) == (None, None)
-    assert _joined(tree, None, Position.TAIL) == "# only this"
+    assert _joined(tree, None, CommentPosition.TAIL) == "# only this"
