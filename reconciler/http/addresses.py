@@ -15,6 +15,7 @@ _ADDRESS = re.compile(
 _SAFE = string.digits + string.ascii_letters + string.punctuation
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LARGEST_PORT = 65_535
+_MOST_SHOWN = 500
 
 
 class Server(NamedTuple):
@@ -30,7 +31,7 @@ class Server(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether requests are private: encrypted, or to this machine."""
+        """Whether requests are encrypted, or stay on this machine."""
         return self.scheme == "https" or self.host.strip("[]") in LOOPBACK
 
 
@@ -69,4 +70,4 @@ def printable(text: str) -> str:
 
 def shown(url: str) -> str:
     """Return an address without its user, and without its query, which may be signed."""
-    return without_user(url.partition("?")[0])
+    return without_user(url.partition("?")[0])[:_MOST_SHOWN]

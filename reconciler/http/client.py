@@ -1,7 +1,7 @@
-"""The one HTTP client: addresses, credentials, attempts and waits.
+"""The one HTTP client: redirects, challenges, limits, retries, and conditional requests.
 
-A credential goes to the server that it is for, and from there nowhere else: neither along a redirect nor to
-a server that the challenge of another one names.
+A credential goes to the server that it is for and to no other, neither along a redirect nor because another
+server asks for it.
 """
 
 import re
@@ -36,13 +36,12 @@ from reconciler.http.errors import (
 from reconciler.http.reply_cache import CachedReply, ReplyCache
 
 SENDABLE = r"^[!-~]+$"
-"""The characters of a token: no other is legal in a header."""
+"""The characters of a token, and of a tag: no other can be sent in a header."""
 ATTEMPTS = 4
-_SHORT = 1 << 20
 _HOPS = 3
+_SHORT = 1 << 20
 _OK, _NOT_MODIFIED = 200, 304
-_MOVED = frozenset({301, 302, 303, 307, 308})
-_KEEPS_METHOD = frozenset({307, 308})
+_MOVED, _KEEPS_METHOD = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
 _NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
 
 
@@ -64,10 +63,7 @@ class Authorization(Protocol):
         ...
 
     def renew(self, refused: str, challenge: str) -> bool:
-        """Discard a refused value; tell whether the next value will be another one.
-
-        The challenge is that of the server itself: what others demand is not asked for.
-        """
+        """Discard a refused value, by a challenge of that server; tell whether there is another one."""
         ...
 
 
@@ -86,24 +82,23 @@ class StaticToken(NamedTuple):
         return False
 
 
-ANONYMOUS = StaticToken("")
-
-
 class TimeLimits(NamedTuple):
-    """How long a server may be silent, one call may take, and a server may put it off, and how often."""
+    """The longest silence, the longest call with its retries, the longest demanded wait, and their number.
+
+    The first wait without a stated time is `unstated_s`, and each further one twice as long.
+    """
 
     silence_s: float
     answer_s: float
     wait_s: float
     waits: int = 1
     unstated_s: float = SECONDARY_WAIT_S
-    """The first wait where the server states none; each further one is twice as long."""
 
 
 class Request(NamedTuple):
-    """A request. One that `writes` is repeated only if it is `repeatable`; a `conditional` one may be cached.
+    """A request. One that `writes` is repeated only if it is `repeatable`.
 
-    `parses` tells that the answer is JSON. `hints` are the next steps for a person, by kinds of refusals.
+    `parses` expects JSON, `limit` bounds the body in bytes, `hints` are next steps by kind of refusal.
     """
 
     method: str
@@ -111,7 +106,7 @@ class Request(NamedTuple):
     content: bytes = b""
     content_type: str = "application/json"
     headers: Mapping[str, str] = {}
-    auth: Authorization = ANONYMOUS
+    auth: Authorization = StaticToken("")
     limit: int = _SHORT
     writes: bool = False
     repeatable: bool = True
@@ -121,10 +116,10 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """A reply: the address that sent it, its headers with names in lower case, and its body.
+    """A reply and the address that sent it; the names of headers are in lower case. Status 0 is no answer.
 
-    `data` is the JSON or text of the body where that was asked for. `is_own` tells whether it is of the
-    requested server alone.
+    `data` is the JSON or text of the body where that was expected. `is_own` is False if a redirect led to
+    another server.
     """
 
     status: int
@@ -138,18 +133,18 @@ class Reply(NamedTuple):
     def next_query(self) -> str:
         """The query of the link to the next page, empty on the last one.
 
-        Only that counts of it: a server that is reached by another name, as in its own cluster or behind a
-        proxy, links to its public address.
+        The rest of the link does not count: a server that is reached by another name, as in its own cluster
+        or behind a proxy, links to its public address.
         """
         following = _NEXT.search(self.headers.get("link", ""))
         return printable(following[1]).partition("#")[0].partition("?")[2] if following else ""
 
 
 class Client:
-    """Sends requests; thread-safe. `requests` counts what was sent.
+    """Sends requests; thread-safe. `requests` counts them, `answered` has the servers that ever answered.
 
     `refusal` tells why an address that another one leads to may not be asked, "" if it may. `skew_s` is how
-    far the clock of the server is ahead, `answered` the servers that ever answered.
+    far the clock of the server is ahead.
     """
 
     def __init__(
@@ -161,7 +156,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         replies: ReplyCache | None = None,
     ) -> None:
-        from reconciler.http.connection import Connections  # noqa: PLC0415 - slow to import, and not always needed
+        from reconciler.http.connection import Connections  # noqa: PLC0415 - slow, and seldom needed
 
         self.clock = clock
         self.skew_s = 0.0
@@ -179,30 +174,31 @@ class Client:
         Raises:
             ReconcilerError: of the kind of the refusal.
         """
-        failures, waits, renewed = 0, 0, False
+        failures, waits, is_renewed = 0, 0, False
         until = time.monotonic() + self._times.answer_s
         while True:
-            self._await_turn(request.url)
+            until += self._await_turn(request.url)
             value = request.auth.value()
             reply, meaning = self._attempt(request, value, until)
             match meaning.kind:
                 case ReplyKind.NONE:
                     return reply
-                case ReplyKind.UNAUTHORIZED if reply.is_own and not renewed:
-                    renewed = True
+                # A challenge counts from the server itself only.
+                case ReplyKind.UNAUTHORIZED if reply.is_own and not is_renewed:
+                    is_renewed = True
                     if request.auth.renew(value, reply.headers.get("www-authenticate", "")):
                         continue
-                case ReplyKind.LIMITED if request.writes or waits < self._times.waits:
-                    if not request.writes:
-                        unstated = self._times.unstated_s * 2**waits
-                        self._hold(request.url, unstated if meaning.wait_s is None else meaning.wait_s)
-                        waits += 1
-                    until = time.monotonic() + self._times.answer_s
-                    continue
+                case ReplyKind.LIMITED if request.writes:
+                    continue  # the budget of writes lets it wait, or ends them
                 case ReplyKind.LIMITED:
-                    wait = self._times.unstated_s if meaning.wait_s is None else meaning.wait_s
-                    words = mask_tokens(meaning.message)
-                    raise LimitedError(f"{shown(reply.url)} limits requests: {words}", wait_s=wait)
+                    unstated = self._times.unstated_s * 2**waits
+                    wait = unstated if meaning.wait_s is None else meaning.wait_s
+                    if waits == self._times.waits:
+                        words = mask_tokens(meaning.message)
+                        raise LimitedError(f"{shown(reply.url)} limits requests: {words}", wait_s=wait)
+                    self._hold(request.url, wait)
+                    waits += 1
+                    continue
                 case ReplyKind.LOST if request.repeatable and failures < ATTEMPTS - 1:
                     wait = float(2**failures) if meaning.wait_s is None else meaning.wait_s
                     if wait <= self._times.wait_s and time.monotonic() < until:
@@ -213,12 +209,13 @@ class Client:
 
     def keep(self, reply: Reply) -> None:
         """Keep a reply for conditional requests: a whole one, for one that was cut short has the same tag."""
-        if self._replies and (etag := reply.headers.get("etag", "")):
+        etag = reply.headers.get("etag", "")
+        if self._replies and re.fullmatch(SENDABLE, etag):
             kept = CachedReply(etag, reply.headers.get("link", ""), reply.body)
             self._replies.store(reply.url, kept)
 
     def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
-        """Send a request once, and tell what its answer means."""
+        """Send a request once, and classify its reply."""
         reply = self._follow(request, value, until)
         if not reply.status:
             return reply, ClassifiedReply(ReplyKind.LOST, str(reply.data))
@@ -230,7 +227,7 @@ class Client:
         return reply, classify(reply.status, reply.headers, reply.data, now=now)
 
     def _follow(self, request: Request, value: str, until: float) -> Reply:
-        """Send a request, and follow it elsewhere: without the credential on another server."""
+        """Send a request, and follow its redirects: without the credential from another server on."""
         url, is_own = request.url, True
         for _ in range(_HOPS + 1):
             reply = self._send(request, url, value if is_own else "", until)._replace(is_own=is_own)
@@ -253,45 +250,60 @@ class Client:
         raise UnavailableError(f"{shown(url)} leads from one address to the next without an end")
 
     def _send(self, request: Request, url: str, value: str, until: float) -> Reply:
-        """Send a request to one server; what did not change comes from the cache. No answer has status 0."""
+        """Send a request to one server; an unchanged reply comes from the cache."""
         from reconciler.http.connection import NoAnswerError  # noqa: PLC0415 - see above
 
-        with self._lock:
-            self.requests += 1
         cached = self._replies.find(url) if self._replies and request.conditional else None
         headers = {
-            **({"Content-Type": request.content_type} if request.content else {}),
             **request.headers,
+            **({"Content-Type": request.content_type} if request.content else {}),
             **({"Authorization": value} if value else {}),
             **({"If-None-Match": cached.etag} if cached else {}),
         }
-        method, content, limit = request.method, request.content, request.limit
+        with self._lock:
+            self.requests += 1
         try:
             status, sent, body = self._connections.send(
-                method, url, headers, content, limit=limit, until=until
+                request.method, url, headers, request.content, limit=request.limit, until=until
             )
         except NoAnswerError as error:
-            if error.is_final:
-                meaning = ClassifiedReply(ReplyKind.LOST, str(error))
-                raise _error(request, Reply(_OK, url=url), meaning) from error
-            return Reply(0, data=str(error), url=url)
+            if not error.is_final:
+                return Reply(0, data=str(error), url=url)
+            unreadable = ClassifiedReply(ReplyKind.LOST, str(error))
+            raise _error(request, Reply(_OK, url=url), unreadable) from error
         self.answered.add(find_server(url))
         if cached is not None and status == _NOT_MODIFIED:
             status, body, sent = _OK, cached.body, {**sent, "link": cached.link, "etag": ""}
         data = _parsed(body) if request.parses or status != _OK else None
         return Reply(status, sent, body, data, url)
 
-    def _await_turn(self, url: str) -> None:
+    def _await_turn(self, url: str) -> float:
+        """Wait as long as a server demanded; return for how long."""
         wait = self._not_before.get(find_server(url), 0.0) - self.clock.now()
         if wait > self._times.wait_s:
             raise LimitedError(f"{shown(url)} limits requests", wait_s=wait)
         if wait > 0:
             self.clock.sleep(wait)
+        return max(wait, 0.0)
 
     def _hold(self, url: str, wait: float) -> None:
+        """Let every thread wait before its next request to a server."""
         server, until = find_server(url), self.clock.now() + wait
         with self._lock:
             self._not_before[server] = max(self._not_before.get(server, 0.0), until)
+
+
+_KINDS: Mapping[ReplyKind, type[ReconcilerError]] = {
+    ReplyKind.MISSING: MissingError,
+    ReplyKind.BLOCKED: BlockedError,
+    ReplyKind.FORBIDDEN: ForbiddenError,
+    ReplyKind.UNAUTHORIZED: UnauthorizedError,
+}
+_KINDS_OF_WRITES: Mapping[ReplyKind, type[ReconcilerError]] = {
+    **_KINDS,
+    ReplyKind.LOST: LostReplyError,
+    ReplyKind.FORBIDDEN: RefusedError,
+}
 
 
 def _error(
@@ -306,30 +318,16 @@ def _error(
         message = f"{server} refuses the credential: {words}"
     if request.writes and kind is ReplyKind.INVALID:
         return InvalidError(message, status=reply.status)
+    # Steps are about the server that was asked, and those about silence are no help where it fails.
+    has_step = reply.is_own and not (kind is ReplyKind.LOST and reply.status)
     other = UnavailableError if reply.status else SilentError
-    # What to do about silence is no help where a server fails.
-    hint = (
-        request.hints.get(kind) if reply.is_own and (kind is not ReplyKind.LOST or not reply.status) else None
-    )
-    error = (_KINDS_OF_WRITES if request.writes else _KINDS).get(kind, other)(message, hint=hint)
+    make = (_KINDS_OF_WRITES if request.writes else _KINDS).get(kind, other)
+    error = make(message, hint=request.hints.get(kind) if has_step else None)
     if kind is ReplyKind.UNAUTHORIZED:
         error.cause = message
     elif kind is ReplyKind.FORBIDDEN or not reply.status:
         error.cause = f"{server}: {words}"
     return error
-
-
-_KINDS: Mapping[ReplyKind, type[ReconcilerError]] = {
-    ReplyKind.MISSING: MissingError,
-    ReplyKind.BLOCKED: BlockedError,
-    ReplyKind.FORBIDDEN: ForbiddenError,
-    ReplyKind.UNAUTHORIZED: UnauthorizedError,
-}
-_KINDS_OF_WRITES: Mapping[ReplyKind, type[ReconcilerError]] = {
-    **_KINDS,
-    ReplyKind.LOST: LostReplyError,
-    ReplyKind.FORBIDDEN: RefusedError,
-}
 
 
 def _parsed(data: bytes) -> Any:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpcore
 import httpx
@@ -17,16 +17,9 @@ import httpx
 from reconciler.base.errors import UnavailableError
 from reconciler.base.wording import plural
 
+_MOST_WORDS = 300
 _REFUSAL_BYTES = 1 << 16
 """Of the body of what is no success."""
-
-
-class RawReply(NamedTuple):
-    """The answer of a server to one request: the names of headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class NoAnswerError(Exception):
@@ -53,12 +46,10 @@ class Connections:
                 mounts=dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]")),
             )
         except (ImportError, ValueError) as error:
-            raise UnavailableError(
-                f"The proxy of the environment cannot be used: {error}",
-                hint="Correct HTTPS_PROXY and others.",
-            ) from error
+            message = f"The proxy of the environment cannot be used: {error}"
+            raise UnavailableError(message, hint="Correct HTTPS_PROXY and its like.") from error
         self._until = _Until()
-        # httpx passes no backend on to httpcore, whose documented way to bound what a connection does it is.
+        # httpcore lets a backend bound what a connection does, but httpx hands none on to it.
         transports: list[Any] = [self._client._transport, *self._client._mounts.values()]  # noqa: SLF001
         for transport in filter(None, transports):
             transport._pool._network_backend = _Backend(self._until)  # noqa: SLF001 - as above
@@ -66,11 +57,12 @@ class Connections:
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes, *, limit: int, until: float
-    ) -> RawReply:
-        """Send one request, and return its answer if all of it comes until then, by the monotonic clock.
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Send one request, and return status, headers (names in lower case) and body of its answer.
 
         Raises:
-            NoAnswerError: None came, or none that can be read; or a body has more bytes than the limit.
+            NoAnswerError: None came until then, by the monotonic clock, or none that can be read, or one
+                with a body of more bytes than the limit.
         """
         self._until.time = until
         try:
@@ -79,28 +71,28 @@ class Connections:
                 body = _read(reply.iter_raw(), reply.headers.get("content-encoding", ""), most)
                 lowered = {name.lower(): value for name, value in reply.headers.items()}
         except (httpx.HTTPError, httpx.StreamError, zlib.error) as error:
-            raise NoAnswerError(f"{type(error).__name__} {error}".strip()) from error
+            raise NoAnswerError(f"{type(error).__name__} {error}".strip()[:_MOST_WORDS]) from error
         except (
             httpx.InvalidURL,
             ValueError,
-        ) as error:  # httpx reads where a redirect leads to, followed or not
-            raise NoAnswerError(str(error), is_final=True) from error
+        ) as error:  # httpx reads the target of a redirect, followed or not
+            raise NoAnswerError(str(error)[:_MOST_WORDS], is_final=True) from error
         if len(body) > most and reply.is_success:
             raise NoAnswerError(f"it has more than the {plural(limit, 'byte')} that it may", is_final=True)
-        return RawReply(reply.status_code, lowered, body[:most])
+        return reply.status_code, lowered, body[:most]
 
 
 def _read(chunks: Iterable[bytes], encoding: str, most: int) -> bytes:
     """Return a body, unpacked; of one that is too large, a byte more than it may have."""
     body, unpacker = bytearray(), None
     for chunk in chunks:
-        if not encoding or encoding.lower() == "identity":
-            body += chunk
-        elif encoding.lower() in {"gzip", "x-gzip"}:
+        if encoding.lower() in {"gzip", "x-gzip"}:
             unpacker = unpacker or zlib.decompressobj(zlib.MAX_WBITS | 16)
             body += unpacker.decompress(chunk, most + 1 - len(body))
+        elif encoding.lower() in {"", "identity"}:
+            body += chunk
         else:
-            raise ValueError(f"nobody asked for its encoding {encoding[:40]!r}")
+            raise ValueError(f"its encoding {encoding[:40]!r} was not asked for")
         if len(body) > most or (unpacker and unpacker.eof):
             return bytes(body[: most + 1])
     if unpacker:
@@ -114,7 +106,7 @@ class _Until(threading.local):
     time = 0.0
 
     def left(self, timeout: float | None) -> float:
-        """Return for how long one step may take; names of hosts are looked up beside that."""
+        """Return for how long one step may take; only the look-up of a host's name takes its own time."""
         left = self.time - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout

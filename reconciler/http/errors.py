@@ -144,7 +144,7 @@ def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def remaining(headers: Mapping[str, str]) -> str:
-    """Return the number of requests that a server still permits, as it writes it."""
+    """Return the header of how many requests a server still permits."""
     return headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining", ""))
 
 

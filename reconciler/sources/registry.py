@@ -310,7 +310,7 @@ class RegistryClient:
         return self._call(place, name, request)
 
     def _call(self, place: _Place, name: str, request: Request) -> Reply:
-        """Send a request with the authorization at its place, unless there is no answer at all."""
+        """Send a request with the authorization at its place, unless its server never answered yet."""
         if place.base in self._silent:
             raise SilentError(self._silent[place.base])
         authorization = self._authorizations.setdefault(place, _Authorization(place, self))
@@ -369,8 +369,8 @@ class RegistryClient:
 class _Authorization:
     """The authorization at one place, as its own challenges demand it; thread-safe.
 
-    A password or a refresh token leaves only for an authenticated place, and for the token service that such
-    a place names. Web servers have no token service.
+    A password or a refresh token leaves only for a place by https or on this machine, and for the token
+    service that such a place names. Web servers have no token service.
     """
 
     def __init__(self, place: _Place, client: RegistryClient) -> None:

@@ -4,8 +4,11 @@ import base64
 import gzip
 import hashlib
 import json
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -365,6 +368,33 @@ def test_a_registry_that_hangs_is_left_in_time_and_not_asked_again(gate: Gate, s
     assert len(gate.asked) == 1
 
 
+def test_handshake_that_trickles_is_left_in_time() -> None:
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                for part in (b"\x16\x03\x03\x3f\xff", *[b"\x02"] * 200):
+                    self.request.sendall(part)
+                    time.sleep(0.1)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        policy = RegistryPolicy(mirrors={HOST: f"https://127.0.0.1:{server.server_address[1]}"}, answer_s=1)
+        begun = time.monotonic()
+        with pytest.raises(UnavailableError, match="no answer ConnectTimeout"):
+            RegistryClient(policy, lambda _: None).tags(NAME)
+        assert time.monotonic() - begun < 5
+        server.shutdown()
+
+
+def test_tag_of_an_answer_that_no_request_can_repeat_is_not_kept(gate: Gate, tmp_path: Path) -> None:
+    gate.plan = lambda _: Answer(200, TAGS, {"ETag": '"\u00e4"'})
+
+    for _ in range(2):
+        assert client(gate, cache=tmp_path)[0].tags(NAME) == ("v1.0.0",)
+    assert [asked.etag for asked in gate.asked] == ["", ""]
+
+
 def test_an_answer_that_is_late_once_is_asked_for_again(gate: Gate) -> None:
     late = Answer(200, raw=(b"",), pause_s=1.5)
     gate.plan = lambda _: late if len(gate.asked) == 1 else Answer(200, TAGS)
@@ -381,8 +411,8 @@ def test_an_answer_that_is_late_once_is_asked_for_again(gate: Gate) -> None:
         ("gzip", packed(b" " * (9 << 20) + TAGS), "has more than the 8388608 bytes that it may"),
         ("gzip", packed(TAGS)[:-9], "a body that was cut short"),
         ("gzip", TAGS, "incorrect header check"),
-        ("gzip, gzip", packed(packed(TAGS)), "nobody asked for its encoding 'gzip, gzip'"),
-        ("br", TAGS, "nobody asked for its encoding 'br'"),
+        ("gzip, gzip", packed(packed(TAGS)), "its encoding 'gzip, gzip' was not asked for"),
+        ("br", TAGS, "its encoding 'br' was not asked for"),
     ],
 )
 def test_body_is_unpacked_up_to_its_limit(gate: Gate, encoding: str, body: bytes, error: str) -> None:
