@@ -29,8 +29,11 @@ _PER_TURN, _PER_CHANGE = 8, 4
 _NAMES = re.compile(
     r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
 )
-_OF_PROTOCOLS = ("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2")
-"""Fixed words that forges take in place of a user or a password, beside a token."""
+_FIXED = (
+    *("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2"),
+    *("reconciler:begin", "reconciler:end", "reconciler:comment:", "reconciler:ask", "reconciler:shard"),
+)
+"""Words that forges take in place of a user or a password, and marks by which runs find their own texts."""
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
@@ -105,7 +108,7 @@ class _Credentials:
             return False
         if value not in words:
             is_name = any(value in name for names in tuple(self.names) for name in names())
-            words[value] = is_name or value in _OF_PROTOCOLS
+            words[value] = is_name or any(value in word for word in _FIXED)
         return words[value]
 
     @property
@@ -223,8 +226,8 @@ def refuse_credentials(text: str, what: str) -> None:
         raise RefusedError(f"{what} holds a credential that this run uses", hint=_HINT)
 
 
-def outgoing_fields(value: Any, what: str) -> Any:
-    """Return a record or a request as it may leave: its texts for people are masked, nothing else is.
+def outgoing_fields(value: Any, what: str, mask: Callable[[str], str] = mask_credentials) -> Any:
+    """Return a record or a request as it may leave: `mask` is for its texts for people, and nothing else is.
 
     Raises:
         RefusedError: A credential is in another field.
@@ -236,7 +239,7 @@ def outgoing_fields(value: Any, what: str) -> Any:
     def outgoing(value: Any, field: str, name: str) -> Any:
         match value:
             case str() if name in _TEXTS:
-                return mask_credentials(value)
+                return mask(value)
             case str():
                 if any(form in value for form in (contents if name in _CONTENTS else names)):
                     message = f"Field {field} of {what} holds a credential that this run uses"

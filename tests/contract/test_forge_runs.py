@@ -37,7 +37,9 @@ def test_every_draft_gets_one_pull_request_and_a_second_run_writes_nothing(world
     assert third.plan.is_empty
 
 
-@pytest.mark.parametrize("word", sample(["packagevariant-1", "drafts/web", "refs/heads", "Deployment"], 2))
+@pytest.mark.parametrize(
+    "word", sample(["packagevariant-1", "drafts/web", "reconciler", "refs/heads", "Deployment"], 2)
+)
 def test_token_that_is_a_name_changes_no_request(
     world: ForgeWorld, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from reconciler.base.errors import ReconcilerError, UnavailableError
-from reconciler.base.redact import outgoing_fields
+from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.timing import SpanKind, timed
 from reconciler.base.wording import plural
 from reconciler.forge.api.budget import Budget
@@ -178,7 +178,8 @@ class Transport(Client):
 
     def _request(self, method: str, path: str, body: object = None) -> Request:
         url = resolve("", path if path.startswith(("https://", "http://")) else f"{self.base}{path}")
-        fields = outgoing_fields(body, f"the request {method} {url}")
+        # Texts are masked before their marks are added; what people wrote around them only here.
+        fields = outgoing_fields(body, f"the request {method} {url}", mask_tokens)
         content = b"" if body is None else orjson.dumps(fields)
         return Request(method, url, content, auth=self.auth, limit=LARGEST, parses=True, hints=_HINTS)
 

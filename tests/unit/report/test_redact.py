@@ -164,6 +164,7 @@ NAMES = ("drafts/web/packagevariant-1", "localTree", f"web-{TOKEN}", HEX)
         (mine, "localTree", True),
         (mine, "package", True),
         (mine, "x-oauth-basic", True),
+        (mine, "reconciler", True),
         (mine, "short", True),
         (mine, "--------", True),
         (mine, "packagevariant-12", False),
