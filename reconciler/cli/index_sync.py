@@ -67,7 +67,7 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
         from reconciler.run.index_proposals import propose_versions
 
         proposed = propose_versions(settings, chosen)
-        _show_result(printer, proposed.result)
+        _show_result(printer, proposed.result, is_idle=proposed.is_idle)
         requests = plural(proposed.requests, "request")
         lines = [f"{change.package.path}: {change.message}" for change in proposed.changes if change.message]
         lines += (effect_line(effect, paint=printer.paint) for effect in proposed.outcome.effects)
@@ -79,7 +79,7 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
         waits = {Exit.WAITING} if any(change.waits for change in proposed.changes) else set()
         return worst({_exit_of(proposed.result.problems), *proposed.outcome.exits, *waits})
     done = sync_index(settings, chosen)
-    _show_result(printer, done.result)
+    _show_result(printer, done.result, is_idle=done.result.is_idle)
     result = done.result
     names = {version.candidate.id for version in result.versions}
     lines = [f"added {version.candidate.id} {version.candidate.version}" for version in result.versions]
@@ -90,11 +90,12 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
     return _exit_of(result.problems)
 
 
-def _show_result(printer: "Printer", result: "SyncResult") -> None:
+def _show_result(printer: "Printer", result: "SyncResult", *, is_idle: bool) -> None:
     from reconciler.report.text import problem_lines
 
+    nothing = ["No manifest and no index entry needs a package of a registry"] if is_idle else []
     printer.lines(problem_lines(result.problems), err=True)
-    printer.notes(result.notes)
+    printer.notes([*result.notes, *nothing])
 
 
 def _exit_of(problems: "Iterable[Problem]") -> Exit:

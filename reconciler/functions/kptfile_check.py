@@ -9,6 +9,7 @@ from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
 from reconciler.functions.package_files import IGNORE_FILE
+from reconciler.functions.patterns import ignore_spec
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
 from reconciler.names.objects import File, Files, Mode
 
@@ -95,8 +96,6 @@ def check_kptfiles(files: Files) -> tuple[KptfileError, ...]:
 
 
 def _ignore_faults(file: File) -> tuple[KptfileError, ...]:
-    from reconciler.functions.patterns import ignore_spec  # noqa: PLC0415 - few packages have patterns
-
     if ignore_spec(file.data) is not None:
         return ()
     message = "The file has more or longer patterns than can be compiled"

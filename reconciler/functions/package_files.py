@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.patterns import ignore_spec
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
@@ -42,8 +43,6 @@ def ignored_paths(files: Files) -> frozenset[str]:
     ignore = files.get(IGNORE_FILE)
     if ignore is None:
         return frozenset()
-    from reconciler.functions.patterns import ignore_spec  # noqa: PLC0415 - 33 modules for what few packages have
-
     spec = ignore_spec(ignore.data)
     if spec is None:
         return frozenset()  # `check_kptfiles` refuses the package

@@ -4,10 +4,12 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import re2
-from pathspec import GitIgnoreSpec
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 _IGNORE_BYTES: Final = 64 << 10
 _IGNORE_LINES: Final = 1000
@@ -69,13 +71,15 @@ def quote(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def ignore_spec(data: bytes) -> GitIgnoreSpec | None:
+def ignore_spec(data: bytes) -> "GitIgnoreSpec | None":
     """Return the patterns of a `.krmignore` or `.helmignore`; invalid lines are skipped, as by Git.
 
     None where they are too many or too long to be compiled.
     """
     if len(data) > _IGNORE_BYTES or data.count(b"\n") > _IGNORE_LINES:
         return None
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - 33 modules for what few packages have
+
     lines: list[str] = []
     for raw in data.decode(errors="replace").splitlines():
         # `a/**` hides the content of `a`, not `a` itself; pathspec takes it for both, `a/*` not.

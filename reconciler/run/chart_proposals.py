@@ -43,12 +43,16 @@ _MOST_BYTES = 1 << 20
 
 
 class ProposedCharts(Struct):
-    """The changes of packages with charts, what was done about them, problems, and counts."""
+    """The changes of packages with charts, what was done about them, problems, and counts.
+
+    `followed` packages follow a chart, `count` of them get another one.
+    """
 
     changes: list[Change] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     requests: int = 0
+    followed: int = 0
     count: int = 0
 
 
@@ -81,7 +85,7 @@ def propose_charts(inputs: RunInputs) -> ProposedCharts:
                     _propose(view, mirror, followed, inputs=inputs, reader=reader, proposed=proposed)
         except ReconcilerError as error:
             proposed.problems.append(view.problem_at(_reason(error), str(error), error.hint))
-    proposed.requests = reader.client.requests
+    proposed.requests, proposed.followed = reader.client.requests, len(done)
     return proposed
 
 
@@ -126,7 +130,7 @@ def _propose(
                 proposal = _proposal(each, mirror, ref, place, reader)
         except ReconcilerError as error:
             where = Location(f"{each.path}/{CONFIGURATION}")
-            problem = Problem(where, _reason(error), str(error), error.hint, each.chart.name)
+            problem = Problem(where, _reason(error), str(error), error.hint, each.path)
             proposed.problems.append(problem)
             continue
         if proposal is not None:

@@ -61,7 +61,7 @@ class MissingPackages(NamedTuple):
 def find_missing_packages(options: RunOptions) -> MissingPackages:
     """Return every package that installs lack, with manifests and index as on disk. Writes nothing."""
     inventory = _on_disk(inputs := read_inputs(options), options)
-    fleet = _fleet_inputs(inputs)
+    fleet = _fleet_inputs(replace(inputs, inventory=inventory))
     missing = find_missing((world.installs, world.catalogue) for world in fleet.worlds)
     problems = (*inventory.problems, *read_index(inventory.index).problems, *fleet.problems)
     installs = sum(len(world.installs) for world in fleet.worlds)
@@ -128,10 +128,7 @@ def synchronise(
     def open_mirror(remote: str) -> Mirror:
         return open_allowed(remote, policy, mirrors, control)
 
-    result = find_new_versions(request, client, open_mirror, policy.registries, policy.limits)
-    if not (installs or present or request.repositories):
-        result.notes.append("No manifest and no index entry needs a package of a registry")
-    return result, client.requests
+    return find_new_versions(request, client, open_mirror, policy.registries, policy.limits), client.requests
 
 
 def _catalogue(inventory: Inventory) -> Catalogue:

@@ -41,13 +41,17 @@ _FILES, _BYTES = 1_000_000, 1 << 30
 
 
 class ProposedIndex(Struct, frozen=True):
-    """The versions found, the charts proposed, all changes, what was done, and the number of requests."""
+    """The versions found, the charts proposed, all changes, what was done, and the number of requests.
+
+    With `is_idle` there was nothing to look for: no need of a package, and no package that follows a chart.
+    """
 
     result: SyncResult
     changes: tuple[Change, ...] = ()
     outcome: Outcome = Outcome()
     requests: int = 0
     charts: int = 0
+    is_idle: bool = False
 
 
 def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
@@ -90,7 +94,12 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     result.problems += charts.problems
     outcome = Outcome(done.effects, done.exits)
     return ProposedIndex(
-        result, (*changes, *charts.changes), outcome, requests + charts.requests, charts.count
+        result,
+        (*changes, *charts.changes),
+        outcome,
+        requests + charts.requests,
+        charts.count,
+        is_idle=result.is_idle and not charts.followed,
     )
 
 

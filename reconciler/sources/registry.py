@@ -140,9 +140,12 @@ class RegistryClient:
         self._policy, self._replies, self._addresses = policy, replies, addresses
         self.find = find
         self._named = set()
-        for address in (*(_based(mirror)[0] for mirror in policy.mirrors.values()), *named):
+        mirrors = {_based(mirror)[0] for mirror in policy.mirrors.values()}
+        for address in (*mirrors, *named):
             with suppress(ValueError):
-                self._named.add(find_server(address))
+                # Only the settings allow what is not encrypted.
+                if address in mirrors or find_server(address).is_private:
+                    self._named.add(find_server(address))
         self._authorizations: dict[_Place, _Authorization] = {}
         self._silent: dict[str, str] = {}
         times = TimeLimits(policy.silence_s, policy.answer_s, policy.wait_s, _WAITS, _FIRST_WAIT_S)

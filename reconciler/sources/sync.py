@@ -153,11 +153,15 @@ class NewVersion(NamedTuple):
 
 
 class SyncResult(Struct):
-    """The new versions, problems, and notes about versions that are withdrawn or not understood."""
+    """The new versions, problems, and notes about versions that are withdrawn or not understood.
+
+    With `is_idle` no manifest and no version in the index needs a package of a registry.
+    """
 
     versions: list[NewVersion] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_idle: bool = False
 
 
 def find_new_versions(
@@ -180,6 +184,7 @@ def find_new_versions(
     walk.result.versions.sort(key=lambda version: version.folder)
     walk.result.problems.sort()
     walk.result.notes.sort()
+    walk.result.is_idle = not (request.installs or request.present or request.repositories)
     return walk.result
 
 

@@ -53,7 +53,8 @@ def test_read_only_run_requests_read_permissions(
 
         plan_run(settings)
         planned = dict(world.simulator.permissions)  # type: ignore[attr-defined]
-        check_proposal(settings)
+        control.commit({"notes.md": "Proposed."}, branch="proposed", start="main")
+        check_proposal(settings, head="proposed")
         checked = dict(world.simulator.permissions)  # type: ignore[attr-defined]
         apply_plan(plan_run(settings, to_apply=True))
         applied = dict(world.simulator.permissions)  # type: ignore[attr-defined]

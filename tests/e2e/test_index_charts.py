@@ -153,7 +153,7 @@ def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_cl
     assert said.code == 5
     assert said.err.splitlines() == [
         f"problem: apps/away/chart.yaml: RepositoryUnavailable: {why}",
-        "  stalls: web",
+        "  stalls: apps/away",
         "  hint: Correct the path in the manifest, or make the repository there.",
     ]
     assert "Update the chart web to 1.1.0" in said.out
@@ -215,7 +215,7 @@ ODD: dict[str, tuple[Callable[[str], Answer], int, str]] = {
         3,
         "is not encrypted",
     ),
-    "a bug of ours": (lambda _: Answer(200, index("1.0.0", "1.1.0")), 1, "failed here with IndexError: deep"),
+    "a bug of ours": (lambda _: Answer(200, index("1.0.0", "1.1.0")), 1, "failed here: IndexError at "),
 }
 
 
@@ -260,4 +260,4 @@ def test_one_odd_repository_of_charts_changes_nothing_about_another(
 
     assert (said.code, proposed, leaks) == (ODD[name][1], undisturbed, []), said
     assert ODD[name][2] in said.err
-    assert "Traceback" not in said.out + said.err
+    assert (said.out + said.err).count("Traceback") == (ODD[name][1] == 1)

@@ -213,7 +213,7 @@ def test_odd_answer_about_a_chart_is_an_error_of_it(
     client = client_of(gate)
 
     try:
-        fetch_chart(find_chart_version(address, "", client), client)
+        fetch_chart(find_chart_version(address, "", client, Limits()), client)
     except DefectError:
         raise
     except ReconcilerError:
