@@ -29,6 +29,10 @@ _LIMITS = frozenset(
         errno.ENOMEM,
     }
 )
+_LOCAL_FAILURES = (
+    "No space left", "Disk quota", "File too large", "Too many open files", "died of signal 25",
+    "Read-only file system", "Cannot allocate memory",
+)  # fmt: skip
 
 
 class DefectError(ReconcilerError):
@@ -133,7 +137,16 @@ def as_defect(unit: str, error: Exception) -> DefectError:
 
 def is_machine_limit(error: Exception) -> bool:
     """Tell whether an error is a limit of this machine, such as a full disk."""
-    return isinstance(error, OSError) and error.errno in _LIMITS
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in _LIMITS or (
+        error.errno is None and is_local_failure(str(error))
+    )  # libgit2 gives none
+
+
+def is_local_failure(text: str) -> bool:
+    """Tell whether a message of git is about the disk or another limit of this machine."""
+    return any(words in text for words in _LOCAL_FAILURES)
 
 
 def _place(error: BaseException) -> str:

@@ -21,7 +21,6 @@ from reconciler.cli.log import DefectLog, Event, bug_lines, is_json, rendered, s
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
 from reconciler.git import effects
-from reconciler.git.command import is_local_failure
 
 GROUPS = {
     "Plan and apply": {
@@ -251,7 +250,7 @@ def _with_choice(error: click.ClickException) -> click.ClickException:
 
 def _limit_error(error: OSError) -> UnavailableError | None:
     """Return a full disk or a limit of the process as what it is, None for any other error."""
-    if not is_machine_limit(error) and not is_local_failure(str(error)):  # libgit2 gives no number
+    if not is_machine_limit(error):
         return None
     where = f"{error.filename}: " if error.filename else ""
     what = error.strerror or str(error)

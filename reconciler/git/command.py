@@ -53,13 +53,6 @@ _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
 
 
-_LOCAL_FAILURES = (
-    "No space left", "Disk quota", "File too large", "Too many open files", "died of signal 25",
-    "Read-only file system", "Cannot allocate memory",
-)  # fmt: skip
-"""Messages of git about a limit of this machine; the remote did nothing wrong."""
-
-
 _NO_PASSWORDS = ("", "x", "x-oauth-basic")
 
 
@@ -190,11 +183,6 @@ def is_too_slow(text: str) -> bool:
 def is_refused(text: str) -> bool:
     """Tell whether an HTTP server refused the credential."""
     return "Authentication failed" in text or "returned error: 403" in text
-
-
-def is_local_failure(text: str) -> bool:
-    """Tell whether a message of git is about the disk or another limit of this machine."""
-    return any(words in text for words in _LOCAL_FAILURES)
 
 
 def last_line(text: str) -> str:

@@ -7,9 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
-from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
+from reconciler.git.command import GitResult, last_line, run_git
 from reconciler.git.database import objects_directory
 from reconciler.git.local import is_sha256, sha256_error
 from reconciler.git.repository import Mirror

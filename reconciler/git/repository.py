@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pygit2
 
-from reconciler.base.defects import DefectError, guard
+from reconciler.base.defects import DefectError, guard, is_local_failure
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.git import effects
@@ -33,7 +33,6 @@ from reconciler.git.cache import (
 )
 from reconciler.git.command import (
     GitTimeoutError,
-    is_local_failure,
     is_refused,
     is_too_slow,
     last_line,

@@ -305,7 +305,8 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
         for fault in change.faults:
             where = _function_location(variant, fault, template)
             text = fault.message if where else f"{fault.message} (in the package of {change.upstream_to})"
-            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, fault.hint)
+            hint = fault.hint or "Correct the configuration of the function, or what it works on."
+            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, hint)
         for condition in side.plan.conditions.get(variant.owner, ()):
             if condition.reason == POINT_EMPTY:
                 hint = "Add the object to the snapshot, or correct spec.injectors."
@@ -314,7 +315,8 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
         # Several sides of a conflict are a question; where a manifest is to blame it has a problem already.
         is_told = blamed & {variant.owner, set_key(variant.set_key) if variant.set_key else variant.owner}
         if change.op is Op.BLOCK and change.reason is not Reason.MERGE_CONFLICT and not is_told:
-            yield _Obstacle(package, change.reason, change.message, upstream)
+            hint = "Correct the package at its upstream, or what the manifest asks for."
+            yield _Obstacle(package, change.reason, change.message, upstream, hint)
 
 
 def _function_location(variant: DesiredVariant, fault: FunctionFault, template: FieldPath) -> Location | None:

@@ -19,6 +19,7 @@ import yaml
 from tests.support.git import Repo
 from tests.support.small_world import write_world
 from tests.support.workflow import Job, installed_job, run_action, run_reusable
+from tests.support.world import git
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +186,7 @@ def test_hook_imports_nothing_from_the_checkout(
     hook = next(each for each in hooks if each["id"] == hook_id)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     poison = {k: v for k, v in job.environment.items() if k.startswith("PYTHON")}
+    git(job.workspace / "checkout", "commit", "-q", "--allow-empty", "-m", "What is pushed")
 
     ran = subprocess.run(
         hook["entry"].split(),

@@ -512,6 +512,7 @@ NOTICED = {
     "repositories": REFS,
     "snapshot": CONTROL,
     "records": STATE,
+    "broken_records": NEVER,  # each is a problem
     "set_records": STATE,
     "rollouts": STATE,
     "refused": STATE,

@@ -139,7 +139,11 @@ def _write(scratch: Path, fleet: Fleet, files: Mapping[str, bytes]) -> Path:
     kptfile = package / "Kptfile"
     address = f"file://{fleet.repo(CATALOG).path}"
     kptfile.write_text(_REPO.sub(rf"\1: {address}", kptfile.read_text()))
-    for line in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Package"]):
+    for line in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "commit", "-q", "-m", "Package"],
+    ):
         subprocess.run(["git", *line], cwd=scratch, check=True, capture_output=True)
     return package
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.git import effects
 from reconciler.git.command import (
     TRACE,
     environment,
-    is_local_failure,
     is_redirected,
     is_too_slow,
     last_line,
