@@ -27,10 +27,10 @@ from reconciler.names.objects import File
 from reconciler.policy import Limits
 from reconciler.run import from_chart
 from reconciler.sources.charts import find_chart_version
+from tests.fuzz.shapes import SEPARATOR
 from tests.support.archives import Member, badly_named, tar
 
 Target = Callable[[bytes], None]
-SEPARATOR = b"\n=====\n"
 MOST_S, MOST_MIB = 2.0, 200
 _LIMITS = Limits()
 _MENDS, _PACKS, _DROPS = 1, 2, 4
@@ -50,7 +50,6 @@ def bounded(target: Target) -> Target:
     return run
 
 
-@bounded
 def archive(data: bytes) -> None:
     """What is read of an archive is what tarfile reads, by valid names, each once; all else is refused.
 
@@ -100,7 +99,6 @@ class _Server:
         return self.data
 
 
-@bounded
 def chart_index(data: bytes) -> None:
     """An index leads to a version in the range, always the same, or is refused."""
     wanted, _, index = data.partition(b"\n")
@@ -116,7 +114,6 @@ def chart_index(data: bytes) -> None:
     assert answers[0] == answers[1]
 
 
-@bounded
 def rendered_chart(data: bytes) -> None:
     """A configuration names charts or is refused; what templates give are resources in files of a package."""
     texts = (data.split(SEPARATOR) + [b""] * 5)[:5]
@@ -144,7 +141,6 @@ def rendered_chart(data: bytes) -> None:
             assert each.name
 
 
-@bounded
 def vendored_chart(data: bytes) -> None:
     """A package of a chart is made once: the same chart changes nothing, another one only what is its own."""
     texts = (data.split(SEPARATOR) + [b""] * 5)[:5]

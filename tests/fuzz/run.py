@@ -1,6 +1,7 @@
 """`make fuzz`: every target for some seconds with atheris, in a fork of its own, and what came of it.
 
-Without atheris (it has wheels for Linux on x86_64 only) the same targets get mutated seeds, without coverage.
+Half of the inputs have changed bytes, half have odd shapes (`tests.fuzz.shapes`). Without atheris (it has
+wheels for Linux on x86_64 only) the same targets get them drawn from the seeds, without coverage.
 A finding is kept in tests/fuzz/cases/TARGET/, where the ordinary tests run it for ever.
 """
 
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.fuzz.shapes import drawn
 
 CASES = Path(__file__).resolve().parent / "cases"
 _RUNS = re.compile(r"stat::number_of_executed_units:\s+(\d+)|Done (\d+) runs|^#(\d+)", re.MULTILINE)
@@ -81,9 +84,15 @@ def _with_coverage(name: str, seconds: int, scratch: Path) -> None:
     corpus.mkdir()
     for number, seed in enumerate([*SEEDS[name], *_kept(name)]):
         (corpus / str(number)).write_bytes(seed)
-    options = [f"-max_total_time={seconds}", f"-artifact_prefix={scratch}/", "-max_len=4096", "-timeout=60"]
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={scratch}/", "-max_len=65536", "-timeout=60"]
     options += ["-rss_limit_mb=3000", "-print_final_stats=1", str(corpus)]
-    atheris.Setup([sys.argv[0], *options], partial(_keeping, TARGETS[name], scratch))
+
+    def change(data: bytes, size: int, seed: int) -> bytes:
+        draw = random.Random(seed)
+        odd = drawn(draw, [data]) if draw.random() < 0.5 else data
+        return odd if odd != data and len(odd) <= size else bytes(atheris.Mutate(data, size))
+
+    atheris.Setup([sys.argv[0], *options], partial(_keeping, TARGETS[name], scratch), custom_mutator=change)
     atheris.Fuzz()
 
 
@@ -103,7 +112,7 @@ def _with_mutations(name: str, seconds: int, scratch: Path) -> None:
     draw, end, runs = random.Random(), time.monotonic() + seconds, 0
     pool = [*SEEDS[name], *_kept(name)]
     while time.monotonic() < end:
-        data = mutated(draw, pool)
+        data = draw.choice((mutated, drawn))(draw, pool)
         runs += 1
         _keeping(TARGETS[name], scratch, data)
     print(f"Done {runs} runs")

@@ -1,8 +1,8 @@
 """What fuzzing starts from: small inputs of every target, with each thing that the format has."""
 
 from reconciler.git.trees import RawEntry
-from tests.fuzz import archives
-from tests.fuzz.targets import SEPARATOR
+from tests.fuzz import archives, samples
+from tests.fuzz.shapes import SEPARATOR
 from tests.support.git import format_tree
 
 _DEPLOYMENT = b"""\
@@ -130,4 +130,5 @@ SEEDS: dict[str, list[bytes]] = {
     "commit": [_COMMIT],
     "tree": [_TREE],
     **archives.SEEDS,
+    **samples.SEEDS,
 }

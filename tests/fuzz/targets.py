@@ -37,11 +37,12 @@ from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
-from tests.fuzz import archives
+from tests.fuzz import archives, readers, servers
+from tests.fuzz.archives import bounded
+from tests.fuzz.shapes import SEPARATOR
 from tests.support.git import format_tree
 
 Target = Callable[[bytes], None]
-SEPARATOR = b"\n=====\n"
 _OID = Oid("0" * 40)
 _RECORDS: tuple[Any, ...] = (PackageVariantRecord, SetRecord, UpstreamLock, PackageLock)
 
@@ -214,7 +215,7 @@ def tree(data: bytes) -> None:
         assert checked.name.casefold() not in {"", ".", "..", ".git"}
 
 
-TARGETS: dict[str, Target] = {
+_TARGETS: dict[str, Target] = {
     "yaml": read_yaml,
     "edit": edit_yaml,
     "merge": merge_yaml,
@@ -226,7 +227,10 @@ TARGETS: dict[str, Target] = {
     "commit": commit,
     "tree": tree,
     **archives.TARGETS,
+    **readers.TARGETS,
+    **servers.TARGETS,
 }
+TARGETS = {name: bounded(target) for name, target in _TARGETS.items()}
 
 
 def _merged(base: Any, upstream: Any, local: Any) -> Any:

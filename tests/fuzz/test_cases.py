@@ -7,6 +7,7 @@ import pytest
 
 from tests.fuzz.run import CASES, mutated
 from tests.fuzz.seeds import SEEDS
+from tests.fuzz.shapes import drawn
 from tests.fuzz.targets import TARGETS
 
 KEPT = sorted(path for path in CASES.rglob("*") if path.is_file() and path.name != "README.md")
@@ -24,6 +25,7 @@ def test_seeds_and_their_mutations_keep_the_law_of_their_target(name: str) -> No
         TARGETS[name](seed)
     for _ in range(100):
         TARGETS[name](mutated(draw, SEEDS[name]))
+        TARGETS[name](drawn(draw, SEEDS[name]))
 
 
 def test_every_target_has_seeds() -> None:

@@ -56,7 +56,7 @@ def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
     contents = list(objects)
     kinds: set[Gvk] = set()
     for content in contents:
-        spec, kind = content.get("spec"), content.get("kind")
+        spec, kind = content.get("spec"), _kind(content)
         if kind in (_CRD, _XRD):
             kinds.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
         elif kind == _DEFINITION and isinstance(spec, Mapping):
@@ -69,7 +69,7 @@ def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
 
 def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the names of the Compositions among the objects of a package. Total; order-free."""
-    metadata = (content.get("metadata") for content in objects if content.get("kind") == _COMPOSITION)
+    metadata = (content.get("metadata") for content in objects if _kind(content) == _COMPOSITION)
     return frozenset(str(meta["name"]) for meta in metadata if isinstance(meta, Mapping) and meta.get("name"))
 
 
@@ -154,10 +154,10 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     faults = tuple(source.fault for _, source in pairs if source.fault is not None)
     if faults or (pairs and not any(document for document, _ in pairs)):
         return ParsedManifest(problems=faults)
-    headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
-    readings = [_beside(d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS}]
+    headers = [(d, s) for d, s in pairs if _kind(d) == VERSION_KIND]
+    readings = [_beside(d, s) for d, s in pairs if _kind(d) not in {VERSION_KIND, *_CONTENTS}]
     # What imgpkg's layout has above the versions of a package tells of all of them.
-    is_about = all(document.get("kind") == "PackageMetadata" for document, _ in pairs)
+    is_about = all(_kind(document) == "PackageMetadata" for document, _ in pairs)
     if not headers and pairs and (is_about or any(_is_package(document) for document, _ in pairs)):
         own = [read_package(d, s) for d, s in pairs if _is_package(d)]
         return joined([*(reading for reading in readings if reading is not None), *own])
@@ -178,11 +178,9 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     for fault in check_mapping(VERSION, ("labels",), header.labels):
         notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
     kinds = {_gvk(text, notes) for text in header.provides}
-    objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
+    objects = [d for d, _ in pairs if _kind(d) in CONTENT_KINDS]
     kinds |= provided_kinds(objects)
-    manifests = [
-        (d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS} and _is_manifest(d)
-    ]
+    manifests = [(d, s) for d, s in pairs if _kind(d) not in {VERSION_KIND, *_CONTENTS} and _is_manifest(d)]
     for _, other in manifests[1:]:
         message = f"A version has one manifest, and another one is at {manifests[0][1].location}"
         notes.problems.append(
@@ -219,9 +217,14 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
 _ONE_MANIFEST = "Give each version a folder of its own; `reconciler index import FILE` does."
 
 
+def _kind(document: Document) -> str:
+    kind = document.get("kind")
+    return kind if isinstance(kind, str) else ""
+
+
 def _is_package(document: Document) -> bool:
     """Tell whether a document is a Carvel Package."""
-    return group_of(str(document.get("apiVersion") or "")) in _CARVEL and document.get("kind") in _PACKAGES
+    return group_of(str(document.get("apiVersion") or "")) in _CARVEL and _kind(document) in _PACKAGES
 
 
 def _is_manifest(document: Document) -> bool:
@@ -235,10 +238,7 @@ def _beside(document: Document, source: Source) -> ParsedManifest | None:
     """Return the reading of a document that is no manifest of a version; None of one that is."""
     if _is_manifest(document):
         return None
-    if (
-        group_of(str(document.get("apiVersion") or "")) in _CARVEL
-        and document.get("kind") == "PackageMetadata"
-    ):
+    if group_of(str(document.get("apiVersion") or "")) in _CARVEL and _kind(document) == "PackageMetadata":
         return read_carvel(document, source)
     notes = Diagnostics(source, manifest_label(document))
     if not document:

@@ -216,12 +216,11 @@ def read_meta(
     notes = Diagnostics(source, manifest_label(document))
     group = group_of(str(document.get("apiVersion")))
     parsed = notes.parse(api.Project if group == _PROJECT else api.Meta, _join_crds(document))
-    kind = "Configuration" if (group, document.get("kind")) == (_PROJECT, "Project") else document.get("kind")
+    kind = str(document.get("kind"))
+    kind = "Configuration" if (group, kind) == (_PROJECT, "Project") else kind
     if kind not in _INSTALLS:
         message = f"{kind} is no kind of package of {group}"
-        notes.refuse(
-            ("kind",), message, reason=Reason.UNKNOWN_KIND, hint=suggest(str(kind), sorted(_INSTALLS))
-        )
+        notes.refuse(("kind",), message, reason=Reason.UNKNOWN_KIND, hint=suggest(kind, sorted(_INSTALLS)))
     number = notes.version(version, ())
     if number is not None and number.is_partial:
         notes.warn((), f"{version} is a moving tag and no candidate", reason=Reason.INVALID_VERSION)

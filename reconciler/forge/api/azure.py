@@ -355,11 +355,15 @@ class Azure(RestDialect):
 
     def _lists(self, path: str, query: Query) -> Iterator[list[Any]]:
         """Yield the pages of a list."""
+        before = None
         for number in self.transport.numbers(path):
             items = self._get(path, {**query, "$top": PAGE, "$skip": PAGE * (number - 1)})["value"]
+            if items == before:
+                raise ValueError("its pages go in a circle")
             yield items
             if len(items) != PAGE:
                 return
+            before = items
 
     def _parse_item(self, item: Any) -> ApiPullRequest:
         """Parse an item of a list; of what may be ours and is shortened, the whole text is read.

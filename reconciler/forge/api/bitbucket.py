@@ -284,11 +284,15 @@ class Bitbucket(RestDialect):
 
     def _pages(self, path: str, query: Query) -> Iterator[list[Any]]:
         """Yield the pages of a list; only the number counts of the address of the next one."""
+        before = None
         for number in self.transport.numbers(path):
             data = self.transport.get(path, query if number == 1 else {**query, "page": number}).data
             yield data["values"]
             if not data.get("next"):
                 return
+            if data == before:
+                raise ValueError("its pages go in a circle")
+            before = data
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/comments"

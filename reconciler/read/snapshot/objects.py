@@ -74,6 +74,8 @@ _as_list = msgspec.json.Decoder(_List).decode
 _as_value = msgspec.json.Decoder(float_hook=type_number).decode
 # Fewer digits always fit into an int64.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_LONGEST_INTEGER = 4000
+_HUGE_INTEGER = re.compile(rb"[0-9]{%d}" % _LONGEST_INTEGER)
 
 
 class JsonBody:
@@ -192,7 +194,7 @@ def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
 def _is_json(line: bytes) -> bool:
     try:
         msgspec.json.decode(line, type=Raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 
@@ -244,7 +246,7 @@ def _read_object(
     api_version, kind = default
     try:
         header = _as_object(raw)
-        _check_depth(raw, limits)
+        _check_body(raw, limits)
         metadata = header.metadata
         if metadata is None or not metadata.name:
             return _problem(Location(path, line), "An object has no metadata.name")
@@ -269,13 +271,19 @@ def _place(path: str, line: int) -> Location:
     return Location(path, line)
 
 
-def _check_depth(raw: Raw, limits: YamlLimits) -> None:
-    """Refuse an object that is nested too deeply.
+def _check_body(raw: Raw, limits: YamlLimits) -> None:
+    """Refuse an object that could not be decoded later, or is nested too deeply.
 
     Raises:
         YamlError: It is nested deeper than the limit for YAML.
+        DecodeError: It has a number that no computer reads.
+        UnicodeDecodeError: It is no text.
     """
     data = bytes(raw)
+    if not data.isascii():
+        data.decode()
+    if len(data) > _LONGEST_INTEGER and _HUGE_INTEGER.search(data):
+        _decode(raw)
     # Counting brackets is fast, and few objects have so many that they must be parsed.
     if data.count(b"{") + data.count(b"[") > limits.max_depth:
         load_json(data, limits, check_duplicates=False)
