@@ -1,5 +1,6 @@
 """Records that machines write and read again: structs of msgspec, as JSON in stable bytes."""
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 R = TypeVar("R")
+_LONG_INTEGER = re.compile(rb"[0-9]{19}")
 
 
 def read_record(data: bytes | str, model: type[R]) -> R:
@@ -20,11 +22,16 @@ def read_record(data: bytes | str, model: type[R]) -> R:
         ValueError: It is none; the message names the field.
     """
     try:
-        return msgspec.json.decode(data, type=model)
+        record = msgspec.json.decode(data, type=model)
+        if _LONG_INTEGER.search(data if isinstance(data, bytes) else data.encode()):
+            canonical_json(record)
+    except TypeError as error:
+        raise ValueError(f"It cannot be written again: {error}") from error
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"Invalid JSON: {error}") from error
+    return record
 
 
 def canonical_json(value: Any) -> bytes:

@@ -21,8 +21,7 @@ from reconciler.krm.yaml.edits import (
 )
 from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, Aliases, YamlError, YamlLimits
-from reconciler.krm.yaml.load import Document, DocumentSource, Path, load_documents, load_json
-from reconciler.krm.yaml.scalars import type_number
+from reconciler.krm.yaml.load import Document, DocumentSource, Path, json_value, load_documents, load_json
 from reconciler.krm.yaml.tree import (
     Alias,
     Entry,
@@ -77,8 +76,8 @@ __all__ = [
     "end_line",
     "fields_of",
     "is_plain",
+    "json_value",
     "load_documents",
     "load_json",
     "path_text",
-    "type_number",
 ]

@@ -3,10 +3,12 @@
 Loading keeps no nodes. The position of a field is found by composing its document again, on demand.
 """
 
+import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, cast
 
+import msgspec
 import orjson
 from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
@@ -21,6 +23,7 @@ from reconciler.krm.yaml.scalars import (
     Scalar,
     ScalarError,
     key_text,
+    type_number,
     type_plain,
     type_tagged,
 )
@@ -30,6 +33,10 @@ Path = tuple[str | int, ...]
 _ANYTHING = YamlLimits(
     max_bytes=2**62, max_documents=2**62, max_nodes=2**62, max_depth=500, aliases=Aliases.BOUNDED
 )
+_typed_json = msgspec.json.Decoder(float_hook=type_number).decode
+_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+"""Fewer digits always fit into an int64."""
+_TYPED_NUMBER: Final = re.compile(rb"[0-9]{19}|[0-9][.eE]")
 _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
 
 
@@ -181,9 +188,34 @@ def load_json(
         raise YamlError(
             f"Collections are nested more than {plural(limits.max_depth, 'level')} deep", line=1, column=1
         )
+    if _TYPED_NUMBER.search(data):
+        try:
+            value = json_value(data)
+        except msgspec.DecodeError as error:
+            raise YamlError(f"Not JSON: {error}") from error
     if check_duplicates:
         _check_duplicates(data)
     return Document(value, 1, DocumentSource(data, 0, len(data), 1))
+
+
+def json_value(data: bytes | msgspec.Raw) -> Any:
+    """Return a JSON value with its numbers typed as in Kubernetes, equal to the same value in YAML.
+
+    Raises:
+        DecodeError: It is no JSON, or has a number that no computer reads.
+        UnicodeDecodeError: It is no text.
+    """
+    value = _typed_json(data)
+    # msgspec decodes any integer; Kubernetes has int64 and float64.
+    return _with_int64(value) if _LONG_INTEGER.search(bytes(data)) else value
+
+
+def _with_int64(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_int64(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_with_int64(child) for child in value]
+    return type_number(str(value)) if type(value) is int else value
 
 
 def construct(root: RawNode | AliasNode, max_depth: int) -> Any:

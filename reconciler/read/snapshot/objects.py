@@ -17,7 +17,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.inventory.snapshot import SnapshotObject
-from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
+from reconciler.krm.yaml import YamlError, YamlLimits, json_value, load_json
 from reconciler.names.ids import group_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy.rollouts import HEALTH_KINDS
@@ -71,9 +71,6 @@ class _List(Struct, gc=False, rename={"api_version": "apiVersion"}):
 
 _as_object = msgspec.json.Decoder(_Object).decode
 _as_list = msgspec.json.Decoder(_List).decode
-_as_value = msgspec.json.Decoder(float_hook=type_number).decode
-# Fewer digits always fit into an int64.
-_LONG_INTEGER = re.compile(rb"[0-9]{19}")
 _LONGEST_INTEGER = 4000
 _HUGE_INTEGER = re.compile(rb"[0-9]{%d}" % _LONGEST_INTEGER)
 
@@ -91,7 +88,7 @@ class JsonBody:
         """Return the body without its private parts."""
         value = self._value
         if value is None:
-            value = self._value = drop_private(_decode(self._raw))
+            value = self._value = drop_private(json_value(self._raw))
             self._raw = b""
         return value
 
@@ -100,21 +97,6 @@ class JsonBody:
 
     def __hash__(self) -> int:
         return hash(JsonBody)
-
-
-def _decode(raw: bytes | Raw) -> Any:
-    """Return a JSON value with its numbers typed as in Kubernetes, equal to the same value in YAML. Total."""
-    value = _as_value(raw)
-    # msgspec decodes any integer; Kubernetes has int64 and float64.
-    return _with_int64(value) if _LONG_INTEGER.search(bytes(raw)) else value
-
-
-def _with_int64(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_int64(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_with_int64(child) for child in value]
-    return type_number(str(value)) if type(value) is int else value
 
 
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,7 +233,7 @@ def _read_object(
         if metadata is None or not metadata.name:
             return _problem(Location(path, line), "An object has no metadata.name")
         if kind and not header.kind:
-            filled = {"apiVersion": api_version, "kind": kind, **_decode(raw)}
+            filled = {"apiVersion": api_version, "kind": kind, **json_value(raw)}
             return _object(path, line, Raw(msgspec.json.encode(filled)), limits)
         if not header.kind or not header.api_version:
             return _problem(Location(path, line), "An object has no apiVersion or kind")
@@ -261,7 +243,7 @@ def _read_object(
         return _problem(Location(path, line), error.message)
     # Strip now: data of secrets must not stay in memory until the body is decoded.
     if header.kind == "Secret":
-        raw = Raw(msgspec.json.encode(drop_private(_decode(raw))))
+        raw = Raw(msgspec.json.encode(drop_private(json_value(raw))))
     return _snapshot_object(header, metadata, metadata.name, JsonBody(raw), _place(path, line))
 
 
@@ -283,7 +265,7 @@ def _check_body(raw: Raw, limits: YamlLimits) -> None:
     if not data.isascii():
         data.decode()
     if len(data) > _LONGEST_INTEGER and _HUGE_INTEGER.search(data):
-        _decode(raw)
+        json_value(raw)
     # Counting brackets is fast, and few objects have so many that they must be parsed.
     if data.count(b"{") + data.count(b"[") > limits.max_depth:
         load_json(data, limits, check_duplicates=False)
