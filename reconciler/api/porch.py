@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
+from reconciler.base.values import whole_number
 
 GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
@@ -28,9 +29,8 @@ def _revision(value: object) -> object:
     if value == str(PLACEHOLDER):
         return PLACEHOLDER
     if isinstance(value, str):
-        digits = value.removeprefix("v")
-        if digits.isascii() and digits.isdigit():
-            return int(digits)
+        number = whole_number(value.removeprefix("v"))
+        return value if number is None else number
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple, Self
 
+from reconciler.base.values import whole_number
 from reconciler.names.ids import Lifecycle
 
 HEADS, TAGS = "refs/heads/", "refs/tags/"
@@ -132,7 +133,7 @@ def group_ref(instance: str, scope: Iterable[str], number: int) -> str:
 def group_number(ref: str, instance: str, scope: Iterable[str]) -> int:
     """Return the number of the group of a branch, 0 if it is no group of this scope."""
     last = ref.removeprefix(group_ref(instance, scope, 0).removesuffix("0"))
-    return int(last) if last.isascii() and last.isdecimal() else 0
+    return whole_number(last) or 0
 
 
 def is_group_in(ref: str, repository: str) -> bool:
@@ -151,7 +152,7 @@ def workspace_number(workspace: str) -> int:
     Source: porch packagevariant_controller.go, newWorkspaceName.
     """
     suffix = workspace.removeprefix(WORKSPACE_PREFIX)
-    return int(suffix) if suffix != workspace and suffix.isascii() and suffix.isdigit() else 0
+    return (whole_number(suffix) or 0) if suffix != workspace else 0
 
 
 def next_revision(revisions: Iterable[int]) -> int:

@@ -9,6 +9,7 @@ import orjson
 from msgspec import Struct, field
 
 from reconciler.base.reasons import Reason
+from reconciler.base.values import whole_number
 from reconciler.base.wording import plural
 from reconciler.expand.variants import ALLOW_DELETES, Desired
 from reconciler.inventory.inventory import Inventory
@@ -157,8 +158,8 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
     consents = {}
     for pvs in inventory.sets:
         text = (pvs.manifest.metadata.annotations or {}).get(ALLOW_DELETES, "")
-        if text.isascii() and text.isdigit():
-            consents[pvs.key] = int(text)
+        if (number := whole_number(text)) is not None:
+            consents[pvs.key] = number
     return consents
 
 

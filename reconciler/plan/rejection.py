@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PackageState, PullRequest, PullRequests, PullState
 from reconciler.names.ids import Oid
@@ -56,7 +57,7 @@ def retry_text(variant: DesiredVariant, recorded: str = "") -> str:
     `recorded` is the value that the record keeps, if this run does not record that of the annotation.
     """
     before = variant.annotations.get(RETRY, recorded)
-    value = str(int(before) + 1) if before.isascii() and before.isdecimal() else "1"
+    value = str((whole_number(before) or 0) + 1)
     if cluster_of(variant.key):
         owner = f"Repository {variant.spec.downstream.repo if variant.spec.downstream else ''}"
     elif variant.set_key is not None:

@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.base.errors import Location
+from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
@@ -263,4 +264,5 @@ class _Provenance(Struct, frozen=True):
 
 def _steps(field: str) -> FieldPath:
     """Return the steps of a field that was written as `template.items[0].valueExpr`."""
-    return tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field))
+    steps = re.findall(r"[^.\[\]]+", field)
+    return tuple(step if (number := whole_number(step)) is None else number for step in steps)

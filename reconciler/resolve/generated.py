@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
+from reconciler.base.values import whole_number
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.convert import NeededPackage, RequirementPath, needed_packages
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockUpdate
@@ -150,8 +151,8 @@ def _object_name(view: RepositoryView, package: str) -> str:
 def _spec(
     package: LockedPackage, upstream: RepositoryView, view: RepositoryView, name: str
 ) -> PackageVariantSpec:
-    number = package.source.removeprefix("v")
-    chosen = {"revision": int(number)} if number.isdigit() else {"tag": package.source}
+    number = whole_number(package.source.removeprefix("v"))
+    chosen = {"tag": package.source} if number is None else {"revision": number}
     return with_defaults(
         PackageVariantSpec(
             upstream=Upstream(repo=upstream.key.name, package=name, **chosen),

@@ -11,6 +11,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
+from reconciler.base.values import whole_number
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, normalise_url
@@ -229,9 +230,8 @@ def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Pro
 
 def _selectors(what: str) -> Iterator[dict[str, Any]]:
     yield {"tag": what}
-    digits = what.removeprefix("v")
-    if digits.isascii() and digits.isdecimal():
-        yield {"revision": int(digits)}
+    if (number := whole_number(what.removeprefix("v"))) is not None:
+        yield {"revision": number}
     yield {"workspace_name": what}
     yield {"branch": what}
 

@@ -59,6 +59,12 @@ def test_only_our_workspaces_have_numbers() -> None:
     assert [refs.workspace_number(name) for name in names] == [9, 10, 0, 0]
 
 
+@pytest.mark.parametrize("digits", ["9" * 19, "9" * 5000, "\u00b2", ""])
+def test_number_that_no_tool_writes_is_no_number_of_a_branch(digits: str) -> None:
+    assert refs.workspace_number(f"packagevariant-{digits}") == 0
+    assert refs.group_number(refs.group_refs("fleet") + f"edge/{digits}", "fleet", ["edge"]) == 0
+
+
 def test_next_revision_follows_the_greatest() -> None:
     assert refs.next_revision([]) == 1
     assert refs.next_revision([-1, 3, 1]) == 4

@@ -12,6 +12,7 @@ from msgspec import Struct
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
+    check_length,
     parse_loose,
     parse_strict,
     precedence,
@@ -166,6 +167,7 @@ def parse_masterminds(text: str) -> Constraint:
 
     Source: Masterminds/semver v3 constraints.go, NewConstraint.
     """
+    check_length(text)
     rewritten = text
     for match in _RANGE.finditer(text):
         rewritten = rewritten.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
@@ -297,6 +299,7 @@ def parse_carvel(text: str) -> Constraint:
 
     Source: carvel-dev/semver v4 range.go, ParseRange.
     """
+    check_length(text)
     groups: list[list[Comparator]] = [[]]
     for word in _carvel_words(text):
         if word != "||":

@@ -10,6 +10,9 @@ from typing import Any
 import semver
 
 _UINT64 = 2**64
+_LONGEST = 256
+"""Of a version, in characters. Source: npm node-semver, MAX_LENGTH."""
+_LONGEST_RANGE = 4096
 _LOOSE = re.compile(
     r"v?(?P<major>[0-9]+)(?:\.(?P<minor>[0-9]+))?(?:\.(?P<patch>[0-9]+))?"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
@@ -19,6 +22,16 @@ _LOOSE = re.compile(
 
 class VersionError(ValueError):
     """A text that is no version, or no constraint, in the grammar it was read in."""
+
+
+def check_length(text: str, most: int = _LONGEST_RANGE) -> None:
+    """Refuse a text that is too long for a range of versions, or for a version.
+
+    Raises:
+        VersionError: It has more characters than `most`.
+    """
+    if len(text) > most:
+        raise VersionError(f"{text[:40]!r}... has {len(text)} characters; the limit is {most}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +90,9 @@ def parse_strict(text: str) -> Version:
     """Read SemVer 2.0 as written, without a leading `v`.
 
     Raises:
-        VersionError: The text is something else, or a number is above 64 bits.
+        VersionError: The text is something else, too long, or a number is above 64 bits.
     """
+    check_length(text, _LONGEST)
     if not text.isascii() or not semver.Version.is_valid(text) or text.endswith("\n"):
         raise VersionError(f"{text!r} is not a semantic version")
     return Version(text, _within_64_bits(text, semver.Version.parse(text)))
@@ -93,6 +107,7 @@ def parse_loose(text: str) -> Version:
 
     Source: Masterminds/semver version.go, NewVersion.
     """
+    check_length(text, _LONGEST)
     match = _LOOSE.fullmatch(text)
     if match is None or any(
         part.isdigit() and part != "0" and part[0] == "0" for part in _split(match["pre"])

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reconciler.base.booleans import parse_boolean
+from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import FunctionFailedError, as_text
 from reconciler.functions.patterns import PatternError, compile_pattern
 from reconciler.functions.resource import Resource
@@ -158,8 +159,8 @@ def _step(value: Any, step: str, *, lenient: bool) -> Iterator[FieldRef]:
         elif _is_selector(step):
             items = (index for index, item in enumerate(value) if _selects(step, item, lenient=lenient))
             yield from [FieldRef(value, index) for index in items][: 1 if lenient else None]
-        elif step.isdigit() and int(step) < len(value):
-            yield FieldRef(value, int(step))
+        elif (place := whole_number(step)) is not None and place < len(value):
+            yield FieldRef(value, place)
     elif isinstance(value, dict):
         if step == "*" and not lenient:
             yield from (FieldRef(value, key) for key in value)
@@ -209,7 +210,7 @@ def _create(value: Any, step: str) -> FieldRef | None:
         name, _, text = step[1:-1].partition("=")
         value.append({name: text} if name else text)
         return FieldRef(value, len(value) - 1)
-    return FieldRef(value, len(value)) if step.isdigit() and int(step) == len(value) else None
+    return FieldRef(value, len(value)) if whole_number(step) == len(value) else None
 
 
 def put_text(field: Field, text: str) -> SetValue:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
@@ -129,7 +130,7 @@ def _change(
 
 def _filled(text: str, groups: Sequence[str | None]) -> str:
     def group(match: re.Match[str]) -> str:
-        number = int(match[1])
+        number = whole_number(match[1]) or 0
         return (groups[number - 1] or "") if 1 <= number <= len(groups) else match[0]
 
     return _GROUP.sub(group, text)

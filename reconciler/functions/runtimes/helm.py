@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import msgspec
 import orjson
 
+from reconciler.base.values import whole_number
 from reconciler.functions.charts import (
     RENDER_HELM_CHART,
     VALUES,
@@ -181,7 +182,7 @@ def _failure(call: ChartCall, error: str) -> ChartError:
         elif fault := _BROKEN_RULE.fullmatch(line.strip()):
             steps = [each.replace("~1", "/").replace("~0", "~") for each in fault[1].split("/")[1:]]
             steps += _ADDITIONAL.findall(fault[2])
-            path = (*own, *(int(step) if step.isdigit() else step for step in steps))
+            path = (*own, *(step if (number := whole_number(step)) is None else number for step in steps))
             faults.append(f"{call.place(path)}: {path_text(path) or 'the values'}: {fault[2]}")
     if not faults:
         return ChartError(f"The chart {call.chart.name}: {error}")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
+from reconciler.base.values import whole_number
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import reading_of
@@ -221,6 +222,6 @@ def _workspaces(message: str) -> Mapping[str, Mapping[int, str]]:
     """Return the workspaces by package. Kept, because one commit may publish thousands of packages."""
     workspaces: dict[str, dict[int, str]] = {}
     for note in parse_annotations(message):
-        if note.workspace and note.revision.isdecimal():
-            workspaces.setdefault(note.package, {}).setdefault(int(note.revision), note.workspace)
+        if note.workspace and (number := whole_number(note.revision)) is not None:
+            workspaces.setdefault(note.package, {}).setdefault(number, note.workspace)
     return workspaces

@@ -1,5 +1,6 @@
 """Constraints that parse but are hardly meant, digests, and what each dialect picks."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -11,8 +12,10 @@ from reconciler.dependencies.versions.constraint import (
     lint_constraint,
     only_prereleases,
     only_with_build,
+    parse_carvel,
     parse_constraint,
     parse_digest_or_constraint,
+    parse_masterminds,
 )
 from reconciler.dependencies.versions.version import (
     VersionError,
@@ -231,3 +234,10 @@ def test_range_of_crossplane_and_porter_admits_these_versions(text: str, allowed
 
     assert [v for v in VERSIONS if constraint.allows(parse_loose(v))] == allowed.split()
     assert str(constraint) == text
+
+
+@pytest.mark.parametrize("read", [parse_loose, parse_strict, parse_masterminds, parse_carvel])
+@pytest.mark.parametrize("text", ["9" * 5000, f"1.{'0' * 5000}.0", f"1.0.0+{'9' * 5000}", f"{'9' * 5000}.x"])
+def test_text_of_any_length_is_a_version_or_a_version_error(read: Callable[[str], object], text: str) -> None:
+    with pytest.raises(VersionError):
+        read(text)
