@@ -348,7 +348,7 @@ def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
 CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
 
-_IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+_IMAGE = re.compile(r"[^/\s][^/\s.]*\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 

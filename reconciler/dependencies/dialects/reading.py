@@ -28,10 +28,10 @@ from reconciler.names.problems import Problem, defect_problem
 _IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 _GIT = re.compile(
     r"(?:git::|git\+)?(?P<remote>(?:[a-z][a-z0-9+.-]*://(?:[^/@]+@)?|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/))?[^?#@]+?)"
-    r"(?:(?:\?(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
+    r"(?:(?:\?(?=[^#]*\Z)(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
 )
 _FORCED = re.compile(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
-_MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|\?(?:.*&)?ref=")
+_MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|^[^?]*\?(?:|(?s:.*)[?&])ref=")
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
