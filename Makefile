@@ -129,7 +129,7 @@ faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at m
 	RECONCILER_SAMPLE=all RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
 	$(RUN)python -m tests.faults.matrix
 
-fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with atheris where it can be installed; findings become cases
+fuzz: $(VENV)/.installed  ## Every reader of foreign bytes for SECONDS seconds each (60), with atheris where it can be installed; findings become cases
 	@$(PIP) --group fuzz || echo "atheris cannot be installed here"
 	$(RUN)python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 

@@ -14,7 +14,7 @@ import yaml
 
 SEPARATOR = b"\n=====\n"
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _MOST_REPEATED = 1 << 20, 1 << 16
 
 
 class Text(str):
@@ -38,7 +38,8 @@ ODD: tuple[Any, ...] = (
         Text, ("&a [*a]", "&a {b: 1, <<: *a}", "!!binary x", "!!set {a}", "*b", "? [a]\n: b", "|9\n a", "---")
     ),
     *("", " ", "\0", "\x1b[31m", "\u202e", "\ufeff", "\u00df" * 300),
-    *("a" * 70_000, "a." * 5000, "-" * 5000, "::" * 3000, "9" * 400, "1." * 400),
+    *("a" * 70_000, "a." * 5000, "-" * 5000, "::" * 3000, "9" * 5000, "1." * 400, f"1.{'0' * 5000}.0"),
+    *(f"https://h/x?{'&ref=a' * 9000}#", "\u00b2"),
     *[
         "null",
         "~",
@@ -151,10 +152,19 @@ def _odd(  # noqa: PLR0911 - a line each
             value = draw.choice(list(old.values()))
             return old | {str(draw.choice(ODD)): value} | {draw.choice(list(old)): draw.choice(ODD)}
         case 6 if isinstance(old, list) and old:
-            return [draw.choice(old)] * draw.choice((2, 40, 1500))
+            item = draw.choice(old)
+            return [item] * min(draw.choice((2, 40, 1500)), 2 + _MOST_REPEATED // len(to_json(item) or " "))
         case 7 if isinstance(old, str):
             return draw.choice(
-                (old * 2, old * 3000, old[:-1], old.upper(), f"{old}\n", f"{old}\0", f" {old}")
+                (
+                    old * 2,
+                    old * min(3000, 2 + _MOST_REPEATED // (len(old) or 1)),
+                    old[:-1],
+                    old.upper(),
+                    f"{old}\n",
+                    f"{old}\0",
+                    f" {old}",
+                )
             )
         case _:
             return draw.choice(ODD)
