@@ -23,6 +23,10 @@ _BYTES: Final = "limits.packageBytes"
 _UNPACKED: Final = "registries.unpackedBytes"
 
 
+class NoArchiveError(RefusedError):
+    """A file is no archive, or not the whole of one."""
+
+
 class ArchiveReader:
     """Reads the files of tar archives, plain or packed with gzip; all that one reader reads counts together.
 
@@ -60,15 +64,16 @@ class ArchiveReader:
             drops_base: Leave out the first directory of each path.
 
         Raises:
-            RefusedError: It is no whole archive, is larger than a limit, or leads out of itself, or a wanted
-                file is none, is there twice, or has an invalid name.
+            NoArchiveError: It is no whole archive.
+            RefusedError: It is larger than a limit, or leads out of itself, or a wanted file is none, is
+                there twice, or has an invalid name.
         """
         try:
             yield from self._read(file, is_wanted, drops_base=drops_base)
         except _ArchiveError as error:
             raise RefusedError(f"{origin} {error}", hint=error.hint) from None
         except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, LookupError) as error:
-            raise RefusedError(f"{origin} is no whole archive: {error}") from error
+            raise NoArchiveError(f"{origin} is no whole archive: {error}") from error
 
     def _read(
         self, file: BinaryIO, is_wanted: Callable[[str], bool], *, drops_base: bool

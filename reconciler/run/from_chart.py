@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
 from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
-from reconciler.functions.archives import ArchiveReader
+from reconciler.functions.archives import ArchiveReader, NoArchiveError
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart, metadata_limits
 from reconciler.functions.values import mapping_at, mappings_at, value_at
@@ -130,8 +130,11 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
             raise UsageError(
                 f"{chart} is neither a directory nor a file", hint="Name a chart, or its archive."
             )
-        with path.open("rb") as file:
-            return _unpacked(file, path.name, policy.limits)
+        try:
+            with path.open("rb") as file:
+                return _unpacked(file, path.name, policy.limits)
+        except NoArchiveError as error:
+            raise UsageError(str(error), hint="Name a .tgz that `helm package` made.") from error
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
         raise UsageError(f"{without_user(chart)} has a credential", hint=hint)

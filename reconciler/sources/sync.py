@@ -122,6 +122,28 @@ def _is_packaged(path: str) -> bool:
     return path.startswith("packages/") and path.endswith(_SUFFIXES)
 
 
+class _SettingError(RefusedError):
+    """A field of a PackageRepository is wrong, or names nothing that is there."""
+
+    def __init__(self, reason: Reason, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+def _reason(error: ReconcilerError) -> Reason:
+    """Return why a package or repository was not read: what is refused is there, and not as it must be."""
+    match error:
+        case DefectError():
+            return Reason.DEFECT
+        case MissingError():
+            return Reason.NOT_FOUND
+        case UnavailableError():
+            return Reason.REPOSITORY_UNAVAILABLE
+        case _SettingError():
+            return error.reason
+    return Reason.INVALID_PACKAGE
+
+
 _GIT = "://"
 _ROUNDS = 100
 """Longest chain of requirements that is followed."""
@@ -224,14 +246,10 @@ class _Walk(Struct):
                 yield
         except ReconcilerError as error:
             is_away = isinstance(error, UnavailableError) and not isinstance(error, MissingError)
-            if isinstance(error, DefectError):
-                reason = Reason.DEFECT
-            elif notes and not is_away:
+            if notes and not is_away and not isinstance(error, DefectError):
                 self.result.notes.append(f"{subject} is left out: {error}")
                 return
-            else:
-                reason = Reason.REPOSITORY_UNAVAILABLE if is_away else Reason.NOT_FOUND
-            self.result.problems.append(Problem(place, reason, str(error), error.hint, subject))
+            self.result.problems.append(Problem(place, _reason(error), str(error), error.hint, subject))
 
     # Package repositories of Carvel
 
@@ -263,13 +281,16 @@ class _Walk(Struct):
         written = str(value.get("image" if way == "imgpkgBundle" else "url") or "")
         if not written:
             message = "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline"
-            raise RefusedError(message, hint="Pull it, and bring it in with `reconciler index import PATH`.")
+            hint = "Pull it, and bring it in with `reconciler index import PATH`."
+            raise _SettingError(Reason.VALIDATION_ERROR, message, hint)
         name, tag, digest = parse_image(written)
         range_ = None if digest else _selected_range(value.get("tagSelection"))
         if range_ is not None:
             tag = _highest(self.client.tags(name), range_)
             if not tag:
-                raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
+                raise _SettingError(
+                    Reason.NOT_FOUND, f"No tag of {name} is {range_}", "Correct its tagSelection."
+                )
         reference = digest or tag or "latest"
         pulled = pull_packages(self.client, name, reference, self.archives())
         return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
@@ -286,7 +307,8 @@ class _Walk(Struct):
         names = (f"refs/tags/{ref}", f"refs/heads/{ref or mirror.head_branch}", ref)
         commit = next((refs[name] for name in names if name in refs), None)
         if commit is None:
-            raise RefusedError(f"{url} has no branch or tag {ref}", hint="Correct the ref of its fetch.")
+            message = f"{url} has no branch or tag {ref}"
+            raise _SettingError(Reason.NOT_FOUND, message, "Correct the ref of its fetch.")
         root = f"{below}/packages" if below else "packages"
         tree = mirror.subtree(commit, root)
         listed = mirror.list_blobs(tree, self.limits) if tree else ()
@@ -493,4 +515,5 @@ def _selected_range(selection: object) -> VersionRange | None:
     try:
         return version_range(Dialect.CARVEL, constraints, prereleases=admitted)
     except VersionError as error:
-        raise RefusedError(f"{constraints} is no range of versions: {error}") from error
+        message = f"{constraints} is no range of versions: {error}"
+        raise _SettingError(Reason.INVALID_CONSTRAINT, message, "") from error

@@ -53,6 +53,22 @@ def archive(folder: Path, version: str = "1.0.0", name: str = "web.tgz") -> byte
     return pack(write_chart(folder / version, version), folder / name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    "part", [slice(0), slice(200), slice(5, None)], ids=["empty", "cut off", "no archive"]
+)
+def test_a_file_that_is_no_archive_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: slice
+) -> None:
+    (tmp_path / "part.tgz").write_bytes(archive(tmp_path)[part])
+
+    assert from_chart(tmp_path / "part.tgz", tmp_path / "new") == 2
+
+    error = capsys.readouterr().err
+    assert "part.tgz" in error
+    assert "Name a .tgz that `helm package` made." in error
+    assert not (tmp_path / "new").exists()
+
+
 def index(*versions: str, digest: str = "", url: str = "files/web-{}.tgz") -> bytes:
     """Return the index of a repository with the chart `web`."""
     listed = [{"name": "web", "version": v, "urls": [url.format(v)], "digest": digest} for v in versions]

@@ -268,31 +268,45 @@ def test_a_package_repository_is_read_at_the_tag_that_it_selects(
 
 
 @pytest.mark.parametrize(
-    ("fetch", "message", "hint"),
+    ("fetch", "reason", "message", "hint"),
     [
         (
             {"http": {"url": "x"}},
+            "ValidationError",
             "What this PackageRepository fetches is neither imgpkgBundle nor image",
             "Pull it",
         ),
         (
             {"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">9.0.0"}}}},
+            "NotFound",
             "No tag of x.io/shops is >9.0.0",
             "Correct its tagSelection.",
         ),
-        ({"image": {"url": "x.io/none"}}, "/v2/none/manifests/latest: 404", "Check the name x.io/none"),
-        ({"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">>"}}}}, "", ""),
+        (
+            {"image": {"url": "x.io/none"}},
+            "NotFound",
+            "/v2/none/manifests/latest: 404",
+            "Check the name x.io/none",
+        ),
+        (
+            {"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">>"}}}},
+            "InvalidConstraint",
+            "",
+            "",
+        ),
+        ({"image": {"url": "x.io/odd"}}, "InvalidPackage", "A layer of x.io/odd:latest may not hold", ""),
     ],
 )
 def test_a_package_repository_that_cannot_be_read_is_a_problem_at_its_fetch(
-    synced: Synced, fetch: Any, message: str, hint: str
+    synced: Synced, fetch: Any, reason: str, message: str, hint: str
 ) -> None:
     synced.registry.push_bundle("shops", "1.0.0", shop_files("1.1.0"))
+    synced.registry.push_bundle("odd", "latest", {"packages/../x.yml": ""})
 
     (problem,) = synced.sync(NEEDS, fetch, {"inline": {}}, None).problems
 
     assert (str(problem.location), problem.subject) == ("r.yaml:7", "PackageRepository shop")
-    assert message in problem.message
+    assert (problem.reason, message in problem.message) == (reason, True), problem
     assert problem.hint.startswith(hint)
 
 
