@@ -275,7 +275,7 @@ class RepositoryView(Struct, frozen=True):
     @property
     def owner(self) -> ObjectKey:
         """The Repository object, as the owner of problems."""
-        return ObjectKey(GROUP, "Repository", *self.key)
+        return _owner(self.key)
 
     @property
     def unread_message(self) -> str:
@@ -284,8 +284,38 @@ class RepositoryView(Struct, frozen=True):
 
     def full_path(self, package: str) -> str:
         """Return the path from the repository's root of a package of this view."""
-        path = package.strip("/")
-        return f"{self.directory}/{path}" if self.directory and path else self.directory or path
+        return _full_path(self.directory, package)
+
+
+class UnusableView(RepositoryView, frozen=True):
+    """A view without content: a bug of ours broke the work on its repository, so no fact of it is asked."""
+
+    @property
+    def is_available(self) -> bool:
+        """Never: nothing may be concluded about its packages."""
+        return False
+
+    is_planned = is_available
+
+    def full_path(self, package: str) -> str:
+        """Return the path from the repository's root of a package of this view."""
+        return _full_path(self.directory, package)
+
+
+def _full_path(directory: str, package: str) -> str:
+    path = package.strip("/")
+    return f"{directory}/{path}" if directory and path else directory or path
+
+
+def unusable(view: RepositoryView, error: DefectError) -> UnusableView:
+    """Return the view of a repository that a bug of ours broke the work on."""
+    place = view.key, view.url, view.remote, view.branch, view.directory, view.manifest, view.source
+    problem = defect_problem(error, view.source.location, _owner(view.key))
+    return UnusableView(*place, view.cluster, view.unavailable, problem=problem, role=view.role)
+
+
+def _owner(key: ObjectName) -> ObjectKey:
+    return ObjectKey(GROUP, "Repository", *key)
 
 
 def available_by_url(views: Iterable[RepositoryView]) -> dict[str, list[RepositoryView]]:
@@ -305,21 +335,25 @@ def counted_views(views: Collection[RepositoryView]) -> list[RepositoryView]:
 
 
 Unit = ObjectKey | ObjectName | PackageKey
-"""A manifest, a record or a package: what a bug of ours may break the work on."""
+"""A manifest, a record, a repository or a package: what a bug of ours may break the work on."""
 
 
-def package_units(views: Mapping[ObjectName, RepositoryView]) -> Iterator[Unit]:
-    """Yield the packages of views."""
-    for view in views.values():
+def repository_units(views: Mapping[ObjectName, RepositoryView]) -> Iterator[Unit]:
+    """Yield the repositories of views, and their packages."""
+    for name, view in views.items():
+        yield _owner(name)
         yield from (PackageKey(view.url, path) for path in view.packages)
 
 
-def without_packages(
+def views_without(
     views: Mapping[ObjectName, RepositoryView], units: Mapping[Unit, DefectError]
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return views without packages that a bug of ours breaks the work on."""
+    """Return views without repositories and packages that a bug of ours breaks the work on."""
     some: dict[ObjectName, RepositoryView] = {}
     for name, view in views.items():
+        if error := units.get(_owner(name)):
+            some[name] = unusable(view, error)
+            continue
         keys = {path: PackageKey(view.url, path) for path in view.packages}
         faults = {
             path: defect_problem(units[key], view.source.location, subject=f"package {path}")
@@ -630,13 +664,15 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         return {ObjectKey(GROUP, each.manifest.kind, *each.key): each for each in every}
 
     def units(self) -> Iterator[Unit]:
-        """Yield what plans are made from: manifests, records and packages."""
+        """Yield what plans are made from: manifests, records, repositories and packages."""
         yield from self.declared
         yield from self.records
-        yield from package_units(self.repositories)
+        yield from repository_units(self.repositories)
 
     def without(self, units: Mapping[Unit, DefectError]) -> "Inventory":
         """Return the inventory without units that a bug of ours breaks the work on: what is theirs stays."""
+        if not units:
+            return self
         broken = {key: each for key, each in self.declared.items() if key in units}
         gone = {id(each) for each in broken.values()}
         claims = {
@@ -660,7 +696,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
             claims={**self.claims, **claims},
             records={key: record for key, record in self.records.items() if key not in records},
             broken_records={**self.broken_records, **records},
-            repositories=without_packages(self.repositories, units),
+            repositories=views_without(self.repositories, units),
             problems=tuple(sorted((*self.problems, *problems, *records.values()))),
         )
 

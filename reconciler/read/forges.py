@@ -29,7 +29,7 @@ from reconciler.names.trailers import KEEPS, TAKES
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
 from reconciler.policy import Policy
-from reconciler.read.repositories import unread_problem
+from reconciler.read.repositories import unread
 from reconciler.records.state import PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -179,7 +179,7 @@ def _read_pulls(
                 unreachable[view.url] = error
                 task.advance()
     updated = {
-        key: _without_content(view, unreachable[view.url]) if view.url in unreachable else view
+        key: unread(view, unreachable[view.url]) if view.url in unreachable else view
         for key, view in views.items()
     }
     return pulls, updated
@@ -198,10 +198,6 @@ def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullReques
         message = f"Branch {newer[0]} of {mirror.remote} came while it was read: another run is writing"
         raise UnavailableError(message, hint="Run again.")
     return pulls
-
-
-def _without_content(view: RepositoryView, error: UnavailableError | DefectError) -> RepositoryView:
-    return replace(view, problem=unread_problem(view, error), head=None, packages={}, branches={}, tags={})
 
 
 def _with_lock_pulls(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -28,8 +28,7 @@ from reconciler.inventory.inventory import (
     ReviewedLock,
     Source,
     Sourced,
-    package_units,
-    without_packages,
+    Unit,
 )
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Position, Removals, Standing
@@ -59,7 +58,7 @@ from reconciler.read.governance import (
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import SUFFIXES, Manifests, read_manifests
 from reconciler.read.removals import find_removals
-from reconciler.read.repositories import describe_repositories, read_repositories, unread_problem
+from reconciler.read.repositories import describe_repositories, read_repositories, unread
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
@@ -114,42 +113,36 @@ def read_inventory(
         lambda: _control_units(options.control, policy),
         lambda left_out: _read_control(options.control, policy, left_out),
     )
-    inventory, recorded = content.inventory, content.recorded
-    forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
-    read = replace(inventory, repositories=forge_state.views, reviewed=forge_state.reviewed)
+    read, shard_notes = _read_repositories(content, options, mirrors, forges)
     learn_names(lambda: _names(read))
-    return replace(
-        inventory,
-        repositories=forge_state.views,
-        pulls=forge_state.pulls,
-        histories=forge_state.histories,
-        is_history_due=forge_state.is_history_due,
-        unreadable_pulls=forge_state.unreadable,
-        trees=package_trees.trees,
-        times=package_trees.times,
-        earlier=package_trees.earlier,
-        subpackages=package_trees.subpackages,
-        retry_requests=forge_state.retry_requests,
-        passed_checks=forge_state.passed_checks,
-        other_checks=forge_state.other_checks,
-        trust=read_trust(read, mirrors) if options.deep else {},
-        opening=read_opening(inventory.policy, forges.clock.now()),
-        now=int(forges.clock.now()) if _uses_time(inventory) else 0,
-        reviewed=forge_state.reviewed,
-        problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
-        notes=(
-            *options.notes,
-            *_position(inventory.control.standing),
-            *forge_state.notes,
-            *content.declared.manifests.notes,
-            *_read_commit(options.control, inventory.policy),
-            *_unused_secrets(forge_state.views),
-            *unused_rules(inventory.policy, inventory.control, forge_state.views.values()),
-            *_other_instances(options.control, inventory.policy, recorded.tip),
-            *shard_notes,
-            *shown_credentials(),
-        ),
-    )
+
+    def complete(left_out: Mapping[Unit, DefectError]) -> Inventory:
+        inventory = read.without(left_out)
+        trees = read_trees(inventory, mirrors) if options.deep else PackageTrees()
+        return replace(
+            inventory,
+            trees=trees.trees,
+            times=trees.times,
+            earlier=trees.earlier,
+            subpackages=trees.subpackages,
+            trust=read_trust(inventory, mirrors) if options.deep else {},
+            opening=read_opening(inventory.policy, forges.clock.now()),
+            now=int(forges.clock.now()) if _uses_time(inventory) else 0,
+            notes=(
+                *options.notes,
+                *_position(inventory.control.standing),
+                *inventory.notes,
+                *content.declared.manifests.notes,
+                *_read_commit(options.control, inventory.policy),
+                *_unused_secrets(inventory.repositories),
+                *unused_rules(inventory.policy, inventory.control, inventory.repositories.values()),
+                *_other_instances(options.control, inventory.policy, content.recorded.tip),
+                *shard_notes,
+                *shown_credentials(),
+            ),
+        )
+
+    return isolate(read.units, complete)[0]
 
 
 def _names(inventory: Inventory) -> Iterator[str]:
@@ -172,39 +165,44 @@ def _uses_time(inventory: Inventory) -> bool:
 
 def _read_repositories(
     content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, forges: Forges
-) -> tuple[ForgeState, PackageTrees, tuple[str, ...]]:
-    """Return repositories with their pull requests, packages at named commits, and notes on the shard."""
-    inventory, recorded, manifests = content.inventory, content.recorded, content.declared.manifests
-
-    def find_trees(views: Views, reviewed: ReviewedLock | None) -> PackageTrees:
-        return read_trees(manifests, views, mirrors, recorded.state, reviewed)
-
+) -> tuple[Inventory, tuple[str, ...]]:
+    """Return the inventory with repositories and what forges know of them, and notes on the shard."""
+    inventory, recorded = content.inventory, content.recorded
     shard_reader = None
     if options.deep and forges.shard.parts > 1:
-        shard_reader = ShardReader(
-            inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
-        )
+
+        def find_trees(views: Views) -> PackageTrees:
+            return read_trees(replace(inventory, repositories=views), mirrors)
+
+        shard_reader = ShardReader(inventory, forges.shard, mirrors, find_trees)
     views = _read_views(content, options, mirrors, shard_reader)
     _, unusable = isolate(
         lambda: [view.url for view in views.values()],
         lambda left_out: forges.set_authors(view for view in views.values() if view.url not in left_out),
     )
     views = {
-        key: replace(view, problem=unread_problem(view, unusable[view.url])) if view.url in unusable else view
-        for key, view in views.items()
+        key: unread(view, unusable[view.url]) if view.url in unusable else view for key, view in views.items()
     }
-    forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     if not options.deep:
-        return forge_state, PackageTrees(), ()
+        return replace(inventory, repositories=views, histories=recorded.histories), ()
+    forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
-    # After the forges: they may have found a repository unavailable, or the lock closed.
-    listed = forge_state.views
-    package_trees, broken = isolate(
-        partial(package_units, listed),
-        lambda left_out: find_trees(without_packages(listed, left_out), forge_state.reviewed),
+    read = replace(
+        inventory,
+        # The forges may have found a repository unavailable, or the lock closed.
+        repositories=forge_state.views,
+        reviewed=forge_state.reviewed,
+        pulls=forge_state.pulls,
+        histories=forge_state.histories,
+        is_history_due=forge_state.is_history_due,
+        unreadable_pulls=forge_state.unreadable,
+        retry_requests=forge_state.retry_requests,
+        passed_checks=forge_state.passed_checks,
+        other_checks=forge_state.other_checks,
+        problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
+        notes=forge_state.notes,
     )
-    forge_state = replace(forge_state, views=without_packages(listed, broken) if broken else listed)
-    return forge_state, package_trees, shard_reader.notes if shard_reader else ()
+    return read, shard_reader.notes if shard_reader else ()
 
 
 def authorize(

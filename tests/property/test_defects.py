@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from tests.support.breaking.faults import ERRORS, find_function, recording
-from tests.support.breaking.trial import Undisturbed, failures
+from tests.support.breaking.trial import failures, undisturbed
 from tests.support.breaking.world import world
 
 STAGES = ("expand", "functions", "krm", "plan", "render", "resolve")
@@ -20,11 +20,6 @@ def called() -> dict[tuple[str, str], set[str]]:
     with recording(functions):
         world().run("apply")
     return {key: units for key, units in functions.items() if find_function(*key) is not None}
-
-
-@cache
-def undisturbed() -> Undisturbed:
-    return Undisturbed()
 
 
 def found(stage: str, number: int, seed: int) -> list[str]:

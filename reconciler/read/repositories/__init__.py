@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.api.porch import GROUP, GitRepository, Repository
+from reconciler.api.porch import GitRepository, Repository
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
@@ -17,8 +17,14 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
-from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
-from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.inventory.inventory import (
+    RepositoryRole,
+    RepositoryView,
+    Sourced,
+    available_by_url,
+    unusable,
+)
+from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, TAGS, parse_ref
@@ -71,16 +77,21 @@ def read_repositories(
         home: The normalised URL of the control repository, which is read at the address of the run.
         texts: Paths and trees of packages that other values hold already: equal ones are not held twice.
     """
-    views = dict(describe_repositories(registrations, mirrors, policy, check, home=home))
+    described = describe_repositories(registrations, mirrors, policy, check, home=home)
     reading = _Reading(policy, HeaderIndex(), texts)
-    if find_needed is None:
-        views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
-    else:
+
+    def read(left_out: Mapping[ObjectName, DefectError]) -> dict[ObjectName, RepositoryView]:
+        views = {**described, **{key: unusable(described[key], error) for key, error in left_out.items()}}
+        if find_needed is None:
+            views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
+            return views
         skipped = {key: replace(view, role=RepositoryRole.SKIPPED) for key, view in views.items()}
         views |= {key: view for key, view in skipped.items() if view.problem is None}
         while needed := _needed(views, find_needed):
             views |= _read_all(needed, mirrors, reading)
-    return dict(sorted(views.items()))
+        return views
+
+    return dict(sorted(isolate(lambda: described, read, lambda key: f"Repository {key}")[0].items()))
 
 
 class _Reading(NamedTuple):
@@ -125,10 +136,8 @@ def describe_repositories(
                 view = _empty_view(registration, mirrors, policy)
                 return replace(view, problem=view.problem or check(view))
         except DefectError as error:
-            view = RepositoryView(
-                registration.key, "", "", "", "", registration.manifest, registration.source
-            )
-            return replace(view, problem=unread_problem(view, error))
+            key, manifest, source = registration.key, registration.manifest, registration.source
+            return unusable(RepositoryView(key, "", "", "", "", manifest, source), error)
 
     checked = [*map(described, registrations)]
     opened = {view.key: _opened(view, mirrors) for view in settle_addresses(checked, policy, home)}
@@ -170,7 +179,7 @@ def _opened(view: RepositoryView, mirrors: Mirrors) -> RepositoryView:
         with guard(f"Repository {view.key}"):
             return replace(view, remote=mirrors.open(view.manifest.spec.git.repo).remote)
     except (UnavailableError, DefectError) as error:
-        return replace(view, problem=unread_problem(view, error))
+        return unread(view, error)
 
 
 def _read_url(
@@ -186,7 +195,7 @@ def _read_url(
                 lambda path: f"package {path} of {mirror.remote}",
             )
     except (UnavailableError, DefectError) as error:
-        yield from (replace(view, problem=unread_problem(view, error)) for view in siblings)
+        yield from (unread(view, error) for view in siblings)
         return
     for view in views:
         place, prefix = view.source.location, f"{view.directory}/" if view.directory else ""
@@ -198,11 +207,12 @@ def _read_url(
         yield replace(view, broken=faults) if faults else view
 
 
-def unread_problem(view: RepositoryView, error: UnavailableError | DefectError) -> Problem:
-    """Return why a repository was not read, or a bug of ours broke the reading."""
+def unread(view: RepositoryView, error: UnavailableError | DefectError) -> RepositoryView:
+    """Return a view without content: its repository was not read, or a bug of ours broke the reading."""
     if isinstance(error, DefectError):
-        return defect_problem(error, view.source.location, ObjectKey(GROUP, "Repository", *view.key))
-    return view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause)
+        return unusable(view, error)
+    problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause)
+    return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
 
 
 def _paths(mirror: Mirror, siblings: Iterable[RepositoryView]) -> set[str]:

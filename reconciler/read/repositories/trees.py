@@ -8,12 +8,10 @@ from msgspec import Struct, field
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import RepositoryView, ReviewedLock, Sourced, TreeAt, declared_upstreams
+from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced, TreeAt, declared_upstreams
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
-from reconciler.read.manifests import Manifests
 from reconciler.read.repositories.discovery import find_package, find_subpackages
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.read.state import State
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import ROLL_BACK
 from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
@@ -38,22 +36,17 @@ class _Place(NamedTuple):
     path: str
 
 
-def read_trees(
-    manifests: Manifests,
-    views: Mapping[ObjectName, RepositoryView],
-    mirrors: Mirrors,
-    state: State,
-    reviewed: ReviewedLock | None,
-) -> PackageTrees:
+def read_trees(inventory: Inventory, mirrors: Mirrors) -> PackageTrees:
     """Return the package trees of upstreams, Kptfiles and locks, as far as they exist."""
-    pinned = list(_pinned(state, reviewed, views))
+    views = inventory.repositories
+    pinned = list(_pinned(inventory))
     times: dict[Oid, int] = {}
     for place in pinned:
         mirror = mirrors.open(place.view.remote)
         # Fetch by id: no branch may lead to a locked commit any more.
         if place.commit not in times and mirror.bring(place.commit):
             times[place.commit] = mirror.commit(place.commit).committer.time
-    earlier = dict(_earlier(manifests, views, mirrors))
+    earlier = dict(_earlier(inventory, mirrors))
     trees: dict[TreeAt, Oid | None] = {}
 
     def look_up(places: Iterable[_Place]) -> None:
@@ -63,18 +56,17 @@ def read_trees(
                 mirror = mirrors.open(view.remote)
                 trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
 
-    look_up((*_followed(manifests, views), *_locked(views, earlier.values()), *pinned))
-    subpackages = _read_subpackages(manifests, views, mirrors, trees)
+    look_up((*_followed(inventory), *_locked(views, earlier.values()), *pinned))
+    subpackages = _read_subpackages(inventory, mirrors, trees)
     if subpackages:
         headers = [header for each in subpackages.values() for header in each.values()]
-        look_up((*_locked(views, headers), *_tagged(manifests, views, headers)))
+        look_up((*_locked(views, headers), *_tagged(inventory, headers)))
     existing = {at: tree for at, tree in trees.items() if tree}
     return PackageTrees(existing, times, earlier, subpackages)
 
 
 def _read_subpackages(
-    manifests: Manifests,
-    views: Mapping[ObjectName, RepositoryView],
+    inventory: Inventory,
     mirrors: Mirrors,
     trees: Mapping[TreeAt, Oid | None],
 ) -> Mapping[Oid, Mapping[str, KptfileHeader]]:
@@ -82,8 +74,8 @@ def _read_subpackages(
 
     Only variants that set the revision of a sub-package need them, so no other run looks for them.
     """
-    ordered = [declared for declared in _declared(manifests) if _entries(declared)]
-    upstreams = set()
+    ordered = [declared for declared in _declared(inventory) if _entries(declared)]
+    views, upstreams = inventory.repositories, set[PackageKey]()
     for declared in ordered:
         upstream = declared.manifest.spec.upstream
         view = views.get(ObjectName(declared.key.namespace, (upstream and upstream.repo) or ""))
@@ -112,9 +104,9 @@ def _read_subpackages(
     return headers_by_tree
 
 
-def _declared(manifests: Manifests) -> Iterator[Sourced[PackageVariant] | Sourced[PackageVariantSet]]:
-    yield from manifests.variants
-    yield from manifests.sets
+def _declared(inventory: Inventory) -> Iterator[Sourced[PackageVariant] | Sourced[PackageVariantSet]]:
+    yield from inventory.variants
+    yield from inventory.sets
 
 
 def _entries(
@@ -123,32 +115,28 @@ def _entries(
     return parse_entries(declared.manifest.metadata.annotations or {})
 
 
-def _tagged(
-    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], headers: Iterable[KptfileHeader]
-) -> Iterator[_Place]:
+def _tagged(inventory: Inventory, headers: Iterable[KptfileHeader]) -> Iterator[_Place]:
     """Yield the upstreams of sub-packages at tags of whole repositories that variants name."""
-    names = {entry.revision for declared in _declared(manifests) for entry in _entries(declared)}
+    names = {entry.revision for declared in _declared(inventory) for entry in _entries(declared)}
     places = {
         (normalise_url(h.upstream.repo), h.upstream.directory.strip("/")) for h in headers if h.upstream
     }
-    for view in views.values():
+    for view in inventory.repositories.values():
         for url, directory in sorted(places) if view.is_available else ():
             for name in sorted(names & view.tags.keys()) if url in source_names(view) else ():
                 yield _Place(view, view.tags[name].oid, directory)
                 yield _Place(view, view.tags[name].oid, view.full_path(directory))
 
 
-def _earlier(
-    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
-) -> Iterator[tuple[PackageKey, KptfileHeader | None]]:
+def _earlier(inventory: Inventory, mirrors: Mirrors) -> Iterator[tuple[PackageKey, KptfileHeader | None]]:
     """Yield the Kptfile from before a revision that a set orders to be rolled back, newest states first.
 
     Only an order needs it, so no other run walks back. A package that was not there before has none.
     """
-    notes = (declared.manifest.metadata.annotations or {} for declared in manifests.sets)
+    notes = (declared.manifest.metadata.annotations or {} for declared in inventory.sets)
     ordered = {text.strip() for note in notes if (text := note.get(ROLL_BACK))}
     index = HeaderIndex()
-    for view in views.values() if ordered else ():
+    for view in inventory.repositories.values() if ordered else ():
         for path, package in view.packages.items() if view.is_available and view.head else ():
             lock = package.main_header.upstream_lock if package.main_header else None
             if lock is None or not _names(lock, ordered):
@@ -174,26 +162,25 @@ def _names(lock: GitUpstream, ordered: Container[str]) -> bool:
     return lock.ref in ordered or f"{lock.ref}@{lock.commit[:8]}" in ordered
 
 
-def _pinned(
-    state: State, reviewed: ReviewedLock | None, views: Mapping[ObjectName, RepositoryView]
-) -> Iterator[_Place]:
+def _pinned(inventory: Inventory) -> Iterator[_Place]:
     """Yield the packages of locks that may decide, held ones or all if pins are reviewed, and of rollouts."""
-    for rollout in state.rollouts.values():
+    views, reviewed = inventory.repositories, inventory.reviewed
+    for rollout in inventory.rollouts.values():
         for pin in {member.before for member in rollout.members if member.before is not None}:
             view = views.get(ObjectName(rollout.namespace, pin.repository))
             if view is not None and view.is_available:
                 yield _Place(view, Oid(pin.commit), view.full_path(pin.package))
-    applied = (lock for lock in state.locks.values() if lock.held or reviewed is not None)
+    applied = (lock for lock in inventory.locks.values() if lock.held or reviewed is not None)
     for lock in (*applied, *(reviewed.pins.values() if reviewed else ())):
         view = views.get(ObjectName(lock.namespace, lock.repository))
         if view is not None and view.is_available:
             yield _Place(view, Oid(lock.commit), view.full_path(lock.package))
 
 
-def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
+def _followed(inventory: Inventory) -> Iterator[_Place]:
     """Yield the packages of upstreams by branch, or by a tag of the whole repository."""
-    for owner, upstream in declared_upstreams(manifests.variants, manifests.sets):
-        view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
+    for owner, upstream in declared_upstreams(inventory.variants, inventory.sets):
+        view = inventory.repositories.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is None or not view.is_available or not upstream.package:
             continue
         path = view.full_path(upstream.package)

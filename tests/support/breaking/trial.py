@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -13,17 +15,37 @@ from tests.support.breaking.world import CONTAINERS, GENERATED, world
 FAILED = "The reconciler failed here"
 
 
+@dataclass(frozen=True)
 class Undisturbed:
     """What the repositories hold before and after runs without any fault, and the rows of the report."""
 
-    def __init__(self) -> None:
-        made = world()
-        self.before = state_of(made)
-        said = made.run("apply", "--output", "json")
-        self.code, self.rows = said.code, _rows(json.loads(said.out))
-        self.after = state_of(made)
-        made.run("apply")
-        self.settled = state_of(made)
+    before: State
+    code: int
+    rows: dict[str, Any]
+    after: State
+    settled: State
+
+
+@cache
+def undisturbed() -> Undisturbed:
+    """Return what is there where nothing fails."""
+    made = world()
+    before, said = state_of(made), made.run("apply", "--output", "json")
+    after = state_of(made)
+    made.run("apply")
+    return Undisturbed(before, said.code, _rows(json.loads(said.out)), after, state_of(made))
+
+
+def others_differ(
+    report: dict[str, Any], state: State, mine: frozenset[str], wanted: Undisturbed
+) -> list[str]:
+    """Return what of the packages that are not `mine` is not as without the fault, refs and rows."""
+    rows = _rows(report)
+    return _differences(state, wanted.after, mine, "is not as without the fault") + [
+        f"the row of {key} differs"
+        for key, row in wanted.rows.items()
+        if not _packages(key) & mine and rows.get(key) != row
+    ]
 
 
 def failures(
@@ -46,7 +68,8 @@ def failures(
     blamed = {_packages(text) for text in texts}
     # A branch of the control repository is a unit: the next run writes what is missing.
     unwritten = tuple(f"{each} " for each in ("state", "status") if f"reconciler/fleet/{each}" in texts)
-    state, wanted = (_without(each, unwritten) for each in (state, undisturbed.after))
+    state = _without(state, unwritten)
+    wanted = replace(undisturbed, after=_without(undisturbed.after, unwritten))
     mine = frozenset().union(*blamed)
     if said.code != 1:
         found.append(f"exit code {said.code}")
@@ -58,13 +81,7 @@ def failures(
     if most is None:
         found.append(f"the fault of {unit} is laid at {sorted(mine)}")
     mine |= GENERATED if mine & GENERATED else frozenset()
-    found += _differences(state, wanted, mine, "is not as without the fault")
-    rows = _rows(report)
-    found += [
-        f"the row of {key} differs"
-        for key, row in undisturbed.rows.items()
-        if not _packages(key) & mine and rows.get(key) != row
-    ]
+    found += others_differ(report, state, mine, wanted)
     for name in sorted(mine & {unit}):
         before, after = undisturbed.before[name], undisturbed.after[name]
         for key in sorted({*state[name], *before}):
@@ -74,10 +91,10 @@ def failures(
             ):
                 found.append(f"{key} is neither as before nor as without the fault")
     again = made.run("apply")
-    settled, wanted = (_without(each, unwritten) for each in (state_of(made), undisturbed.settled))
-    found += _differences(settled, wanted, mine, "differs after the next run")
-    numbered, wanted = _unnumbered(settled, mine), _unnumbered(wanted, mine)
-    found += _differences(numbered, wanted, frozenset(), "differs but for its number after the next run")
+    settled, due = (_without(each, unwritten) for each in (state_of(made), undisturbed.settled))
+    found += _differences(settled, due, mine, "differs after the next run")
+    numbered, due = _unnumbered(settled, mine), _unnumbered(due, mine)
+    found += _differences(numbered, due, frozenset(), "differs but for its number after the next run")
     if again.code != undisturbed.code:
         found.append(f"exit code {again.code} of the next run")
     return "+".join(sorted(mine)), found

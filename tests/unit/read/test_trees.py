@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import ReviewedLock
+from reconciler.inventory.inventory import Control, Inventory, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import Commit
 from reconciler.policy import Policy
-from reconciler.read.manifests import Manifests
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
-from reconciler.read.state import State
 from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
 from tests.unit.read.test_repositories import registration
@@ -58,9 +57,17 @@ class World:
             SimpleNamespace(key=ObjectName("default", "v"), manifest=_manifest(upstream))
             for upstream in upstreams
         ]
-        manifests = Manifests(variants=cast("Any", declared[:1]), sets=cast("Any", declared[1:]))
-        state = State(locks=dict(enumerate(locks)), rollouts=dict(enumerate(rollouts)))  # type: ignore[arg-type]
-        return read_trees(manifests, views, self.mirrors, state, reviewed)
+        inventory = Inventory(
+            Policy(),
+            Control("", "", Commit(self.first, 0)),
+            variants=cast("Any", declared[:1]),
+            sets=cast("Any", declared[1:]),
+            repositories=views,
+            rollouts=cast("Any", dict(enumerate(rollouts))),
+            locks=cast("Any", dict(enumerate(locks))),
+            reviewed=reviewed,
+        )
+        return read_trees(inventory, self.mirrors)
 
     def web(self, commit: Oid) -> dict[tuple[str, str, str], Oid]:
         return {("up", commit, "catalog/web"): self.up.tree(commit, "catalog/web")}
