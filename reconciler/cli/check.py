@@ -2,9 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.escape import terminal
@@ -17,7 +18,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
 )
-from reconciler.cli.workflow import Runner, annotate_error, annotate_problem, current_runner
+from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem, current_runner
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -95,6 +96,7 @@ def check(
       reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
+    from reconciler.report.isolation import tell_comparison
     from reconciler.run.check import Level, check_proposal
 
     if shows_diff and output != Output.TEXT:
@@ -105,69 +107,91 @@ def check(
     except ConfigurationError as error:
         _say_unusable(runner, error)
         raise
-    code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
     printer = make_printer()
+
+    def make(comparison: "Comparison") -> _Shown:
+        part = replace(checked, comparison=comparison)
+        code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
+        return _make_forms(printer, part, code)
+
+    shown = tell_comparison(checked.comparison, make)
+    checked = shown.checked
     printer.notes(map(terminal, checked.notes))
-    _show(printer, checked, Output(output))
+    _show(printer, shown, Output(output))
     if shows_diff:
         show_check_differences(printer, checked)
-    _tell(runner, checked, code, json_file, sarif_file)
+    _tell(runner, shown, json_file, sarif_file)
     if html_file is not None:
         from reconciler.run.html_report import check_report
 
         write_page(html_file, check_report(checked))
     if comment_on:
-        _comment(printer, checked, comment_on)
-    return code
+        _comment(printer, shown, comment_on)
+    return shown.code
 
 
-def _show(printer: "Printer", checked: "CheckResult", form: Output) -> None:
-    from reconciler.report.comparison import comparison_lines, comparison_value
-    from reconciler.report.markdown import comparison_markdown
-    from reconciler.report.sarif import comparison_sarif
+class _Shown(NamedTuple):
+    """A check in all of its forms, and what the runner of a workflow shows."""
 
-    comparison, names = checked.comparison, checked.names
-    match form:
-        case Output.TEXT:
-            printer.lines(comparison_lines(comparison, names, paint=printer.paint))
-        case Output.JSON:
-            printer.value(comparison_value(comparison, names))
-        case Output.MARKDOWN:
-            printer.text(comparison_markdown(comparison, names))
-        case Output.SARIF:
-            printer.value(comparison_sarif(comparison))
+    checked: "CheckResult"
+    code: Exit
+    lines: list[str]
+    value: dict[str, Any]
+    markdown: str
+    sarif: dict[str, Any]
+    annotations: list[Annotation]
+    outputs: dict[str, str]
 
 
-def _tell(
-    runner: Runner, checked: "CheckResult", code: Exit, json_file: Path | None, sarif_file: Path | None
-) -> None:
-    """Give the runner of a workflow what it shows, and write the files that were asked for."""
+def _make_forms(printer: "Printer", checked: "CheckResult", code: Exit) -> _Shown:
     import orjson
 
-    from reconciler.report.comparison import comparison_value, counts, sentence
+    from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
     from reconciler.report.markdown import comparison_markdown
     from reconciler.report.sarif import comparison_sarif
 
     comparison, names = checked.comparison, checked.names
-    runner.save(json_file, comparison_value(comparison, names))
-    runner.save(sarif_file, comparison_sarif(comparison))
-    runner.annotate(
+    return _Shown(
+        checked,
+        code,
+        list(comparison_lines(comparison, names, paint=printer.paint)),
+        comparison_value(comparison, names),
+        comparison_markdown(comparison, names),
+        comparison_sarif(comparison),
         [
             *map(annotate_problem, comparison.new),
             *(annotate_error(r.reason, r.message, r.hint) for r in comparison.refusals),
             *(annotate_problem(problem, "warning") for problem in comparison.unread),
             *(annotate_problem(problem, "warning") for problem in comparison.old),
-        ]
-    )
-    runner.summarise(comparison_markdown(comparison, names))
-    runner.tell(
+        ],
         {
             "changed": _changed(comparison),
             "summary": sentence(comparison),
             "counts": orjson.dumps(counts(comparison)).decode(),
             "exit-code": str(int(code)),
-        }
+        },
     )
+
+
+def _show(printer: "Printer", shown: _Shown, form: Output) -> None:
+    match form:
+        case Output.TEXT:
+            printer.lines(shown.lines)
+        case Output.JSON:
+            printer.value(shown.value)
+        case Output.MARKDOWN:
+            printer.text(shown.markdown)
+        case Output.SARIF:
+            printer.value(shown.sarif)
+
+
+def _tell(runner: Runner, shown: _Shown, json_file: Path | None, sarif_file: Path | None) -> None:
+    """Give the runner of a workflow what it shows, and write the files that were asked for."""
+    runner.save(json_file, shown.value)
+    runner.save(sarif_file, shown.sarif)
+    runner.annotate(shown.annotations)
+    runner.summarise(shown.markdown)
+    runner.tell(shown.outputs)
 
 
 def _changed(comparison: "Comparison") -> str:
@@ -177,15 +201,13 @@ def _changed(comparison: "Comparison") -> str:
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
+def _comment(printer: "Printer", shown: _Shown, number: int) -> None:
     """Comment on the pull request; a comment that cannot be written is a note."""
     from reconciler.apply.check_comment import write_check_comment
-    from reconciler.report.markdown import comparison_markdown
 
-    why = "the merged configuration cannot be read"
+    checked, why = shown.checked, "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
-        body = comparison_markdown(checked.comparison, checked.names)
-        text = printer.redactor.text(body)
+        text = printer.redactor.text(shown.markdown)
         why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])

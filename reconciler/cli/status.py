@@ -2,13 +2,16 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display
@@ -26,6 +29,7 @@ from reconciler.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.names.problems import Problem
     from reconciler.report.status import Owner, StatusFilter
     from reconciler.run.options import RunOptions
     from reconciler.run.queries import FleetStatus
@@ -104,7 +108,8 @@ def status(
     printer = make_printer()
     while True:
         observed = read_status(settings)
-        _check_names(observed.owners, filters)
+        with suppress(DefectError), guard("names of rows"):  # one that has none is a problem below
+            _check_names(observed.owners, filters)
         if watch:
             click.clear()
         code = _show(printer, observed, filters, output, sort)
@@ -124,6 +129,41 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
+    """Print the rows of the fleet; one that a bug of ours breaks is a problem."""
+    from reconciler.report.isolation import tell_rows
+
+    owners, form = observed.owners, Output(output)
+
+    def make(left_out: Collection[int], more: "Sequence[Problem]") -> tuple[Exit, Any]:
+        if not left_out:
+            return _make_form(printer, observed, filters, form, sort)
+        part = replace(
+            observed,
+            owners=[owner for index, owner in enumerate(owners) if index not in left_out],
+            problems=(*observed.problems, *more),
+            exits=observed.exits | {Exit.BUG},
+        )
+        return _make_form(printer, part, filters, form, sort)
+
+    code, shown = tell_rows(range(len(owners)), make, lambda index: _name(owners[index]))
+    match form:
+        case Output.JSON | Output.YAML:
+            _print_value(printer, shown, form)
+        case Output.JSONL | Output.CSV:
+            printer.text(shown)
+        case _:
+            printer.lines(shown)
+    return code
+
+
+def _name(owner: "Owner") -> str:
+    return f"{owner['kind']} {owner['namespace']}/{owner['name']}"
+
+
+def _make_form(
+    printer: Printer, observed: "FleetStatus", filters: "StatusFilter", form: Output, sort: str | None
+) -> tuple[Exit, Any]:
+    """Return the exit code and one form: a value for JSON and YAML, a text, or lines."""
     from reconciler.report.json import exits_value, listing, problem_value
     from reconciler.report.needs import need_lines, need_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
@@ -137,37 +177,33 @@ def _show(
     from reconciler.report.text import problem_lines
 
     owners: list[Owner] = filters.select(observed.owners)
-    if sort or output not in (Output.JSON, Output.YAML):
+    if sort or form not in (Output.JSON, Output.YAML):
         owners = sort_owners(owners, sort or SORT_KEYS[0])
     exits = _exits(observed.exits, owners if any(filters) else None)
-    match Output(output):
+    code, whole, is_wide = worst(exits), not any(filters), form is Output.WIDE
+    match form:
         case Output.JSON | Output.YAML:
             problems = [problem_value(problem) for problem in observed.problems]
             rollouts = [rollout_value(rollout) for rollout in observed.rollouts]
             needs = [need_value(need) for need in observed.needs]
             value = {**listing("Status", owners), "needs": needs, "problems": problems, "rollouts": rollouts}
-            value |= exits_value(exits)
-            _print_value(printer, value, Output(output))
+            return code, value | exits_value(exits)
         case Output.JSONL:
-            printer.text(status_json_lines(printer.redactor.value(owner) for owner in owners))
+            return code, status_json_lines(printer.redactor.value(owner) for owner in owners)
         case Output.CSV:
-            printer.text(status_csv(owners))
-        case form:
-            is_wide = form is Output.WIDE
-            whole = not any(filters)
-            if whole:
-                printer.lines(filter(None, [status_summary(owners)]))
-                printer.lines(need_lines(observed.needs, paint=printer.paint, width=printer.width))
-                printer.lines(map(terminal, rollout_lines(observed.rollouts)))
-            width, paint, now = printer.width, printer.paint, printer.now
-            texts = "\n".join(problem.message for problem in observed.problems if whole and not is_wide)
-            lines = status_lines(
-                owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts
-            )
-            printer.lines(lines)
-            if whole:
-                printer.lines(problem_lines(observed.problems, paint=printer.paint))
-    return worst(exits)
+            return code, status_csv(owners)
+    width, paint, now = printer.width, printer.paint, printer.now
+    texts = "\n".join(problem.message for problem in observed.problems if whole and not is_wide)
+    lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts)
+    if not whole:
+        return code, list(lines)
+    return code, [
+        *filter(None, [status_summary(owners)]),
+        *need_lines(observed.needs, paint=paint, width=width),
+        *map(terminal, rollout_lines(observed.rollouts)),
+        *lines,
+        *problem_lines(observed.problems, paint=paint),
+    ]
 
 
 def _print_value(printer: Printer, value: Any, form: Output) -> None:

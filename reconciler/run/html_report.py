@@ -11,7 +11,7 @@ from reconciler.base.wording import time_text
 from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
-from reconciler.plan.compare import WITHDRAW
+from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact
 from reconciler.plan.status import (
     current_states,
@@ -44,7 +44,7 @@ from reconciler.report.html import (
     ReportKind,
     ReportSource,
 )
-from reconciler.report.isolation import tell
+from reconciler.report.isolation import tell, tell_comparison
 from reconciler.report.needs import needs_after
 from reconciler.report.proposal import pin_line, proposal_lines
 from reconciler.report.rollouts import rollout_texts
@@ -141,6 +141,20 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
 
 def check_report(checked: CheckResult) -> HtmlReport:
     """Return the report of what merging a change does; packages are those of the fleet after merging."""
+
+    def show(comparison: Comparison, planned: PlannedRun | None) -> HtmlReport:
+        return _check_report(replace(checked, comparison=comparison, proposed=planned))
+
+    def show_part(comparison: Comparison) -> HtmlReport:
+        planned = checked.proposed
+        if planned is None:
+            return show(comparison, None)
+        return tell(planned.plan, lambda plan: show(comparison, replace(planned, plan=plan)))
+
+    return tell_comparison(checked.comparison, show_part)
+
+
+def _check_report(checked: CheckResult) -> HtmlReport:
     comparison, names, planned = checked.comparison, checked.names, checked.proposed
     problems = {
         NEW: comparison.new,

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from reconciler.inventory.inventory import RepositoryView
+from reconciler.report import status
+from reconciler.report.summary import Names
 from tests.support.breaking.state import state_of
 from tests.support.breaking.trial import others_differ, undisturbed
 from tests.support.breaking.world import GENERATED, PACKAGES, world
+from tests.support.git import Repo
+from tests.support.world import git
 
 NORTH = frozenset(name for name, repository in PACKAGES.items() if repository == "north")
 
@@ -25,6 +29,10 @@ def break_for(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, hits: Call
         return call(*args, **keywords)
 
     monkeypatch.setattr(owner, name, property(fails) if isinstance(original, property) else fails)
+
+
+def named(text: str) -> set[str]:
+    return {name for name in PACKAGES if name in text}
 
 
 @pytest.mark.parametrize("fact", ["is_planned", "full_path", "is_available"])
@@ -45,3 +53,49 @@ def test_a_repository_whose_facts_break_is_unavailable_and_no_other_is(
     for name in NORTH:
         kept = {key: value for key, value in state[name].items() if not key.startswith("status ")}
         assert kept == {key: value for key, value in before.before[name].items() if key in kept}
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_a_row_of_a_check_that_breaks_is_a_problem_and_all_others_are_shown(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    made = world()
+    gone = {"manifests/birch.yaml": None, "manifests/hazel.yaml": None, "manifests/alder.yaml": None}
+    git(made.control, "branch", "less", "main")
+    Repo(made.control).commit(gone, branch="less")
+    line = ("check", "--head", "less", "--output", form)
+    break_for(monkeypatch, Names, "of", lambda _, change: change.package.path == "birch")
+
+    said = made.run(*line)
+
+    monkeypatch.undo()
+    whole = made.run(*line)
+    assert (said.code, said.err.count("Traceback")) == (1, 1)
+    assert "IndexError" in said.out
+    assert "package birch" in said.out
+    if form == "json":
+        rows = [each for each in json.loads(whole.out)["packages"] if each["name"] != "north/birch"]
+        assert len(rows) > 1
+        assert json.loads(said.out)["packages"] == rows
+    assert named(whole.out) - {"birch"} <= named(said.out)
+
+
+@pytest.mark.parametrize("form", ["text", "wide", "json", "yaml", "jsonl", "csv"])
+def test_a_row_of_a_status_that_breaks_is_a_problem_and_all_others_are_shown(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    made = world()
+    line = ("status", "--sort", "name", "--output", form)
+    whole = made.run(*line)
+    break_for(monkeypatch, status, "package_name", lambda owner: owner["name"] == "birch")
+
+    said = made.run(*line)
+
+    assert (said.code, said.err.count("Traceback")) == (1, 1)
+    assert "birch" in whole.out
+    assert named(whole.out) - {"birch"} <= named(said.out)
+    if form == "json":
+        rows = [each for each in json.loads(whole.out)["items"] if each["name"] != "birch"]
+        assert json.loads(said.out)["items"] == rows
+    if form not in ("csv", "jsonl"):  # these have rows alone
+        assert "PackageVariant default/birch" in said.out

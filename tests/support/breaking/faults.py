@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
@@ -150,6 +151,7 @@ def broken(function: FunctionType, unit: str, make: Callable[[], Exception]) -> 
             raise make()
         return original(*args, **keywords)
 
+    _forget()
     function.__globals__[_CALL] = call
     function.__code__ = _trampoline.__code__
     try:
@@ -164,6 +166,18 @@ _CALL = "_call_of_a_test"
 
 def _trampoline(*args: Any, **keywords: Any) -> Any:
     return _call_of_a_test(args, keywords)  # type: ignore[name-defined]  # noqa: F821 - a name where its code goes
+
+
+def _forget() -> None:
+    """Empty the caches of functions of ours: what another run of this process called is called again."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("reconciler."):
+            for value in vars(module).values():
+                if isinstance(value, _Cached):
+                    value.cache_clear()
+
+
+_Cached = type(cache(lambda: None))
 
 
 def find_function(module: str, name: str) -> FunctionType | None:
