@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.base.wording import plural
 from reconciler.names.ids import ObjectKey, Oid
 
@@ -104,11 +105,15 @@ def _capitalised(branch: str) -> str:
 
 
 class Removal(NamedTuple):
-    """The commit that removed a manifest from the file `path`; with `is_file` the file went with it."""
+    """The commit that removed a manifest from the file `path`; with `is_file` the file went with it.
+
+    `last` is the manifest of a variant or a set as the parent of the commit declares it.
+    """
 
     path: str
     commit: Oid
     is_file: bool = True
+    last: PackageVariant | PackageVariantSet | None = None
 
 
 class Removals(NamedTuple):

@@ -159,7 +159,7 @@ def _classify(
                 VariantChange(record.key, Reason.OWNER_CHANGED, message, record=record, successor=successor)
             )
         else:
-            message = explain_absence(record, inventory)
+            message = explain_absence(record, desired, inventory)
             delete.append(VariantChange(record.key, Reason.NOT_DESIRED, message, record=record))
     return transfer, keep, delete
 

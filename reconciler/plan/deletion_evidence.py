@@ -1,21 +1,21 @@
 """Evidence that a recorded variant is no longer desired; without it nothing is deleted (law 4, D3, D17)."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import time_text
+from reconciler.base.wording import some, time_text, verb
 from reconciler.expand.authored import is_paused
 from reconciler.expand.targets import named_clusters
-from reconciler.expand.variants import Desired, owner_key, set_key, variant_key
+from reconciler.expand.variants import Desired, DesiredVariant, owner_key, set_key, variant_key
 from reconciler.inventory.inventory import Control, Inventory, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import SHORT
 from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import SUSPENDED
+from reconciler.resolve.ownership import SUSPENDED, package_name
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
 
@@ -207,17 +207,49 @@ def _stalled_downstreams(
 # Explanations
 
 
-def explain_absence(record: PackageVariantRecord, inventory: Inventory) -> str:
-    """Return which object, manifest or target of a recorded variant is gone (D17)."""
+def explain_absence(record: PackageVariantRecord, desired: Desired, inventory: Inventory) -> str:
+    """Return which object, manifest or target of a recorded variant is gone, and its followers (D17).
+
+    It depends on the declarations alone: the next run, which has records of the followers, returns the same.
+    """
     if record.requested_by:
         return f"Not needed any more by {', '.join(record.requested_by)}"
-    if not record.set_name:
-        return _removed(f"PackageVariant {record.key}", record, inventory)
     owner = ObjectName(record.namespace, record.set_name)
-    pvs = next((pvs for pvs in inventory.sets if pvs.key == owner), None)
-    if pvs is None:
-        return _removed(f"PackageVariantSet {owner}", record, inventory)
-    return _unselected(record, pvs, inventory)
+    pvs = next((pvs for pvs in inventory.sets if pvs.key == owner), None) if record.set_name else None
+    if pvs is not None:
+        cause = _unselected(record, pvs, desired, inventory)
+    else:
+        declared = f"PackageVariantSet {owner}" if record.set_name else f"PackageVariant {record.key}"
+        cause = _removed(declared, record, inventory)
+    followers = [v for v in desired.variants if v.set_key != owner and _follows(v, record)]
+    if not followers:
+        return cause
+    owners = (f"PackageVariantSet {v.set_key}" if v.set_key else f"PackageVariant {v.key}" for v in followers)
+    makers = sorted(set(owners))
+    make = f"{some(makers, _MOST_NAMES)} {verb(len(makers), 'makes', 'make')} {_packages(followers)}"
+    return f"{cause}; {make} of the same upstream package"
+
+
+def _follows(variant: DesiredVariant, record: PackageVariantRecord) -> bool:
+    """Whether a variant of another owner makes the same upstream package in the place of a recorded one."""
+    spec, upstream = variant.spec, record.spec.get("upstream") or {}
+    same_package = spec.upstream is not None and (
+        (spec.upstream.repo, spec.upstream.package) == (upstream.get("repo"), upstream.get("package"))
+    )
+    in_place = spec.downstream is not None and spec.downstream.repo == record.repository
+    return (
+        variant.key.namespace == record.namespace
+        and same_package
+        and (in_place or bool(record.target and variant.target == record.target))
+    )
+
+
+def _packages(variants: Iterable[DesiredVariant]) -> str:
+    downstreams = (v.spec.downstream for v in variants)
+    return some(sorted(f"{d.repo}/{d.package}" for d in downstreams if d is not None), _MOST_NAMES)
+
+
+_MOST_NAMES = 3
 
 
 def _removed(owner: str, record: PackageVariantRecord, inventory: Inventory) -> str:
@@ -231,17 +263,33 @@ def _removed(owner: str, record: PackageVariantRecord, inventory: Inventory) -> 
     return f"{removal.path} does not declare {owner} any more, since commit {removal.commit}"
 
 
-def _unselected(record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], inventory: Inventory) -> str:
+def _unselected(
+    record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], desired: Desired, inventory: Inventory
+) -> str:
+    """Return why a set that is there has no target for a package any more."""
     repository = ObjectName(record.namespace, record.repository)
+    made = [v for v in desired.variants if v.set_key == pvs.key]
+    of_target = [v for v in made if v.target == record.target]
+    place = f"{repository.name}/{_name_in(record, inventory)}"
+    if record.target and of_target:
+        # The target is there, and its package is another one: a template names it otherwise.
+        return f"PackageVariantSet {pvs.key} makes {_packages(of_target)} of {record.target} now, not {place}"
     if record.target and not _exists(record.target, inventory):
-        place = "registered" if record.target.startswith("Repository ") else "in the snapshot"
-        return f"{record.target}, which PackageVariantSet {pvs.key} selected, is not {place} any more"
+        where = "registered" if record.target.startswith("Repository ") else "in the snapshot"
+        return f"{record.target}, which PackageVariantSet {pvs.key} selected, is not {where} any more"
     if record.target:
         return f"PackageVariantSet {pvs.key} does not select {record.target} any more"
     if repository not in inventory.repositories:
         return f"Repository {repository} is not registered any more"
-    place = f"{repository.name}/{record.path}"
-    return f"PackageVariantSet {pvs.key} has no target for {place} any more"
+    others = [v for v in of_target if v.spec.downstream and v.spec.downstream.repo == repository.name]
+    also = f"; it makes {_packages(others)} there" if others else ""
+    return f"PackageVariantSet {pvs.key} has no target for {place} any more{also}"
+
+
+def _name_in(record: PackageVariantRecord, inventory: Inventory) -> str:
+    """Return the name of a recorded package in its Repository, where that is registered."""
+    view = inventory.repositories.get(ObjectName(record.namespace, record.repository))
+    return package_name(view, record.path) if view is not None else record.path
 
 
 def _exists(target: str, inventory: Inventory) -> bool:
@@ -249,5 +297,12 @@ def _exists(target: str, inventory: Inventory) -> bool:
     namespace, _, short = name.rpartition("/")
     if kind == "Repository" and ObjectName(namespace, short) in inventory.repositories:
         return True
-    objects = (o for (_, k), listed in inventory.snapshot.objects.items() if k == kind for o in listed)
-    return any((o.namespace, o.name) == (namespace, short) for o in objects)
+    snapshot = inventory.snapshot
+    of_kind = (
+        each
+        for of_cluster in (snapshot, *snapshot.clusters.values())
+        for (_, listed), objects in of_cluster.objects.items()
+        if listed == kind
+        for each in objects
+    )
+    return any((each.namespace, each.name) == (namespace, short) for each in of_kind)

@@ -16,8 +16,8 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
 from reconciler.policy import DeletionGuard
 from reconciler.records.state import PackageVariantRecord
+from reconciler.resolve.ownership import DELETE, deletion_policy
 
-_DELETE = "delete"
 _WAITING = "which was refused before and waits for consent"
 _MOST_DIGITS = 4
 _UNREADABLE = "and the record of what was refused before cannot be read"
@@ -119,7 +119,9 @@ def guard_deletions(
     refused: list[RefusedDeletions] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
-        deletes = [r for r in records if r.deletion_policy == _DELETE or r.key in before or is_moved]
+        deletes = [
+            r for r in records if deletion_policy(r, inventory) == DELETE or r.key in before or is_moved
+        ]
         is_emptied = bool(owner.name) and desired.targets.get(owner) == 0
         if owner.name and len(records if is_emptied else deletes) <= consents.get(owner, 0):
             continue

@@ -25,8 +25,7 @@ from reconciler.plan.deletion_guard import (
 from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, next_workspace, write_draft
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import find_owner, find_pause, package_name
-from reconciler.resolve.variants import ORPHAN
+from reconciler.resolve.ownership import ORPHAN, deletion_policy, find_owner, find_pause, package_name
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
 NEVER_PUBLISHED = (
@@ -137,7 +136,9 @@ def _cause(owner: ObjectName, context: PlanContext) -> str:
     if cluster := cluster_of(owner):
         return f"Nothing is generated for cluster {cluster} any more"
     if owner in context.variants:
-        return f"PackageVariant {owner} has another downstream now"
+        downstream = context.variants[owner].spec.downstream
+        place = f": {downstream.repo}/{downstream.package}" if downstream is not None else ""
+        return f"PackageVariant {owner} has another downstream now{place}"
     return context.gone[owner].message
 
 
@@ -166,7 +167,7 @@ def _policy(owner: ObjectName, context: PlanContext) -> str:
     desired = context.variants.get(owner)
     if desired is not None:
         return desired.spec.deletion_policy or "delete"
-    return context.inventory.records[owner].deletion_policy
+    return deletion_policy(context.inventory.records[owner], context.inventory)
 
 
 def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Decision:

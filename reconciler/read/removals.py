@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from typing import NamedTuple
 
+from reconciler.api.porch import PackageVariant, PackageVariantSet
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.git.commits import CommitData
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.standing import Removal, Removals, Standing
@@ -12,7 +14,7 @@ from reconciler.names.ids import ObjectKey, Oid
 from reconciler.policy import Policy
 from reconciler.read.control import ControlHistory
 from reconciler.read.files import is_below
-from reconciler.read.manifests import SUFFIXES, declared_objects
+from reconciler.read.manifests import SUFFIXES, declared_objects, parse_manifests
 
 
 class Declaration(NamedTuple):
@@ -99,7 +101,8 @@ class _Search:
                 moved[commit].add(Declaration(path, declaration.key))
             else:
                 gone = self._history.blob_at(commit, declaration.path) is None
-                removals[declaration.key] = Removal(declaration.path, commit, is_file=gone)
+                last = self._declared_last(parent, declaration)
+                removals[declaration.key] = Removal(declaration.path, commit, is_file=gone, last=last)
         for commit, elsewhere in moved.items():
             removals |= self.find(tip, elsewhere, self._history.ancestry(commit))
         return removals
@@ -183,6 +186,19 @@ class _Search:
         except PackageRefusedError:
             return None
         return declared_objects(path, data, self._policy)
+
+    def _declared_last(
+        self, commit: Oid, declaration: Declaration
+    ) -> PackageVariant | PackageVariantSet | None:
+        """Return a variant or a set as a commit declares it, None if its manifest is not valid there."""
+        blob = self._history.blob_at(commit, declaration.path)
+        if blob is None or self._parse(declaration.path, blob) is None:
+            return None
+        data = self._history.blob(blob, self._policy.limits.manifest_bytes)
+        manifests = parse_manifests({declaration.path: data}, self._policy)
+        sets = {set_key(each.key): each.manifest for each in manifests.sets}
+        variants = {variant_key(each.key): each.manifest for each in manifests.variants}
+        return sets.get(declaration.key) or variants.get(declaration.key)
 
     def _fetch(self, commit: Oid, paths: Iterable[str]) -> None:
         self._history.ensure(filter(None, (self._history.blob_at(commit, path) for path in paths)))

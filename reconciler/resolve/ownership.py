@@ -4,8 +4,8 @@ from collections.abc import Container, Iterable
 from operator import attrgetter
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import GROUP
-from reconciler.expand.variants import PAUSED, DesiredVariant
+from reconciler.api.porch import GROUP, PackageVariant
+from reconciler.expand.variants import PAUSED, DesiredVariant, owner_key, set_key
 from reconciler.inventory.inventory import (
     Draft,
     Inventory,
@@ -17,6 +17,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.refs import relative_package, short_branch, workspace_number
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Downstreams
 
 
@@ -56,6 +57,30 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
         return owner
     record = inventory.records.get(owner)
     return owner if record is not None and (record.url, record.path) == package else None
+
+
+DELETE = "delete"
+ORPHAN = "orphan"
+"""The deletion policy that stops the management of a package and keeps its content."""
+
+
+def deletion_policy(record: PackageVariantRecord, inventory: Inventory) -> str:
+    """Return the deletion policy that Git has last for a variant without a manifest.
+
+    It may have changed since the last run, so the manifest counts as it was before the commit that removed
+    it. Of a set `orphan` counts where all of its targets have it, or the record: the target that went with
+    the variant may have had another policy than those that are left.
+    """
+    owner = owner_key(record)
+    removal = inventory.control.removed.get(owner)
+    last = removal.last if removal is not None else None
+    for pvs in inventory.sets:
+        last = pvs.manifest if set_key(pvs.key) == owner else last
+    if isinstance(last, PackageVariant):
+        return last.spec.deletion_policy or DELETE
+    targets = (last.spec.targets or ()) if last is not None else ()
+    policies = {target.template.deletion_policy if target.template else None for target in targets}
+    return ORPHAN if policies == {ORPHAN} else record.deletion_policy
 
 
 def may_stand_behind(

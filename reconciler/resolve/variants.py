@@ -26,7 +26,9 @@ from reconciler.records.state import PackageVariantRecord, recorded_ticks
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
+    ORPHAN,
     current_draft,
+    deletion_policy,
     downstream_packages,
     find_owner,
     find_view,
@@ -296,10 +298,6 @@ def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid
 # Orphaned packages
 
 
-ORPHAN = "orphan"
-"""The deletion policy that stops the management of a package and keeps its content."""
-
-
 def find_releases(
     downstreams: Container[PackageKey], desired: Desired, inventory: Inventory
 ) -> Iterator[Release]:
@@ -310,7 +308,8 @@ def find_releases(
     """
     released: set[PackageKey] = set()
     policies = {v.key: v.spec.deletion_policy for v in desired.variants}
-    policies = {**{k: r.deletion_policy for k, r in inventory.records.items()}, **policies}
+    gone = {k: r for k, r in inventory.records.items() if k not in policies}
+    policies |= {key: deletion_policy(record, inventory) for key, record in gone.items()}
     if ORPHAN not in policies.values():
         return
     for view in sorted(inventory.repositories.values(), key=lambda v: v.key):

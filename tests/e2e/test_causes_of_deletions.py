@@ -64,12 +64,23 @@ spec:
         (
             "  - repositories: [{name: edge-1, packageNames: [a, b]}]\n",
             "  - repositories: [{name: edge-1, packageNames: [b]}]\n",
-            "PackageVariantSet default/web has no target for edge-1/a any more",
+            "PackageVariantSet default/web has no target for edge-1/a any more; it makes edge-1/b there",
         ),
         (
             "  - repositorySelector: {matchLabels: {tier: edge}}\n",
             "  - repositorySelector: {matchLabels: {tier: core}}\n",
             "PackageVariantSet default/web does not select Repository default/edge-1 any more",
+        ),
+        (
+            "  - repositorySelector: {matchLabels: {tier: edge}}\n",
+            (
+                "  - repositorySelector: {matchLabels: {tier: edge}}\n"
+                "    template: {downstream: {package: web-new}}\n"
+            ),
+            (
+                "PackageVariantSet default/web makes edge-1/web-new of Repository default/edge-1 now, "
+                "not edge-1/web"
+            ),
         ),
     ],
 )
@@ -82,12 +93,15 @@ def test_target_that_left_the_set_is_named(tmp_path: Path, targets: str, others:
     singles = {manifest("edge-1", name): None for name in ("web", "db")}
     files = {"manifests/repositories/edge-1.yaml": labelled, "manifests/set.yaml": SET + targets}
     commit(world, {**singles, **files})
-    world.run("apply")
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
     commit(world, {"manifests/set.yaml": SET + others})
 
-    said = world.run("plan")
+    assert f"{cause}\n" in world.run("plan").out
+    world.run("apply")
 
-    assert cause in said.out
+    assert f"{cause}\n" in world.run("plan").out
+    assert cause in world.run("status").out
 
 
 def test_object_that_left_the_snapshot_is_named(tmp_path: Path) -> None:
@@ -100,3 +114,45 @@ def test_object_that_left_the_snapshot_is_named(tmp_path: Path) -> None:
 
     cause = "Cluster default/cluster-1, which PackageVariantSet default/web selected"
     assert f"{cause}, is not in the snapshot any more" in said.out
+
+
+@pytest.mark.parametrize("is_set", [False, True], ids=["a variant", "a set"])
+def test_last_word_about_a_manifest_that_went_is_in_git(tmp_path: Path, *, is_set: bool) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world, path = World(tmp_path / "w"), manifest("edge-1", "web")
+    given, orphan = git(world.control, "show", f"main:{path}"), "  deletionPolicy: orphan\n"
+    kept = given + orphan
+    if is_set:
+        given = f"{SET}  - repositories: [{{name: edge-1}}]\n"
+        kept = f"{given}    template: {{{orphan.strip()}}}\n"
+        commit(world, {path: given})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    commit(world, {path: kept})
+    commit(world, {path: None})
+
+    assert re.search(r"orphan +edge-1/web +Orphaned", world.run("plan").out)
+    commit(world, {path: given})
+    commit(world, {path: None})
+
+    assert re.search(r"delete +edge-1/web +NotDesired", world.run("plan").out)
+    world.run("apply")
+    commit(world, {path: kept})
+    commit(world, {path: None})
+
+    assert re.search(r"orphan +edge-1/web +Orphaned", world.run("plan").out)
+
+
+def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    commit(
+        world, {"manifests/set.yaml": f"{SET}  - repositories: [{{name: edge-1, packageNames: [a, b]}}]\n"}
+    )
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    template = "    template: {deletionPolicy: orphan}\n"
+    left = f"{SET}  - repositories: [{{name: edge-1, packageNames: [b]}}]\n{template}"
+    commit(world, {"manifests/set.yaml": left})
+
+    assert re.search(r"orphan +edge-1/a +Orphaned", world.run("plan").out)

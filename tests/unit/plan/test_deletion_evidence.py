@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.base.reasons import Reason
-from reconciler.expand import Desired
+from reconciler.expand import Desired, DesiredVariant
 from reconciler.expand.variants import owner_key
 from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.inventory.snapshot import Snapshot
@@ -294,10 +294,11 @@ TARGETS = {
 }
 
 
-def explanation(case: Case) -> str:
+def explanation(case: Case, *made_now: DesiredVariant) -> str:
     made_by = "set that names repositories" if case["made by"] == "set" else case["made by"]
     made_by = "dependents, released" if made_by == "dependents" else made_by
-    record = replace(a_record(made_by), target=TARGETS.get(case["target"], ""))
+    spec = {"upstream": {"repo": "blueprints", "package": "web"}}
+    record = replace(a_record(made_by), target=TARGETS.get(case["target"], ""), repository="edge", spec=spec)
     inventory = blank()
     removed = {owner_key(record): Removal(record.manifest, "abc")} if case["file"] == "removed" else {}
     inventory = replace(
@@ -307,11 +308,88 @@ def explanation(case: Case) -> str:
         repositories=views("fresh", case["repository"]),
         snapshot=snapshot(cluster("c1")),
     )
-    return explain_absence(record, inventory)
+    return explain_absence(record, Desired(made_now), inventory)
 
 
 def test_table_of_explanations_is_complete() -> None:
     EXPLANATIONS.check_complete()
+
+
+def made_now(name: str, place: str, *, by_set: str = "", target: str = "none") -> DesiredVariant:
+    repo, package = place.split("/")
+    upstream = {"repo": "blueprints", "package": "web"}
+    made = plan_values.a_desired(name, upstream=upstream, downstream={"repo": repo, "package": package})
+    owner = ObjectName("default", by_set) if by_set else None
+    return replace(made, set_key=owner, target=TARGETS.get(target, ""))
+
+
+FOLLOWS = "of the same upstream package"
+DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
+
+
+@pytest.mark.parametrize(
+    ("case", "variants", "cause"),
+    [
+        (
+            {"target": "a Repository"},
+            [made_now("new", "west/web-new", by_set="fleet", target="a Repository")],
+            f"{OF_SET} makes west/web-new of Repository default/west now, not edge/c0",
+        ),
+        (
+            {"target": "an object"},
+            [made_now(n, f"{n}/c0", by_set="fleet", target="an object") for n in ("ap2", "ap1")],
+            f"{OF_SET} makes ap1/c0, ap2/c0 of Cluster default/c1 now, not edge/c0",
+        ),
+        (
+            {"target": "none"},
+            [made_now("new", "edge/web-new", by_set="fleet")],
+            f"{OF_SET} has no target for edge/c0 any more; it makes edge/web-new there",
+        ),
+        (
+            {"target": "none"},
+            [made_now("new", "west/web-new", by_set="fleet")],
+            f"{OF_SET} has no target for edge/c0 any more",
+        ),
+        (
+            {"target": "an object"},
+            [made_now("new", "west/web", by_set="other", target="an object")],
+            (
+                f"{DOES_NOT_SELECT} Cluster default/c1 any more; "
+                f"PackageVariantSet default/other makes west/web {FOLLOWS}"
+            ),
+        ),
+        (
+            {"target": "a Repository"},
+            [made_now("new", "edge/web-new")],
+            (
+                f"{DOES_NOT_SELECT} Repository default/west any more; "
+                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
+            ),
+        ),
+        (
+            {"made by": "manifest", "file": "removed"},
+            [made_now("new", "edge/web-new"), made_now("far", "west/web")],
+            (
+                "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc; "
+                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
+            ),
+        ),
+        (
+            {"made by": "set that is gone", "file": "removed"},
+            [made_now("new", "edge/web-new", by_set="other")],
+            (
+                "sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc; "
+                f"PackageVariantSet default/other makes edge/web-new {FOLLOWS}"
+            ),
+        ),
+    ],
+)
+def test_deletion_names_what_is_made_instead(
+    case: dict[str, str], variants: list[DesiredVariant], cause: str
+) -> None:
+    usual = {"made by": "set", "target": "none", "repository": "registered", "file": "there"}
+
+    assert explanation({**usual, **case}, *variants) == cause
 
 
 @pytest.mark.parametrize("row", EXPLANATIONS.rows, ids=str)

@@ -224,7 +224,7 @@ def test_deletion_that_people_declined_is_not_proposed_again() -> None:
     assert decision(a_target(pulls=(CLOSED,))) == DELETED
     assert decision(
         a_target(pulls=(CLOSED,)), gone={}, variants={WEB: a_desired()}, resolved={WEB: None}
-    ) == (replace(DELETED, message="PackageVariant default/web has another downstream now"))
+    ) == (replace(DELETED, message="PackageVariant default/web has another downstream now: edge/web"))
 
 
 def test_repository_without_a_commit_has_nothing_to_delete() -> None:
@@ -276,7 +276,7 @@ def test_reason_for_a_deletion_is_what_is_gone() -> None:
     moved = decision(a_target(), variants={WEB: a_desired()}, resolved={WEB: None})
     assert (moved.reason, moved.message) == (
         Reason.NOT_DESIRED,
-        "PackageVariant default/web has another downstream now",
+        "PackageVariant default/web has another downstream now: edge/web",
     )
     generated = ObjectName("default", "dependencies@prod")
     records = {generated: a_record(name=generated.name)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.api.porch import PackageVariant
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Commit
 from reconciler.inventory.standing import Position, Removal, Removals, Standing
@@ -106,7 +107,26 @@ def test_last_commit_that_took_an_object_away_is_its_evidence(
         repo.commit({"README.md": str(number)})
     applied = first if is_applied else repo.oid("main")  # a refused deletion was removed before
 
-    assert removals(repo, Standing(applied=applied)) == Removals({WEB: expected})
+    found = removals(repo, Standing(applied=applied))
+
+    assert (found.by_key[WEB]._replace(last=None), found.unproven) == (expected, {})
+
+
+def test_evidence_has_the_manifest_as_it_was_before_the_commit(repo: Repo) -> None:
+    applied = repo.oid("main")
+    repo.commit({"web.yaml": MANIFEST.replace("spec: {", "spec: {deletionPolicy: orphan, ")})
+    from_file(repo)
+
+    last = removals(repo, Standing(applied=applied)).by_key[WEB].last
+
+    assert isinstance(last, PackageVariant)
+    assert last.spec.deletion_policy == "orphan"
+
+
+def test_manifest_that_was_damaged_before_it_went_says_nothing(repo: Repo) -> None:
+    after_damage(repo)
+
+    assert removals(repo, Standing()).by_key[WEB].last is None
 
 
 def test_object_that_the_last_run_had_is_searched_after_it_alone(repo: Repo) -> None:
