@@ -162,6 +162,7 @@ class _Set:
             source=self.pvs.source,
             set_key=self.pvs.key,
             target=self.target_object(context),
+            target_cluster=context.selected.cluster if context.selected else "",
             paused=self.paused or is_paused(view.manifest.metadata),
             # Commits of the variant are as old as its newest input: the set or the selected object.
             times=(*self.times, context.selected.time) if context.selected else self.times,

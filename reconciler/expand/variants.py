@@ -39,8 +39,9 @@ class DesiredVariant(PartlyCompared, frozen=True):
 
     `spec` is valid and has its defaults. `source` is the declaring manifest; `times` are committer times
     of the variant's inputs (manifest, target object), in seconds. `target` is kind and name of the object
-    that the set selected, if any, and `place` the field of the set's target. `requested_by` are the
-    dependency chains that need a variant that no manifest declares.
+    that the set selected, if any, `target_cluster` its cluster where the set names clusters, and `place` the
+    field of the set's target. `requested_by` are the dependency chains that need a variant that no manifest
+    declares.
     """
 
     UNCOMPARED = frozenset({"place"})
@@ -51,12 +52,19 @@ class DesiredVariant(PartlyCompared, frozen=True):
     source: Source
     set_key: ObjectName | None = None
     target: str = ""
+    target_cluster: str = ""
     paused: bool = False
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     place: FieldPath = ()
     requested_by: tuple[str, ...] = ()
+
+    @property
+    def target_index(self) -> int | None:
+        """The index of the set's target that selected the object, None if none was selected."""
+        number = self.place[-1] if self.target and self.place else None
+        return number if isinstance(number, int) else None
 
     @property
     def owner(self) -> ObjectKey:

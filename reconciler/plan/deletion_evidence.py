@@ -231,17 +231,20 @@ def explain_absence(record: PackageVariantRecord, desired: Desired, inventory: I
 
 
 def _follows(variant: DesiredVariant, record: PackageVariantRecord) -> bool:
-    """Whether a variant of another owner makes the same upstream package in the place of a recorded one."""
+    """Whether a variant of another owner makes the same upstream package in the place of a recorded one.
+
+    It does for the same target, and where a manifest of its own takes over from a set in a Repository. The
+    removal of such a manifest explains itself, and its neighbours may have been there all the time.
+    """
     spec, upstream = variant.spec, record.spec.get("upstream") or {}
-    same_package = spec.upstream is not None and (
-        (spec.upstream.repo, spec.upstream.package) == (upstream.get("repo"), upstream.get("package"))
-    )
+    names = (upstream.get("repo"), upstream.get("package"))
+    if spec.upstream is None or (spec.upstream.repo, spec.upstream.package) != names:
+        return False
+    if variant.key.namespace != record.namespace:
+        return False
     in_place = spec.downstream is not None and spec.downstream.repo == record.repository
-    return (
-        variant.key.namespace == record.namespace
-        and same_package
-        and (in_place or bool(record.target and variant.target == record.target))
-    )
+    left_set = bool(record.set_name) and not variant.set_key
+    return (left_set and in_place) or bool(record.target and variant.target == record.target)
 
 
 def _packages(variants: Iterable[DesiredVariant]) -> str:

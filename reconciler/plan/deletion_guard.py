@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
 from reconciler.base.wording import plural
+from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import ALLOW_DELETES, Desired
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
@@ -97,13 +98,13 @@ def guard_deletions(
 ) -> GuardedDeletions:
     """Refuse deletions that look like an accident.
 
-    First each set on its own: one that exists and lost all of its targets needs consent to each
-    deletion. Then the remaining deletions together: more than the share (from the minimum on) or the
-    count of the policy. Consent is given in Git: `reconciler.dev/allow-deletes: "<n>"` on the set, for its
-    own variants, or a checksum in `consents` of the configuration, for exactly the deletions that it was
-    made of. A variant with deletion policy orphan deletes nothing and is not counted, but an emptied set
-    keeps it too. Where the default branch was moved away from what was applied last, each needs consent
-    (D28).
+    First each set on its own: a selector that is there and selects nothing any more, in one of the clusters
+    that the set names, needs consent to each deletion. So does a set without any target. Then the remaining
+    deletions together: more than the share (from the minimum on) or the count of the policy. Consent is given
+    in Git: `reconciler.dev/allow-deletes: "<n>"` on the set, for its variants, or a checksum in `consents` of
+    the configuration, for exactly the deletions that it was made of. A variant with deletion policy orphan
+    deletes nothing and is not counted, but an emptied selector keeps it too. Where the default branch was
+    moved away from what was applied last, each needs consent (D28).
 
     A refusal lasts until consent is given: it is measured against the variants at the time of the first
     refusal, so that packages that leave meanwhile do not make it small enough.
@@ -119,16 +120,22 @@ def guard_deletions(
     refused: list[RefusedDeletions] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
+        emptied = _emptied_targets(owner, records, desired, inventory)
+        lost = {record.key for group in emptied.values() for record in group}
+        others = [record for record in records if record.key not in lost]
         deletes = [
-            r for r in records if deletion_policy(r, inventory) == DELETE or r.key in before or is_moved
+            r for r in others if deletion_policy(r, inventory) == DELETE or r.key in before or is_moved
         ]
-        is_emptied = bool(owner.name) and desired.targets.get(owner) == 0
-        if owner.name and len(records if is_emptied else deletes) <= consents.get(owner, 0):
+        count = len(lost) + len(deletes)
+        if owner.name and count <= consents.get(owner, 0):
             continue
-        if is_emptied:
-            refused.append(_emptied(owner, records, len(inventory.records)))
-        else:
-            unconsented += deletes
+        for subject, group in emptied.items():
+            message = f"{subject} selects nothing any more; it had {plural(len(group), 'variant')}"
+            annotation, keys = _annotation(owner, count), _keys(group)
+            refused.append(
+                RefusedDeletions(Reason.DELETION_GUARD, message, annotation, keys, len(inventory.records))
+            )
+        unconsented += deletes
     refused += _too_many(unconsented, before, inventory)
     refused = [refusal for refusal in refused if refusal.consent not in inventory.policy.consents]
     kept = {key: refusal.message for refusal in refused for key in refusal.keys}
@@ -165,25 +172,49 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
     return consents
 
 
-def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> RefusedDeletions:
-    message = f"PackageVariantSet {owner} selects nothing any more; it had {plural(len(records), 'variant')}"
-    return RefusedDeletions(
-        Reason.DELETION_GUARD, message, _annotation(owner, len(records)), _keys(records), owned
-    )
+def _emptied_targets(
+    owner: ObjectName, records: Sequence[PackageVariantRecord], desired: Desired, inventory: Inventory
+) -> Mapping[str, list[PackageVariantRecord]]:
+    """Return the deletions of selectors that selected something and select nothing now, by selector.
+
+    A target that a person took out of the set, or a cluster out of its annotation, is no accident.
+    """
+    if owner.name and desired.targets.get(owner) == 0:
+        return {f"PackageVariantSet {owner}": list(records)}
+    pvs = next((pvs for pvs in inventory.sets if pvs.key == owner), None)
+    if pvs is None or owner not in desired.targets:
+        return {}
+    clusters, targets = named_clusters(pvs.manifest) or ("",), pvs.manifest.spec.targets or ()
+    filled = {(v.target_index, v.target_cluster) for v in desired.variants if v.set_key == owner}
+    emptied: dict[str, list[PackageVariantRecord]] = defaultdict(list)
+    for record in records:
+        index, cluster = record.target_index, record.target_cluster
+        if (
+            index is None
+            or index >= len(targets)
+            or targets[index].repositories
+            or (index, cluster) in filled
+        ):
+            continue
+        if cluster in clusters or not targets[index].object_selector:
+            within = f" in cluster {cluster}" if cluster else ""
+            emptied[f"spec.targets[{index}] of PackageVariantSet {owner}{within}"].append(record)
+    return dict(sorted(emptied.items()))
 
 
 def _too_many(
     records: Sequence[PackageVariantRecord], before: Mapping[ObjectName, int], inventory: Inventory
 ) -> Iterable[RefusedDeletions]:
     again = [record for record in records if record.key in before]
-    owned = max([len(inventory.records), *(before[record.key] for record in again)])
+    # The variants that a run created beside those that it refused must not make their share smaller.
+    owned = max((before[record.key] for record in again), default=len(inventory.records))
     moved = moved_branch(inventory)
     limit = moved or exceeded_limit(len(records), owned, inventory.policy.deletions)
     reason = limit or pending_consent(inventory)
     refused = records if limit else again
     if not refused:
         return
-    # Where main was moved it does not matter how many there are, and what this run creates counts next time.
+    # Where main was moved it does not matter how many there are.
     share = "" if moved else f" of {plural(owned, 'PackageVariant')}"
     count = plural(len(refused), "PackageVariant") if moved else str(len(refused))
     message = f"{count}{share} would be deleted, {reason}"

@@ -179,6 +179,8 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         manifest=variant.source.location.path,
         set_name=variant.set_key.name if variant.set_key else "",
         target=variant.target,
+        target_index=variant.target_index,
+        target_cluster=variant.target_cluster,
         requested_by=variant.requested_by,
         url=resolved.downstream.url,
         path=resolved.downstream.path,

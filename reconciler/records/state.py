@@ -144,7 +144,8 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
     file that declared it (the set's file for a generated one), `set_name` the set or "", `target` the
-    kind and name of the object that the set selected for it, if any.
+    kind and name of the object that the set selected for it, if any, `target_index` the target of the
+    set that did, and `target_cluster` the cluster of its snapshot where the set names several.
     `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
@@ -167,6 +168,8 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     manifest: str
     set_name: str = ""
     target: str = ""
+    target_index: int | None = None
+    target_cluster: str = ""
     requested_by: tuple[str, ...] = ()
     url: str
     path: str

@@ -156,3 +156,26 @@ def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: P
     commit(world, {"manifests/set.yaml": left})
 
     assert re.search(r"orphan +edge-1/a +Orphaned", world.run("plan").out)
+
+
+def test_emptied_selector_beside_named_packages_is_refused_until_people_consent(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1", "edge-2"))
+    world, path = World(tmp_path / "w"), "manifests/repositories/edge-1.yaml"
+    registered = git(world.control, "show", f"main:{path}")
+    labelled = registered.replace("  namespace: default\n", "  namespace: default\n  labels: {tier: edge}\n")
+    targets = "  - repositorySelector: {matchLabels: {tier: edge}}\n  - repositories: [{name: edge-2}]\n"
+    given = SET.replace('  annotations: {reconciler.dev/allow-deletes: "9"}\n', "") + targets
+    singles = {manifest(edge, name): None for edge in ("edge-1", "edge-2") for name in ("web", "db")}
+    commit(world, {**singles, path: labelled, "manifests/set.yaml": given})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    commit(world, {path: registered})
+    cause = "spec.targets[0] of PackageVariantSet default/web selects nothing any more; it had 1 variant"
+
+    first, refs = world.run("apply"), world.all_refs()
+    again = world.run("apply")
+
+    assert (first.code, again.code) == (4, 4)
+    assert cause in first.out
+    assert cause in again.out
+    assert world.all_refs() == refs

@@ -368,18 +368,15 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
         ),
         (
             {"made by": "manifest", "file": "removed"},
-            [made_now("new", "edge/web-new"), made_now("far", "west/web")],
-            (
-                "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc; "
-                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
-            ),
+            [made_now("new", "edge/web-new", by_set="other"), made_now("neighbour", "edge/web-2")],
+            "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc",
         ),
         (
             {"made by": "set that is gone", "file": "removed"},
-            [made_now("new", "edge/web-new", by_set="other")],
+            [made_now("new", "edge/web-new")],
             (
                 "sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc; "
-                f"PackageVariantSet default/other makes edge/web-new {FOLLOWS}"
+                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
             ),
         ),
     ],

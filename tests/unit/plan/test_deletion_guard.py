@@ -193,3 +193,101 @@ def test_a_refused_deletion_that_is_kept_for_another_reason_is_not_forgotten() -
     stopped = target_gone(policy=Policy(suspend=True), refused=refused)
 
     assert diff_variants(expand(stopped), stopped).waiting == {GONE: 4}
+
+
+def by_region(region: str) -> dict[str, Any]:
+    return select({"downstream": {"repo": "edge", "packageExpr": "target.name"}}, region=region)
+
+
+NAMED = {"repositories": [{"name": "edge", "packageNames": ["named"]}]}
+EU, US = (tuple(cluster(f"{region}-{n}", region=region) for n in range(2)) for region in ("eu", "us"))
+BOTH = {"reconciler.dev/clusters": "one,two"}
+OF_CLUSTER = "target.name + '-' + target.annotations['reconciler.dev/cluster']"
+
+
+def of_clusters(**objects: Any) -> Any:
+    return replace(
+        snapshot(), clusters={name: replace(snapshot(*them), cluster=name) for name, them in objects.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "subjects"),
+    [
+        (
+            ([by_region("eu"), NAMED], snapshot(*EU), {}),
+            ([by_region("eu"), NAMED], snapshot(), {}),
+            ["spec.targets[0] of PackageVariantSet default/fleet"],
+        ),
+        (
+            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+            ([by_region("eu"), by_region("us")], snapshot(*EU), {}),
+            ["spec.targets[1] of PackageVariantSet default/fleet"],
+        ),
+        (
+            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+            ([by_region("eu"), by_region("su")], snapshot(*EU, *US), {}),
+            ["spec.targets[1] of PackageVariantSet default/fleet"],
+        ),
+        (
+            ([select({"downstream": {"repo": "edge", "packageExpr": OF_CLUSTER}})],
+             of_clusters(one=EU, two=EU), BOTH),
+            ([select({"downstream": {"repo": "edge", "packageExpr": OF_CLUSTER}})],
+             of_clusters(one=EU, two=()), BOTH),
+            ["spec.targets[0] of PackageVariantSet default/fleet in cluster two"],
+        ),
+        (
+            ([by_region("eu"), by_region("us")], snapshot(*EU), {}),
+            ([by_region("eu"), by_region("us")], snapshot(*EU[:1]), {}),
+            [],
+        ),
+        (
+            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+            ([by_region("eu")], snapshot(*EU, *US), {}),
+            [],
+        ),
+        (
+            ([NAMED, by_region("us")], snapshot(*US), {}),
+            ([{"repositories": [{"name": "edge", "packageNames": ["other"]}]}, by_region("us")],
+             snapshot(*US), {}),
+            [],
+        ),
+    ],
+    ids=[
+        "selector beside named packages", "one of two selectors", "selector with a misspelt label",
+        "one of two clusters", "selector that was always empty", "target that people took out",
+        "named packages",
+    ],
+)  # fmt: skip
+def test_selector_that_selects_nothing_any_more_needs_consent(
+    before: tuple[Any, ...], after: tuple[Any, ...], subjects: list[str]
+) -> None:
+    def inventory(targets: Any, objects: Any, annotations: dict[str, str], **fields: Any) -> Inventory:
+        pvs = package_set(targets=targets, annotations=annotations)
+        return world(pvs, snapshot=objects, policy=Policy(deletions=GUARD), **fields)
+
+    records = record_all(inventory(*before))
+    now = inventory(*after, records=records)
+    diff = diff_variants(expand(now), now)
+
+    assert [r.message.partition(" selects nothing any more")[0] for r in diff.refused] == subjects
+    assert len(diff.delete) == (
+        0 if subjects else len(records.keys() - {v.key for v in expand(now).variants})
+    )
+    if subjects:
+        annotations = {**after[2], "reconciler.dev/allow-deletes": "2"}
+        consenting = inventory(after[0], after[1], annotations, records=records)
+
+        assert diff.refused[0].hint.startswith("Review the plan. To delete them, annotate PackageVariantSet")
+        assert diff_variants(expand(consenting), consenting).refused == ()
+
+
+def test_run_after_a_refusal_measures_it_against_the_same_number() -> None:
+    gone = {key: record(key, "delete") for key in keys(12)}
+    inventory = world(policy=Policy(deletions=GUARD), records=gone)
+    first = guard_deletions(list(gone.values()), Desired(), inventory)
+    made = {key: record(key, "delete") for key in keys(24)}
+    waiting = tuple(RefusedVariant(**key._asdict(), of=first.refused[0].of) for key in gone)
+    later = replace(inventory, records=made, refused=RefusedDeletionsRecord(variants=waiting))
+
+    assert guard_deletions(list(gone.values()), Desired(), later).refused == first.refused
