@@ -1,9 +1,10 @@
 """Expand manifests into PackageVariants and detect conflicts between their owners."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,9 +32,10 @@ from reconciler.expand.variants import (
     variant_key,
 )
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, Sourced
-from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Limits
+from reconciler.records.state import PackageVariantRecord
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
 
@@ -55,7 +57,8 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         trace: Record for every field of every variant which literal or expression set it.
     """
     expansions = _expand_owners(inventory, trace=trace)
-    conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
+    candidates = [c for expansion in expansions for c in expansion.candidates]
+    conflicts = find_conflicts(candidates, inventory.records)
     expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
     variants = [candidate.variant for e in expansions for candidate in e.candidates]
     stalled = {expansion.owner for expansion in expansions if expansion.findings}
@@ -166,19 +169,24 @@ def check_partial(partial: PartialModel[Any], source: Source, limits: Limits) ->
     return problems_of(others, source, owner)
 
 
-def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey, tuple[Finding, ...]]:
+def find_conflicts(
+    candidates: Sequence[VariantCandidate],
+    records: Mapping[ObjectName, PackageVariantRecord] = MappingProxyType({}),
+) -> Mapping[ObjectKey, tuple[Finding, ...]]:
     """Return the conflicts of every owner: two variants with one downstream, or with one name. Order-free.
 
     A downstream is the repository's URL and the full path in it, so two Repository objects for one
     place conflict too. A name is unique in its namespace: names joined from different parts may be
-    equal, and one variant would silently overwrite the other.
+    equal, and one variant would silently overwrite the other. Where a record tells who has a downstream
+    already, the others alone are in conflict: a newcomer stops no set that was there before.
 
     Source: porch packagevariantset_controller.go, ensurePackageVariants.
     Differs: there the last one wins.
     """
     conflicts: dict[ObjectKey, list[Finding]] = defaultdict(list)
     for group in _groups(candidates, attrgetter("package")):
-        _report(group, Reason.DUPLICATE_DOWNSTREAM, _downstream_message, conflicts)
+        newcomers = _newcomers(group, records)
+        _report(group, Reason.DUPLICATE_DOWNSTREAM, _downstream_message, conflicts, newcomers)
     for group in _groups(candidates, attrgetter("variant.key")):
         # With one package it is a conflict of downstreams, which is reported already.
         if len({candidate.package for candidate in group}) > 1:
@@ -202,15 +210,36 @@ def _report(
     reason: Reason,
     describe_group: Callable[[Sequence[VariantCandidate]], str],
     conflicts: dict[ObjectKey, list[Finding]],
+    newcomers: Container[ObjectKey] | None = None,
 ) -> None:
     # Reversed, so that of equal keys the first candidate remains.
     first_of = {candidate.owner: candidate for candidate in reversed(group)}
+    if newcomers is not None:
+        first_of = {owner: candidate for owner, candidate in first_of.items() if owner in newcomers}
     reported = [c for owner, c in first_of.items() if len(conflicts[owner]) < _MAX_CONFLICTS]
     # Locating every claim is slow: thousands of sets may generate the same names.
     message = describe_group(group) if reported else ""
-    hint = "Change or remove one of them: nothing is changed for either until then."
+    hint = (
+        "Change or remove one of them: nothing is changed for either until then."
+        if newcomers is None
+        else "Give it another downstream, or remove the other manifest first. The other one goes on."
+    )
     for candidate in reported:
         conflicts[candidate.owner].append(Finding(candidate.path, message, reason, hint))
+
+
+def _newcomers(
+    group: Sequence[VariantCandidate], records: Mapping[ObjectName, PackageVariantRecord]
+) -> frozenset[ObjectKey] | None:
+    """Return the owners that claim a downstream which one other has already, None if none or several have it."""
+
+    def has_it(candidate: VariantCandidate) -> bool:
+        record = records.get(candidate.variant.key)
+        return record is not None and PackageKey(record.url, record.path) == candidate.package
+
+    owners = frozenset(candidate.owner for candidate in group)
+    established = {candidate.owner for candidate in group if has_it(candidate)}
+    return owners - established if len(established) == 1 and len(owners) > 1 else None
 
 
 def _downstream_message(group: Sequence[VariantCandidate]) -> str:

@@ -657,6 +657,22 @@ def test_conflicts_of_an_owner_are_listed_up_to_ten_and_claims_up_to_five() -> N
         assert problem.message == f"{shown} have one downstream: package mine in repository edge"
 
 
+@pytest.mark.parametrize("established", ["set", "variant", "nobody", "a variant that was elsewhere"])
+def test_newcomer_stalls_alone(established: str) -> None:
+    fleet = package_set(targets=[{"repositories": [{"name": "edge", "packageNames": ["a", "web"]}]}])
+    single = variant("single", downstream={"repo": "edge", "package": "web"})
+    before = {"set": world(fleet), "variant": world(single), "nobody": world()}
+    elsewhere = world(variant("single", downstream={"repo": "edge", "package": "old"}))
+    records = record_all(before.get(established, elsewhere))
+
+    desired = expand(world(fleet, single, records=records))
+
+    stalled = {"set": {"single"}, "variant": {"fleet"}}.get(established, {"single", "fleet"})
+    assert {owner.name for owner in desired.stalled} == stalled
+    assert {problem.owner.name for problem in desired.problems if problem.owner} == stalled
+    assert len(desired.variants) == {"set": 2, "variant": 1}.get(established, 0)
+
+
 class TargetLines:
     """Marks of a manifest with one target a line."""
 
