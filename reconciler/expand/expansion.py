@@ -231,7 +231,7 @@ def _report(
 def _newcomers(
     group: Sequence[VariantCandidate], records: Mapping[ObjectName, PackageVariantRecord]
 ) -> frozenset[ObjectKey] | None:
-    """Return the owners that claim a downstream which one other has already, None if none or several have it."""
+    """Return the owners that claim what one other has already; None if none or several have it."""
 
     def has_it(candidate: VariantCandidate) -> bool:
         record = records.get(candidate.variant.key)

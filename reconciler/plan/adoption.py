@@ -1,6 +1,7 @@
 """Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
-from reconciler.api.kptfile import KptfileHeader
+from typing import NamedTuple
+
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft
@@ -48,7 +49,7 @@ def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanCont
 def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:
     package = target.package
     if is_foreign(package.main_header, package.path, context.inventory.policy.instance):
-        return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
+        return _exists(target, variant, context)
     if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
         message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
         return deny(Veto.OWNER, Reason.FOREIGN_DRAFT, message, target, waits=True)
@@ -58,16 +59,41 @@ def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanCon
         return Op.CREATE
     if variant.spec.adoption_policy == ADOPT_EXISTING:
         return Op.ADOPT if package.main_tree is not None else Op.CREATE
-    return _exists(target, variant, *_why_not_ours(package.main_header))
+    return _exists(target, variant, context)
 
 
-def _why_not_ours(header: KptfileHeader | None) -> tuple[str, str]:
-    """Return what is wrong with a package that we do not own, and what to do about it."""
-    if header and header.error:
-        hint = "Repair it on its branch, or choose another downstream package."
-        return f"exists, and its Kptfile cannot be read: {header.error}", hint
-    hint = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
-    return "exists and is not ours", hint
+class AdoptionObstacle(NamedTuple):
+    """Why a variant may not have a package that exists: as a clause, what ends the wait, and the next step."""
+
+    why: str
+    waits_for: str
+    hint: str
+
+
+def find_obstacle(target: PlanTarget, variant: ObjectName, context: PlanContext) -> AdoptionObstacle:
+    """Return why a package is not taken; its adoption is offered only where it can be had."""
+    package, header = target.package, target.package.main_header
+    adoption = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
+    obstacle = AdoptionObstacle("exists and is not ours", Reason.PACKAGE_EXISTS.facts.waits_for, adoption)
+    if is_foreign(header, package.path, context.inventory.policy.instance):
+        instance = header.owner.partition("/")[0] if header else ""
+        handed = (
+            f"To hand it over, give it deletionPolicy: orphan in {instance}, remove it there and merge its "
+            f"release; {ADOPT_EXISTING} takes it then (docs/faq.md). "
+            "Or choose another downstream package."
+        )
+        obstacle = AdoptionObstacle(
+            f"is owned by another instance, {instance}", f"its release by {instance}, or another name", handed
+        )
+    elif header is not None and header.error:
+        obstacle = AdoptionObstacle(
+            f"exists, and its Kptfile cannot be read: {header.error}",
+            "a repair of its Kptfile, or another name",
+            "Repair it on its branch, or choose another downstream package.",
+        )
+    # What is generated for a cluster has no manifest that could ask for its adoption.
+    hint = place_hint(variant)
+    return AdoptionObstacle(obstacle.why, "another path", hint) if hint else obstacle
 
 
 def _foreign_draft(target: PlanTarget) -> Draft | None:
@@ -83,17 +109,17 @@ def is_uncertain(owner: ObjectName, context: PlanContext) -> bool:
     return may_stand_behind(owner, context.variants, context.stalled, context.inventory)
 
 
-def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -> Held:
-    hint = place_hint(variant) or hint
-    message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
+def _exists(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:
+    obstacle = find_obstacle(target, variant.key, context)
+    message = f"Package {target.package.path} in repository {target.view.key.name} {obstacle.why}"
     location = variant.source.at("spec", "downstream", "package")
-    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint).owned_by(variant.owner)
+    problem = Problem(location, Reason.PACKAGE_EXISTS, message, obstacle.hint).owned_by(variant.owner)
     return deny(Veto.OWNER, Reason.PACKAGE_EXISTS, message, target, problem)
 
 
-def place_hint(variant: DesiredVariant) -> str:
+def place_hint(variant: ObjectName) -> str:
     """Return how to move what is generated for a cluster to another path, "" for any other package."""
-    cluster = cluster_of(variant.key)
+    cluster = cluster_of(variant)
     return (
         f"Annotate the Repository of cluster {cluster} with another path: {TARGET_ANNOTATION}."
         if cluster

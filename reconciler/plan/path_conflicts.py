@@ -160,7 +160,7 @@ def _nested_denied(message: str, target: PlanTarget, variant: DesiredVariant) ->
 
 
 def _nested_problem(message: str, variant: DesiredVariant) -> Problem:
-    hint = place_hint(variant) or "Choose another downstream package."
+    hint = place_hint(variant.key) or "Choose another downstream package."
     location = variant.source.at("spec", "downstream", "package")
     return Problem(location, Reason.NESTED_PACKAGE, message, hint).owned_by(variant.owner)
 
@@ -178,7 +178,7 @@ def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Held]:
         if path in target.view.files:
             where = f"branch {target.view.branch} of repository {target.view.key.name}"
             message = f'package path "{target.key.path}" cannot be a directory: "{path}" is a file on {where}'
-            hint = place_hint(variant) or "Remove the file, or choose another downstream package."
+            hint = place_hint(variant.key) or "Remove the file, or choose another downstream package."
             yield _denied(Reason.PATH_TAKEN, message, hint, target, variant)
 
 
@@ -190,7 +190,7 @@ def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> 
     if blocker:
         name = blocker.removeprefix(TAGS)
         message = f'package path "{target.key.path}" cannot have tags: tag {name} is in the way of v{number}'
-        hint = place_hint(variant) or "Delete or rename the tag, or choose another downstream package."
+        hint = place_hint(variant.key) or "Delete or rename the tag, or choose another downstream package."
         yield _denied(Reason.PATH_TAKEN, message, hint, target, variant)
 
 
@@ -198,7 +198,7 @@ def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Held]:
     if target.key.path not in target.view.directories:
         return
     message = f"Directory {target.key.path} in repository {target.view.key.name} exists without a Kptfile"
-    hint = place_hint(variant) or (
+    hint = place_hint(variant.key) or (
         f"Set spec.adoptionPolicy to {ADOPT_EXISTING} to keep its files in the package, "
         "or choose another downstream package."
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Phase, Reason, find_facts
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.plan.adoption import find_obstacle
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
@@ -91,6 +92,8 @@ def _overview(
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
     if status.phase is Phase.IN_REVIEW and status.variant in context.stopped:
         waiting = "its rollout"  # its pull request says not to merge it now
+    if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
+        waiting = find_obstacle(target, status.variant, context).waits_for
     draft = target.draft.header if target.draft else None
     return PackageOverview(
         set_name,

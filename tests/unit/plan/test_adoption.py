@@ -11,7 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Inventory, Source
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
-from reconciler.plan.adoption import claim_package
+from reconciler.plan.adoption import claim_package, find_obstacle
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Held
 from reconciler.plan.context import PlanTarget
@@ -192,7 +192,10 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
         assert bool(outcome.problem) is (outcome.reason is Reason.PACKAGE_EXISTS)
         hints = {
             "a broken package": "Repair it on its branch, or choose another downstream package.",
-            "another instance's": "Choose another downstream package.",
+            "another instance's": (
+                "To hand it over, give it deletionPolicy: orphan in other, remove it there and merge its "
+                "release; adoptExisting takes it then (docs/faq.md). Or choose another downstream package."
+            ),
         }
         hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
         assert outcome.problem is None or outcome.problem.hint == hints.get(case["main"], hint)
@@ -207,3 +210,26 @@ def test_claim_table_is_complete() -> None:
 @pytest.mark.parametrize("row", CLAIMS.rows, ids=str)
 def test_variant_gets_a_package_as_the_table_says(row: Row[tuple[Op | Reason, bool]]) -> None:
     assert CLAIMS.mistakes(row, claim) == []
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "waits_for"),
+    [
+        (KptfileHeader(), "web", "its adoption, or another name"),
+        (KptfileHeader(error="not YAML"), "web", "a repair of its Kptfile, or another name"),
+        (
+            KptfileHeader(owner="other/default/web", location="edge/web"),
+            "web",
+            "its release by other, or another name",
+        ),
+    ],
+)
+def test_adoption_is_offered_only_where_it_can_be_had(
+    header: KptfileHeader, name: str, waits_for: str
+) -> None:
+    package = a_package(main_tree=oid("b1"), main_header=header)
+    target = PlanTarget(PACKAGE, repository("edge"), package)
+
+    obstacle = find_obstacle(target, ObjectName("default", name), a_context(plain_world()))
+
+    assert obstacle.waits_for == waits_for
