@@ -63,7 +63,7 @@ def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanCon
 
 
 class AdoptionObstacle(NamedTuple):
-    """Why a variant may not have a package that exists: as a clause, what ends the wait, and the next step."""
+    """Why a package that exists is not taken: as a clause, what ends the wait, and the next step."""
 
     why: str
     waits_for: str

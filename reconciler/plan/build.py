@@ -145,7 +145,7 @@ def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
         why = change.postponed.message if change.postponed else next(iter(change.unready), "")
         if change.conflicts:
             why = f"{plural(len(change.conflicts), 'conflict')} to answer"
-        elif change.waits and not why:
+        elif (change.waits or change.reason is Reason.REJECTED) and not why:
             why = str(change.reason)
         if change.variant and why:
             yield change.variant, why

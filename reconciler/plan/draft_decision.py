@@ -29,7 +29,7 @@ from reconciler.plan.drafts import (
     wanted_pull,
     write_draft,
 )
-from reconciler.plan.rejection import closed_text, find_rejection, retry_text
+from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
@@ -137,7 +137,8 @@ def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -
     if rollout is not None and variant.key in rollout.rejected:
         record = context.inventory.records.get(variant.key)
         again = retry_text(variant, record.retry if record and variant.key not in context.resolved else "")
-        return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
+        waits = not was_seen_rejected(variant.key, context.inventory)
+        return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits)
     is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
     return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
 
@@ -223,8 +224,12 @@ def _new_draft(case: Case, package: Package) -> Decision:
 
 def _rejected(case: Case, why: str, **parts: Any) -> Decision:
     """Return the decision about content that people refused, with what they write to have it again."""
-    message = f"{why}. {retry_text(case.resolved.variant)}"
-    return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=True, **parts)
+    variant = case.resolved.variant
+    message, waits = (
+        f"{why}. {retry_text(variant)}",
+        not was_seen_rejected(variant.key, case.context.inventory),
+    )
+    return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=waits, **parts)
 
 
 def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:

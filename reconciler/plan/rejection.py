@@ -3,10 +3,11 @@
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from reconciler.base.reasons import Phase
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
-from reconciler.inventory.inventory import PackageState, PullRequest, PullRequests, PullState
-from reconciler.names.ids import Oid
+from reconciler.inventory.inventory import Inventory, PackageState, PullRequest, PullRequests, PullState
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
 from reconciler.names.refs import DRAFTS
 from reconciler.plan.context import PlanTarget, by_weight
@@ -44,6 +45,15 @@ def find_rejection(
         # Main had it since: a pull request that was closed counts only if it proposed it onto this main.
         was_closed = was_closed and record.local_tree == (resolved.local or "")
     return closed_text(pull) if was_closed and pull is not None else ""
+
+
+def was_seen_rejected(variant: ObjectName, inventory: Inventory) -> bool:
+    """Tell whether an earlier run told people of the rejection: they decided, and are not asked again.
+
+    Between two rejections of a package it is in review, so that each of them is told once.
+    """
+    status = inventory.statuses.get(variant)
+    return status is not None and status.phase == Phase.REJECTED
 
 
 def closed_text(pull: PullRequest) -> str:

@@ -21,6 +21,7 @@ from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase,
 
 _MOST_PLACES = 4
 """Places of one row that a text names; more of them are counted."""
+_RETRY = "retry it, or leave it"
 _BY_ITSELF = frozenset(
     {
         Reason.AWAITING_CHECKS,
@@ -100,10 +101,11 @@ def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
     needs += [*_repairs(plan), *_of_packages(plan, statuses)]
     for rollout in plan.rollouts:
         needs += _of_rollout(rollout)
-    if plan.lock is not None and plan.lock.change.waits and plan.lock.change.pull:
+    if plan.lock is not None and plan.lock.change.waits:
         pull = plan.lock.change.pull
-        name = f"control#{pull.number}" if pull.number else "control"
-        needs.append(Need(Action.REVIEW, "the lock", (NeedPlace(name, pull.url),)))
+        name = f"control#{pull.number}" if pull and pull.number else "control"
+        action = Action.REVIEW if pull else Action.DECIDE
+        needs.append(Need(action, "the lock", (NeedPlace(name, pull.url if pull else ""),)))
     order = list(Action)
     return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
 
@@ -131,7 +133,7 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
             continue
         overview = overviews.get((status.variant, status.package), PackageOverview())
         change = changes.get(status.package) if status.package else None
-        for action, place in _asks(status, overview, plan):
+        for action, place in _asks(status, overview, plan, waits=change is not None and change.waits):
             text = _text(action, status, overview, change)
             places, waves = groups.setdefault((action, text), ({}, set()))
             # A pull request of several packages is about none of them alone.
@@ -141,9 +143,11 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
         yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
 
 
-def _asks(status: PackageStatus, overview: PackageOverview, plan: Plan) -> Iterator[tuple[Action, NeedPlace]]:
+def _asks(
+    status: PackageStatus, overview: PackageOverview, plan: Plan, *, waits: bool
+) -> Iterator[tuple[Action, NeedPlace]]:
     """Yield what a package asks of people, and where; a draft that people left is apart from its deletion."""
-    action = _action(status, overview)
+    action = _action(status, overview, waits=waits)
     target = plan.context.targets.get(status.package) if plan.context and status.package else None
     is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
     left = kept_drafts(target) if target is not None and is_deletion else ()
@@ -156,7 +160,10 @@ def _asks(status: PackageStatus, overview: PackageOverview, plan: Plan) -> Itera
         yield action, _place(status)
 
 
-def _action(status: PackageStatus, overview: PackageOverview) -> Action | None:
+def _action(status: PackageStatus, overview: PackageOverview, *, waits: bool) -> Action | None:
+    """Return what a person does about a package; what `waits` for one never goes without."""
+    if waits and status.phase is Phase.REJECTED:
+        return Action.DECIDE
     if status.reason in _BY_ITSELF or overview.waiting_for == "its rollout":
         return None
     if status.phase is Phase.HELD_BACK:
@@ -165,13 +172,16 @@ def _action(status: PackageStatus, overview: PackageOverview) -> Action | None:
         Phase.CONFLICT: Action.ANSWER,
         Phase.NOT_READY: Action.REPAIR,
         Phase.IN_REVIEW: Action.REVIEW,
-    }.get(status.phase)
+    }.get(status.phase, Action.DECIDE if waits and status.phase is not Phase.PENDING else None)
 
 
 def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
     if action is Action.ANSWER:
         return "conflicts"
     if action is not Action.REVIEW:
+        if status.phase is Phase.REJECTED:
+            # Of a package that no variant wants only a draft of people is left.
+            return _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
         return overview.waiting_for
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
     if status.reason == Reason.DELETION_PROPOSED:

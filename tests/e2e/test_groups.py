@@ -267,11 +267,12 @@ def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fle
 def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")
-    fleet.apply()
+    assert fleet.apply().code == Exit.WAITING
     fleet.edge.delete(f"refs/heads/{BRANCH}")
 
-    assert fleet.apply().code == Exit.WAITING
+    assert fleet.apply().code == Exit.DONE
     assert fleet.heads() == []
+    assert {change["reason"] for change in fleet.plan().values()} == {"Rejected"}
 
 
 def test_an_unready_package_leaves_the_group_for_its_own_draft(fleet: Fleet) -> None:

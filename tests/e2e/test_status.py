@@ -138,6 +138,29 @@ def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
         assert world.run("approve", approved).code == Exit.DONE
 
 
+def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> None:
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    row = re.compile(r"^decide +retry it, or leave it +edge-1", re.MULTILINE)
+    listed = re.compile(r"^keep +edge-1/web +Rejected", re.MULTILINE)
+
+    def rejected_once() -> None:
+        first = world.run("apply")
+        assert (first.code, bool(row.search(first.out)), bool(listed.search(first.out))) == (7, True, True)
+        refs, again = world.all_refs(), world.run("apply")
+        assert (again.code, bool(row.search(again.out)), bool(listed.search(again.out))) == (0, False, True)
+        assert "waits for a person" not in again.out
+        assert world.all_refs() == refs
+        assert package(world)["phase"] == "rejected"
+
+    world.revert("edge-1")
+    rejected_once()
+    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    assert world.run("apply").code == 0
+    world.run("pr", "close", "edge-1/web")
+    rejected_once()
+
+
 def test_closed_pull_request_is_rejected(world: World) -> None:
     world.run("apply")
     world.run("pr", "close", "edge-1/web")
