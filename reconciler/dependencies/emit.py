@@ -557,7 +557,7 @@ def package_graph(
 ) -> PackageGraph:
     """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
     packages = {str(package.instance): package for package in locked.resolution.packages}
-    running = frozenset(package.object for package in packages.values())
+    running = {package.object: package.instance.name for package in packages.values()}
     own = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
     installs = {str(inputs.instance_of(install)): install for install in own}
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)

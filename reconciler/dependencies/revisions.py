@@ -350,10 +350,10 @@ class PreviousLock(Struct, frozen=True):
     revisions: tuple[LockedRevision, ...] = ()
 
     @property
-    def running(self) -> frozenset[str]:
-        """The objects of packages that are in the cluster: `Provider/aws`."""
-        active = (revision.package for revision in self.revisions if revision.is_active)
-        return frozenset({*active, *(package.object for package in self.resolution.packages)})
+    def running(self) -> dict[str, str]:
+        """The objects of packages that are in the cluster, `Provider/aws`, each with its package if known."""
+        active = {revision.package: "" for revision in self.revisions if revision.is_active}
+        return active | {package.object: package.instance.name for package in self.resolution.packages}
 
     def history(self, package: LockedPackage) -> RevisionHistory:
         """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
@@ -524,7 +524,7 @@ class _Reconciler:
             running=running,
             target=target,
             resources=resources,
-            take_over=frozenset(install.revisions.take_over if install else ()),
+            take_over=self.inputs.may_take_over(install),
         )
 
     def kept(self, settled: Mapping[str, Iterable[LockedRevision]]) -> dict[str, frozenset[str]]:

@@ -89,20 +89,23 @@ def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
     Raises:
         VersionError: The lock was edited into an invalid version or range.
     """
-    return tuple(Pin(_instance(package.instance), _candidate(package)) for package in resolution.packages)
+    return tuple(
+        Pin(unlocked_instance(package.instance), _candidate(package)) for package in resolution.packages
+    )
 
 
 def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
     """Return the locked alternative of each or-group."""
     return tuple(
-        LockedChoice(_instance(package.instance), dependency.signature, dependency.alternative)
+        LockedChoice(unlocked_instance(package.instance), dependency.signature, dependency.alternative)
         for package in resolution.packages
         for dependency in package.dependencies
         if dependency.alternatives > 1
     )
 
 
-def _instance(locked: LockedInstance) -> Instance:
+def unlocked_instance(locked: LockedInstance) -> Instance:
+    """Return the instance that a lock names."""
     slot = InstallSlot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
     return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
 

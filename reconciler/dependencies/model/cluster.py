@@ -293,6 +293,15 @@ class ClusterInputs(Struct, frozen=True):
                 by_instance.setdefault(self.instance_of(install), install)
         return by_instance
 
+    def may_take_over(self, install: Install | None) -> frozenset[str]:
+        """Return the packages from which a package takes over what they own.
+
+        Where a manifest installs it, those that this names, else those that any manifest names: so one
+        manifest consents for everything that its package needs.
+        """
+        consenting = [install] if install is not None else self.installs
+        return frozenset(name for each in consenting for name in each.revisions.take_over)
+
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install."""
         return Instance(self.catalogue.find(install.need.id), install_slot(install))

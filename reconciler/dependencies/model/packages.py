@@ -474,7 +474,8 @@ class Install(PartlyCompared, frozen=True):
     `kind` and `api_version` are those of the manifest; `external` means that nothing is installed and
     only its provided APIs and interfaces count. `inherit` are settings that generated dependencies take over.
     Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
-    as `alias#name`; which ones `gives_credentials` brings is not known here.
+    as `alias#name`; which ones `gives_credentials` brings is not known here. `requested` is what the manifest
+    names, where it has no solution and this is what is locked for it: it keeps its locked version.
     """
 
     UNCOMPARED = frozenset({"location", "_hash"})
@@ -502,6 +503,7 @@ class Install(PartlyCompared, frozen=True):
     prune_dependencies: bool = True
     gives: tuple[str, ...] = ()
     gives_credentials: bool = False
+    requested: PackageNeed | None = None
     location: Location = Location("")
 
     _hash: int = 0

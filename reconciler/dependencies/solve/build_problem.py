@@ -1,6 +1,7 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from reconciler.dependencies.model.packages import (
     Install,
     InstallationType,
     PackageId,
+    PackageNeed,
     Requirement,
     Share,
 )
@@ -124,12 +126,12 @@ def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequiremen
     package = lookup.inputs.catalogue.find(install.need.id)
     instance = Instance(package, install_slot(install))
     scope = RequirementContext(install.namespace, (install.name,), install)
-    allowed = lookup.allowed(instance, install.need.range)
+    locked = lookup.locked(instance) if install.requested else None
+    allowed = lookup.allowed(instance, install.need.range) if locked is None else frozenset({locked})
     cause = Cause(CauseKind.REQUESTED, str(install), str(install.need))
     requirement = Requirement((install.need,), alias=install.name, location=install.location)
-    return InstanceRequirement(
-        None, requirement, (Alternative(AlternativeSource.CANDIDATE, 0, instance, allowed),), cause
-    ), scope
+    way = Alternative(AlternativeSource.CANDIDATE, 0, instance, allowed)
+    return InstanceRequirement(None, requirement, (way,), cause, held=locked is not None), scope
 
 
 def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> InstanceNode:
@@ -201,7 +203,8 @@ def _excluded_versions(
     floor = None if sinks or locked is None else candidates[locked].version
     platforms = dict(inputs.presence.platforms)
     ignored = own.ignore_platforms if own else frozenset()
-    may_take = own.revisions.take_over if own else ()
+    may_take = inputs.may_take_over(own) if lookup.holders else ()
+    asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
     foreign = lookup.foreign(instance)
     assumed = dict(inputs.assumed).get(package, "")
     bans: dict[int, tuple[Cause, ...]] = {}
@@ -227,6 +230,12 @@ def _excluded_versions(
         if floor is not None and candidate.version.height < floor.height:
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor)))
         causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(own, candidate)]
+        # A manifest in the cluster names it, although it has no solution: nothing brings another version.
+        causes += [
+            Cause(CauseKind.REQUESTED, str(install), str(install.requested))
+            for install in asking
+            if package.ecosystem is Ecosystem.XPKG and not _admits(install.requested, candidate)
+        ]
         if assumed not in ("", candidate.version.text):
             causes.append(Cause(CauseKind.ASSUMED, package, assumed))
         if foreign is not None:
@@ -234,6 +243,10 @@ def _excluded_versions(
         if causes:
             bans[place] = tuple(causes)
     return bans
+
+
+def _admits(need: PackageNeed | None, candidate: Candidate) -> bool:
+    return need is not None and need.range.allows(candidate.version, candidate.digest)
 
 
 def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:
@@ -309,7 +322,7 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
 
 
 def without_duplicates(
-    inputs: ClusterInputs, running: Container[str] = ()
+    inputs: ClusterInputs, running: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ClusterInputs, tuple[Problem, ...]]:
     """Return the inputs with one install of each instance, and a problem for each other one. Order-free.
 
@@ -317,11 +330,12 @@ def without_duplicates(
 
     Args:
         inputs: The inputs of the cluster.
-        running: The objects that are in the cluster: `Provider/aws`.
+        running: The objects that are in the cluster, `Provider/aws`, each with its package if it is known.
     """
 
     def runs(install: Install) -> bool:
-        return f"{install.kind}/{install.name}" in running
+        package = inputs.catalogue.find(install.need.id).name
+        return running.get(f"{install.kind}/{install.name}") in ("", package)
 
     def rank_of(install: Install) -> tuple[bool, str, str, str, Location]:
         return (not runs(install), install.namespace, install.name, install.kind, install.location)

@@ -261,7 +261,7 @@ class StallSearch:
 
     def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
         self._installs = {str(install): install for install in inputs.installs}
-        self._stalled: set[Cause] = set()
+        self._stalled = {demand.cause for demand in problem.roots if demand.held}
         self._count = len(problem.roots)
 
     def next(self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions) -> Stall | None:

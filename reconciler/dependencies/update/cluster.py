@@ -39,9 +39,10 @@ from reconciler.dependencies.model.cluster import (
 from reconciler.dependencies.model.packages import Install, PackageId, Requirement
 from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
-from reconciler.dependencies.solve.problem import ResolvedInstance, Solution
+from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.update.digest import InputDigests
+from reconciler.dependencies.update.held import explanations_of, held_installs, problems_of
 from reconciler.names.problems import Problem
 
 
@@ -261,9 +262,33 @@ class ClusterResolver(Struct):
         return decided
 
     def _decide(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
-        """Resolve a cluster once, beginning with a lock."""
+        """Resolve a cluster once, beginning with a lock.
+
+        A manifest without a solution keeps what is locked for it, also where it names another package.
+        """
+        explanations: list[Explanation] = []
+        problems: list[Problem] = []
+        while True:
+            result = self._attempt(inputs, before, keeps=keeps)
+            held = held_installs(inputs, result.solution, result.problems, before.resolution)
+            if not held:
+                break
+            explanations += explanations_of(held, result.solution)
+            problems += problems_of(held, result.problems, before.resolution)
+            installs = tuple(held.get(str(install), install) for install in inputs.installs)
+            inputs = replace(inputs, installs=installs)
+        held_names = {str(install) for install in inputs.installs if install.requested}
+        others = (problem for problem in result.problems if problem.subject not in held_names)
+        explained = dict.fromkeys((*explanations, *result.solution.explanations))
+        solution = replace(result.solution, explanations=tuple(explained))
+        is_open = result.is_open or bool(problems)
+        return replace(result, solution=solution, problems=(*problems, *others), is_open=is_open)
+
+    def _attempt(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
+        """Resolve a cluster with every manifest as it is, or as what is locked for it."""
         inputs, duplicates = without_duplicates(inputs, before.running)
-        names = package_names(inputs, self.options.upgrade)
+        held = {inputs.instance_of(install).package.name for install in inputs.installs if install.requested}
+        names = package_names(inputs, self.options.upgrade) - held
         locked_inputs = replace(inputs, choices=replace(inputs.choices, upgrade=names))
         if not self.options.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)

@@ -149,6 +149,7 @@ def _install(install: Install) -> Facts:
         orphanDependencies=not install.prune_dependencies,
         gives=install.gives,
         givesCredentials=install.gives_credentials,
+        requested=install.requested and _need(install.requested),
     )
 
 

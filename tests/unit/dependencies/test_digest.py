@@ -110,6 +110,7 @@ FACTS = [
             "prune_dependencies": False,
             "gives": ("a",),
             "gives_credentials": True,
+            "requested": PackageNeed(WEB, ANY),
         },
         frozenset({"location", "_hash"}),
     ),

@@ -1,0 +1,109 @@
+"""Hold what is locked for a manifest (kind, namespace, name) that has no solution, whatever it names now."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.lock.convert import USER, unlocked_instance
+from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.packages import (
+    Dialect,
+    Install,
+    Override,
+    PackageNeed,
+    Platform,
+    version_range,
+)
+from reconciler.dependencies.solve.alternatives import qualified
+from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
+from reconciler.names.problems import Problem
+
+Held = Mapping[str, Install]
+"""An install of what is locked for a manifest without a solution, by the label of the manifest."""
+
+
+def held_installs(
+    inputs: ClusterInputs, solution: Solution, problems: Iterable[Problem], before: Resolution
+) -> dict[str, Install]:
+    """Return an install for each manifest that has no solution and would lose what is locked for it.
+
+    That is one that names another package now, or the package of which is to be upgraded. It keeps its
+    locked version, with the ranges, bindings and dependencies that the lock has. Order-free.
+    """
+    stalled = {problem.subject for problem in problems if problem.reason is not Reason.UNBOUND_INPUT}
+    own = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
+    held = {}
+    for install in inputs.installs:
+        locked = own.get((install.kind, install.namespace, install.name))
+        if locked is None or install.requested or install.external:
+            continue
+        is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
+        instance = unlocked_instance(locked.instance)
+        resolved = solution.resolved.get(instance)
+        is_there = instance in solution.failed or (resolved is not None and resolved.user)
+        if is_unsolved and not is_there:
+            held[str(install)] = _held(install, locked)
+    return held
+
+
+def _held(install: Install, locked: LockedPackage) -> Install:
+    package = unlocked_instance(locked.instance).package
+    return replace(
+        install,
+        requested=install.need,
+        need=PackageNeed(package, any_version(package), install.need.location),
+        dialect=Dialect(locked.dialect),
+        api_version=locked.api_version,
+        install_dependencies=True,
+        skip_dependencies=not locked.dependencies,
+        overrides=tuple(_overrides(locked)),
+        bindings=tuple(_bindings(locked.dependencies)),
+        ignore_platforms=frozenset(Platform),
+    )
+
+
+def _overrides(locked: LockedPackage) -> Iterator[Override]:
+    """Yield the ranges that the lock has, whatever overrides the manifest has now."""
+    for need in locked.dependencies if locked.dialect == Dialect.CARVEL else ():
+        if need.need == "package":
+            range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
+            yield Override(need.alias or need.id.partition(":")[2], range_)
+
+
+def _bindings(dependencies: Iterable[LockedDependency]) -> Iterator[tuple[str, str]]:
+    for need in dependencies:
+        if need.via == AlternativeSource.BINDING:
+            slot = need.resolved.slot if need.resolved else None
+            yield need.alias, qualified(slot.namespace, "/".join(slot.path)) if slot else _bound(need.detail)
+
+
+def _bound(target: str) -> str:
+    """Return the installation that is bound, of those that nothing of ours installs."""
+    return target.removeprefix("binding:")
+
+
+def explanations_of(held: Held, solution: Solution) -> Iterator[Explanation]:
+    """Yield the explanations why manifests have no solution."""
+    for explanation in solution.explanations:
+        stalled = tuple(name for name in explanation.stalled if name in held)
+        if stalled or not explanation.stalled:
+            yield replace(explanation, stalled=stalled)
+
+
+def problems_of(held: Held, problems: Iterable[Problem], before: Resolution) -> Iterator[Problem]:
+    """Yield the problems of manifests without a solution; a move to another package is one of them."""
+    versions = {unlocked_instance(p.instance).package: p.version for p in before.packages if p.owner == USER}
+    for problem in problems:
+        install = held.get(problem.subject)
+        if install is None or install.requested is None:
+            continue
+        own, other = install.need.id, install.requested.id
+        if own == other:
+            yield problem
+        else:
+            keeps = f"{install} keeps {own.name} {versions[own]} instead of {other.name}"
+            consequence = f", which keeps {own.name} {versions[own]}"
+            yield replace(problem, message=f"{keeps}: {problem.message}", consequence=consequence)

@@ -1,0 +1,254 @@
+"""What is locked for a manifest stays while that has no solution, whatever package it names now."""
+
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, record_bytes
+from reconciler.dependencies.update.fleet import effective_locks, update_locks
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    needs,
+    package,
+    provider,
+    world_of,
+)
+from tests.support.values import replace
+
+Files = dict[str, bytes]
+NO_OPTIONS = ResolveOptions()
+
+
+def decided(files: Files, *texts: str, options: ResolveOptions = NO_OPTIONS, **more: str) -> LockUpdate:
+    """Decide the lock of the cluster dev, or of several by name, from what was written before."""
+    text = "".join(texts)
+    clusters = {"dev": ""} | more if text else {}
+    worlds = tuple(replace(world_of(text + own), cluster=name) for name, own in clusters.items())
+    return update_locks(FleetInputs(worlds), read_locks(files) if files else FleetLocks(), options=options)
+
+
+def pins(decision: LockUpdate, cluster: str = "dev") -> list[str]:
+    (scope,) = (scope for scope in decision.scopes if scope.cluster == cluster)
+    packages = scope.after.resolution.packages if scope.after else ()
+    return [f"{one.instance.name} {one.version} as {one.object or one.instance.name}" for one in packages]
+
+
+DB, DB2 = package("db.io", "1.0.0"), package("db.io", "2.0.0")
+APP = package("app.io", "1.0.0", needs("db.io", "<2.0.0"))
+NEW = package("new.io", "1.0.0", needs("cache.io")) + package("cache.io", "1.0.0")
+CARVEL = APP + DB
+WANTS = "{name: db, bundle: {reference: 'r.io/db:v1.0.0'}}"
+PORTER = bundle("app", "1.0.0", f"{{requires: [{WANTS}]}}") + bundle("db", "1.0.0")
+FAMILY = "[{provider: x.io/fam, version: '>=v1.0.0'}]"
+
+
+def registry(host: str) -> str:
+    """Return a family and one of its providers, with their kinds, in a registry."""
+    s3 = crossplane("s3", "v1.0.0", FAMILY, "b.io/v1/Bucket").replace("kind: Configuration", "kind: Provider")
+    fam = crossplane("fam", "v1.0.0", kinds="b.io/v1/Config").replace("kind: Configuration", "kind: Provider")
+    return (s3 + fam).replace("x.io/", f"{host}/")
+
+
+def asked(host: str, *take_over: str, name: str = "s3") -> str:
+    """Return the manifest of a provider of a registry."""
+    text = provider(name, "v1.0.0").replace("x.io/" + name, f"{host}/s3")
+    notes = f", annotations: {{reconciler.dev/take-over: '{', '.join(take_over)}'}}" if take_over else ""
+    return text.replace(f"{{name: {name}}}", f"{{name: {name}{notes}}}")
+
+
+class Move(NamedTuple):
+    reason: str
+    packages: str
+    before: str
+    after: str
+    subject: str
+
+
+MOVES = [
+    Move("Carvel", CARVEL, install("a", "app.io", ""), install("a", "ap.io", ""), "PackageInstall prod/a"),
+    Move(
+        "Carvel, with other settings at once",
+        CARVEL + DB2,
+        install(
+            "a",
+            "app.io",
+            "",
+            "dependencies: {override: [{refName: db.io, versionSelection: {constraints: '1.0.0'}}]}",
+        ),
+        install("a", "ap.io", ">9.0.0", "dependencies: {install: false}"),
+        "PackageInstall prod/a",
+    ),
+    Move("Porter", PORTER, installation("a", "app"), installation("a", "ap"), "Installation prod/a"),
+    Move(
+        "Porter, bound by an alias to a bundle of a manifest",
+        PORTER,
+        installation("mine", "db")
+        + installation("a", "app", more="custom: {reconciler.dev/dependencies: {db: mine}}"),
+        installation("mine", "db")
+        + installation("a", "ap", more="custom: {reconciler.dev/dependencies: {other: mine}}"),
+        "Installation prod/a",
+    ),
+    Move(
+        "Porter, what an alias is bound to",
+        PORTER,
+        installation("mine", "db")
+        + installation("a", "app", more="custom: {reconciler.dev/dependencies: {db: mine}}"),
+        installation("mine", "d")
+        + installation("a", "app", more="custom: {reconciler.dev/dependencies: {db: mine}}"),
+        "Installation prod/mine",
+    ),
+    Move("Crossplane, nowhere", registry("x.io"), asked("x.io"), asked("z.io"), "Provider s3"),
+    Move(
+        "Crossplane, whose kinds another package has",
+        registry("x.io") + registry("y.io"),
+        asked("x.io"),
+        asked("y.io"),
+        "Provider s3",
+    ),
+    Move(
+        "Crossplane, to what another manifest installs",
+        registry("x.io") + crossplane("b", "v1.0.0"),
+        provider("b", "v1.0.0") + asked("x.io"),
+        provider("b", "v1.0.0") + asked("x.io").replace("x.io/s3", "x.io/b"),
+        "Provider s3",
+    ),
+]
+
+
+@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
+def test_a_manifest_that_cannot_move_keeps_what_is_locked_for_it(move: Move) -> None:
+    before = decided({}, move.packages, move.before)
+    assert before.problems == ()
+    assert len(pins(before)) > 1
+
+    after = decided(before.files, move.packages, move.after)
+
+    assert {problem.subject for problem in after.problems} == {move.subject}
+    assert pins(after) == pins(before)
+    (old,), (new,) = before.scopes, after.scopes
+    assert old.after is not None
+    assert new.after is not None
+    assert record_bytes(old.after.resolution) == record_bytes(new.after.resolution)
+    assert decided(after.files, move.packages, move.after).files == after.files
+
+
+@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
+def test_the_former_packages_may_be_gone_from_the_index(move: Move) -> None:
+    before = decided({}, move.packages, move.before)
+
+    after = decided(before.files, package("other.io", "1.0.0"), move.after)
+
+    assert pins(after) == pins(before)
+
+
+@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
+def test_upgrading_what_cannot_move_takes_nothing_away(move: Move) -> None:
+    before = decided({}, move.packages, move.before)
+    names = frozenset(pin.split()[0] for pin in pins(before))
+
+    after = decided(before.files, move.packages, move.after, options=ResolveOptions(upgrade=names))
+
+    assert pins(after) == pins(before)
+
+
+@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
+def test_what_is_locked_for_a_manifest_goes_with_it(move: Move) -> None:
+    before = decided({}, move.packages, move.before)
+    held = decided(before.files, move.packages, move.after)
+
+    gone = decided(held.files, move.packages)
+
+    assert pins(gone) == []
+
+
+def test_a_problem_says_what_is_kept_in_place_of_what() -> None:
+    before = decided({}, CARVEL, install("a", "app.io", ""))
+
+    (problem,) = decided(before.files, CARVEL, install("a", "ap.io", "")).problems
+
+    assert problem.message.startswith(
+        "PackageInstall prod/a keeps app.io 1.0.0 instead of ap.io: Dependencies cannot be met: "
+        "PackageInstall prod/a asks for ap.io"
+    )
+
+
+def test_it_moves_once_when_the_index_gets_the_package() -> None:
+    before = decided({}, CARVEL, install("a", "app.io", ""))
+    held = decided(before.files, CARVEL, install("a", "new.io", ""))
+
+    moved = decided(held.files, CARVEL, NEW, install("a", "new.io", ""))
+
+    assert moved.problems == ()
+    assert pins(moved) == ["cache.io 1.0.0 as PackageInstall/cache.io", "new.io 1.0.0 as PackageInstall/a"]
+    assert decided(moved.files, CARVEL, NEW, install("a", "new.io", "")).files == moved.files
+
+
+def test_of_two_clusters_only_the_one_that_names_another_package_is_held() -> None:
+    both = {"dev": install("a", "app.io", "<2.0.0"), "prod": install("a", "app.io", "<2.0.0")}
+    before = decided({}, CARVEL, **both)
+    newer = package("app.io", "1.1.0", needs("db.io", "<2.0.0"))
+
+    one = {"dev": install("a", "ap.io", ""), "prod": install("a", "app.io", "1.1.0")}
+    after = decided(before.files, CARVEL, newer, **one)
+
+    assert pins(after, "dev") == pins(before, "dev")
+    assert "app.io 1.1.0 as PackageInstall/a" in pins(after, "prod")
+
+
+def test_what_a_held_manifest_needs_does_not_move_for_another_one() -> None:
+    eager = package("eager.io", "1.0.0", needs("db.io", ">=2.0.0"))
+    shop = install("b", "shop.io", "")
+    texts = CARVEL + DB2 + eager + package("shop.io", "1.0.0", needs("db.io"))
+    before = decided({}, texts, install("a", "app.io", ""), shop)
+
+    after = decided(before.files, texts, install("a", "ap.io", ""), shop, install("c", "eager.io", ""))
+
+    assert {problem.subject for problem in after.problems} == {
+        "PackageInstall prod/a",
+        "PackageInstall prod/c",
+    }
+    assert pins(after) == pins(before)
+
+
+def test_what_two_manifests_need_stays_for_the_other_one_where_one_moves() -> None:
+    shop = package("shop.io", "1.0.0", needs("db.io"))
+    before = decided({}, CARVEL, shop, install("a", "app.io", ""), install("b", "shop.io", ""))
+
+    after = decided(before.files, CARVEL, shop, NEW, install("a", "new.io", ""), install("b", "shop.io", ""))
+
+    assert after.problems == ()
+    assert "db.io 1.0.0 as PackageInstall/db.io" in pins(after)
+    assert not any("app.io" in pin for pin in pins(after))
+
+
+def test_a_withdrawn_version_is_kept_for_a_manifest_that_names_another_package() -> None:
+    before = decided({}, CARVEL, install("a", "app.io", ""))
+    withdrawn = CARVEL.replace("  refName: app.io", "  refName: app.io\n  withdrawn: CVE")
+
+    after = decided(before.files, withdrawn, install("a", "ap.io", ""))
+
+    assert pins(after) == pins(before)
+
+
+def test_nothing_waits_for_review_where_a_manifest_is_held() -> None:
+    before = decided({}, CARVEL, install("a", "app.io", ""))
+    after = decided(before.files, CARVEL, install("a", "ap.io", ""))
+
+    for strict in (True, False):
+        assert pins(effective_locks(after, strict=strict)) == pins(before)
+
+
+def test_of_two_manifests_of_one_package_the_one_that_runs_it_keeps_it() -> None:
+    """Not the one with the lower name that runs another package and moves to this one."""
+    texts = registry("x.io") + crossplane("a", "v1.0.0")
+    before = decided({}, texts, provider("a", "v1.0.0"), asked("x.io"))
+
+    after = decided(before.files, texts, asked("x.io", name="a"), asked("x.io"))
+
+    assert [problem.subject for problem in after.problems] == ["Provider a"]
+    assert pins(after) == pins(before)
