@@ -1,6 +1,6 @@
 """Suggest what to change so that a conflict is gone: a closed list of changes, each tried with the solver."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
@@ -127,6 +127,7 @@ class _HintFinder:
     def _changes(self, causes: Iterable[Cause]) -> Iterator[_Change]:
         causes = list(causes)
         requested = [self.installs[str(c.subject)] for c in causes if c.kind is CauseKind.REQUESTED]
+        requested = [install for install in requested if install.requested is None]
         yield from (self._range(install) for install in requested if install.need.range.text)
         for cause in causes:
             demand = self.requirements.get(cause)
@@ -134,8 +135,10 @@ class _HintFinder:
                 yield from self._overrides(demand, demand.parent)
         yield from self._downgrades(causes)
         for cause in causes:
-            if cause.kind is CauseKind.HELD and isinstance(cause.subject, PackageId):
+            if cause.kind is CauseKind.HELD:
                 yield from self._take_over(cause)
+            elif cause.kind is CauseKind.OWNER:
+                yield from self._move_along(cause)
 
     def _together(self) -> str:
         """Return the text of changes that solve the problem together, none of them superfluous; else ""."""
@@ -225,30 +228,88 @@ class _HintFinder:
             yield _Change(every, text)
 
     def _take_over(self, cause: Cause) -> Iterator[_Change]:
-        """Yield consent to take over a kind, alone and, if its owner brings it still, with its removal."""
-        takers, owners = self._installs_of(cause.subject), self._installs_of(cause.owner)
-        if not takers or cause.owner is None:
+        """Yield consent to take over what a package owns: of it alone, or of all that its manifest brings.
+
+        If other manifests bring the owner still, they have to go or to move along.
+        """
+        takers = self._installs_of(cause.subject) or self._leading_to(cause.subject)
+        if not takers or cause.owner is None or not isinstance(cause.subject, PackageId):
             return
-        held = {
-            other
-            for other in self.questions.causes
-            if other.kind is CauseKind.HELD and (other.subject, other.owner) == (cause.subject, cause.owner)
-        }
-        place = f"the annotations of {takers[0]} ({takers[0].location})"
-        text = f"Write `reconciler.dev/take-over: {cause.owner.name}` into {place}"
         if cause.owner.ecosystem is not Ecosystem.XPKG:
             text = "Run `reconciler lock --prune`, which removes packages that nothing needs"
-        alone = _Change(frozenset(held), text)
-        yield alone
-        if owners and not self._solves_all([alone]):
-            names = {str(install) for install in owners}
-            roots = {demand.cause for demand in self.problem.roots if str(demand.cause.subject) in names}
-            removed = "".join(f", and remove {install} ({install.location})" for install in owners)
-            yield _Change(frozenset(held | roots), f"{text}{removed}")
+            yield _Change(self._held(cause.subject, cause.owner), text)
+            return
+        brought = {pair for pair in self._contested() if takers[0] in self._leading_to(pair[0])}
+        changes = [
+            change
+            for pairs in ({(cause.subject, cause.owner)}, {(cause.subject, cause.owner), *brought})
+            for change in self._taken(takers[0], pairs)
+        ]
+        solving = next((change for change in changes if self._solves_all([change])), None)
+        yield from changes[2:] if solving is None else [solving]
+
+    def _taken(self, taker: Install, pairs: set[tuple[PackageId, PackageId]]) -> Iterator[_Change]:
+        """Yield the consent of a manifest, alone and with the removal of what brings the owners still."""
+        held = frozenset[Cause]().union(*(self._held(*pair) for pair in pairs))
+        given = sorted({owner.name for _, owner in pairs} | set(taker.revisions.take_over))
+        text = f"Write `reconciler.dev/take-over: {', '.join(given)}` into the annotations of {taker}"
+        text += f" ({taker.location})"
+        yield _Change(held, text)
+        owners = [owner for _, owner in sorted(pairs, key=str)]
+        removed = dict.fromkeys(install for owner in owners for install in self._installs_of(owner))
+        moved = self._along(owners, {taker, *removed})
+        text += "".join(f", and remove {install} ({install.location})" for install in removed)
+        text += "".join(f", and move {install} ({install.location}) along" for install in moved)
+        yield _Change(held | self._roots([*removed, *moved]), text)
+
+    def _along(self, owners: Iterable[PackageId], others: Container[Install]) -> list[Install]:
+        """Return the further installs that need packages from which something is taken over."""
+        leading = (install for owner in owners for install in self._leading_to(owner))
+        return [install for install in dict.fromkeys(leading) if install not in others]
+
+    def _roots(self, installs: Iterable[Install]) -> frozenset[Cause]:
+        names = set(map(str, installs))
+        return frozenset(demand.cause for demand in self.problem.roots if demand.cause.subject in names)
+
+    def _move_along(self, cause: Cause) -> Iterator[_Change]:
+        """Yield the move of the manifests that need the owner still, where another one may take over."""
+        owner = dict(self.inputs.held).get(str(cause.subject))
+        if owner is not None and owner.name in self.inputs.may_take_over(None):
+            moved = self._along([owner], ())
+            listed = " and ".join(f"{install} ({install.location})" for install in moved)
+            yield _Change(self._roots(moved), f"Move {listed} along, or remove what needs {owner.name}")
+
+    def _contested(self) -> set[tuple[PackageId, PackageId]]:
+        """Return the packages that own something which others bring, after those."""
+        held = (cause for cause in self.questions.causes if cause.kind is CauseKind.HELD)
+        return {(c.subject, c.owner) for c in held if isinstance(c.subject, PackageId) and c.owner}
+
+    def _held(self, taker: PackageId, owner: PackageId) -> frozenset[Cause]:
+        return frozenset(
+            other
+            for other in self.questions.causes
+            if other.kind is CauseKind.HELD and (other.subject, other.owner) == (taker, owner)
+        )
 
     def _installs_of(self, package: object) -> list[Install]:
         installs = self.inputs.installs
         return [install for install in installs if self.inputs.instance_of(install).package == package]
+
+    def _leading_to(self, package: object) -> list[Install]:
+        """Return the installs that may need a package, or install it."""
+        leading = (d for d in self.problem.roots if any(i.package == package for i in self._below(d)))
+        return [self.installs[str(demand.cause.subject)] for demand in leading]
+
+    def _below(self, root: InstanceRequirement) -> Iterable[Instance]:
+        """Return the instances that an install may need, directly or not."""
+        reached: dict[Instance, None] = {}
+        queue = [root]
+        for demand in queue:
+            for instance in (way.instance for way in demand.alternatives):
+                if instance is not None and instance not in reached:
+                    reached[instance] = None
+                    queue += [d for group in self.problem.nodes[instance].requirements for d in group]
+        return reached
 
     # Changes for which the problem is built anew
 

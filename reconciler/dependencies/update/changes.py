@@ -273,14 +273,38 @@ def _owner(package: LockedPackage) -> str:
 
 
 def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
-    """Yield the changes between two resolutions of one cluster, by instance, without its name."""
+    """Yield the changes between two resolutions of one cluster, by instance, without its name.
+
+    An object that installs another package than before is one change.
+    """
     before, after = ({str(package.instance): package for package in side.packages} for side in (old, fresh))
+    moves = {str(package.instance): former for former, package in _moved_objects(before, after)}
+    left = {str(former.instance) for former in moves.values()}
     for change in lock_changes(old, fresh):
+        if change.instance in left:
+            continue
+        if change.instance in moves:
+            former, package = moves[change.instance], after[change.instance]
+            was, now = (f"{each.instance.name} {each.version}" for each in (former, package))
+            why = _why(LockOp.ADD, "", package, old, fresh)
+            yield VersionChange(MoveOp.CHANGE, change.instance, was, now, why, ())
+            continue
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance
         why = _why(change.op, change.before, new, old, fresh)
         yield VersionChange(MoveOp(change.op), str(instance), was, now, why, ())
+
+
+def _moved_objects(
+    before: Mapping[str, LockedPackage], after: Mapping[str, LockedPackage]
+) -> Iterator[tuple[LockedPackage, LockedPackage]]:
+    """Yield the packages that are gone, each with the one that its object installs now."""
+    gone = {(p.object, p.instance.slot.namespace): p for key, p in before.items() if key not in after}
+    for key, package in after.items():
+        was = gone.get((package.object, package.instance.slot.namespace))
+        if was is not None and package.name and key not in before:
+            yield was, package
 
 
 def _why(

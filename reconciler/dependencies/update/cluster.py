@@ -42,7 +42,12 @@ from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.held import explanations_of, held_installs, problems_of
+from reconciler.dependencies.update.held import (
+    explanations_of,
+    held_installs,
+    problems_of,
+    with_former_objects,
+)
 from reconciler.names.problems import Problem
 
 
@@ -361,6 +366,7 @@ class ClusterResolver(Struct):
                 resolution = retain_all(fresh, before.resolution)
             elif self.options.dependencies:
                 resolution = autoremove(fresh, before.resolution, needed=needed, prune=self.options.prune)
+            resolution = with_former_objects(resolution, before.resolution, solution)
             update = reconcile_revisions(inputs, solution, resolution, before, forget=self.options.prune)
             if update.still_needed <= needed:
                 return update

@@ -1,4 +1,4 @@
-"""Hold what is locked for a manifest (kind, namespace, name) that has no solution, whatever it names now."""
+"""Hold what is locked for manifests without a solution, and the objects of packages that others take over."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,7 +6,13 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.convert import USER, unlocked_instance
-from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
+from reconciler.dependencies.lock.format import (
+    LockedDependency,
+    LockedPackage,
+    Resolution,
+    keeps_ownership,
+    ownership_entries,
+)
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import (
     Dialect,
@@ -16,6 +22,7 @@ from reconciler.dependencies.model.packages import (
     Platform,
     version_range,
 )
+from reconciler.dependencies.revisions import owned_resources
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
@@ -107,3 +114,29 @@ def problems_of(held: Held, problems: Iterable[Problem], before: Resolution) -> 
             keeps = f"{install} keeps {own.name} {versions[own]} instead of {other.name}"
             consequence = f", which keeps {own.name} {versions[own]}"
             yield replace(problem, message=f"{keeps}: {problem.message}", consequence=consequence)
+
+
+def with_former_objects(fresh: Resolution, before: Resolution, solution: Solution) -> Resolution:
+    """Return a resolution in which a generated package that takes over from another one gets its object.
+
+    So Crossplane replaces the package of one Provider, and no kind goes with the former one.
+
+    Source: crossplane issue 6761: the family of moved providers is moved by its `spec.package`.
+    """
+    there = {package.instance for package in fresh.packages}
+    gone = {str(p.instance): p for p in before.packages if p.owner != USER and p.instance not in there}
+    former = {name: gone[entry.package] for name, entry in ownership_entries(before) if entry.package in gone}
+    known = {package.instance for package in before.packages}
+    objects = {package.object for package in fresh.packages}
+    packages = []
+    for package in fresh.packages:
+        resolved = solution.resolved.get(unlocked_instance(package.instance))
+        is_new = resolved is not None and package.owner != USER and package.instance not in known
+        resources = sorted(owned_resources(resolved.candidate)) if resolved and is_new else ()
+        formers = (former[resource.name] for resource in resources if resource.name in former)
+        free = (f for f in formers if f.kind == package.kind and f.object not in objects)
+        if (heir := next(free, None)) is not None and keeps_ownership(str(package.instance)):
+            package = replace(package, api_version=heir.api_version, name=heir.name)  # noqa: PLW2901
+            objects.add(heir.object)
+        packages.append(package)
+    return replace(fresh, packages=tuple(packages))

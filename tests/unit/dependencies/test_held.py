@@ -1,5 +1,7 @@
 """What is locked for a manifest stays while that has no solution, whatever package it names now."""
 
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, record_bytes
+from reconciler.dependencies.update.changes import MoveOp, version_changes
 from reconciler.dependencies.update.fleet import effective_locks, update_locks
 from tests.support.dependency_manifests import (
     bundle,
@@ -22,12 +25,15 @@ from tests.support.values import replace
 
 Files = dict[str, bytes]
 NO_OPTIONS = ResolveOptions()
+DEV: Mapping[str, str] = {"dev": ""}
 
 
-def decided(files: Files, *texts: str, options: ResolveOptions = NO_OPTIONS, **more: str) -> LockUpdate:
+def decided(
+    files: Files, *texts: str, options: ResolveOptions = NO_OPTIONS, clusters: Mapping[str, str] = DEV
+) -> LockUpdate:
     """Decide the lock of the cluster dev, or of several by name, from what was written before."""
     text = "".join(texts)
-    clusters = {"dev": ""} | more if text else {}
+    clusters = clusters if text else {}
     worlds = tuple(replace(world_of(text + own), cluster=name) for name, own in clusters.items())
     return update_locks(FleetInputs(worlds), read_locks(files) if files else FleetLocks(), options=options)
 
@@ -190,11 +196,11 @@ def test_it_moves_once_when_the_index_gets_the_package() -> None:
 
 def test_of_two_clusters_only_the_one_that_names_another_package_is_held() -> None:
     both = {"dev": install("a", "app.io", "<2.0.0"), "prod": install("a", "app.io", "<2.0.0")}
-    before = decided({}, CARVEL, **both)
+    before = decided({}, CARVEL, clusters=both)
     newer = package("app.io", "1.1.0", needs("db.io", "<2.0.0"))
 
     one = {"dev": install("a", "ap.io", ""), "prod": install("a", "app.io", "1.1.0")}
-    after = decided(before.files, CARVEL, newer, **one)
+    after = decided(before.files, CARVEL, newer, clusters=one)
 
     assert pins(after, "dev") == pins(before, "dev")
     assert "app.io 1.1.0 as PackageInstall/a" in pins(after, "prod")
@@ -252,3 +258,93 @@ def test_of_two_manifests_of_one_package_the_one_that_runs_it_keeps_it() -> None
 
     assert [problem.subject for problem in after.problems] == ["Provider a"]
     assert pins(after) == pins(before)
+
+
+# Moves between registries: one consent for all that a manifest brings
+
+BOTH = registry("x.io/a") + registry("y.io/b")
+
+
+def sister(host: str, *take_over: str) -> str:
+    return asked(host, *take_over).replace("name: s3", "name: ec2").replace(f"{host}/s3", f"{host}/ec2")
+
+
+def with_sisters(host: str) -> str:
+    ec2 = crossplane("ec2", "v1.0.0", FAMILY, "b.io/v1/Vm").replace("kind: Configuration", "kind: Provider")
+    return registry(host) + ec2.replace("x.io/", f"{host}/")
+
+
+def test_consent_of_a_manifest_is_for_its_family_too_and_objects_stay() -> None:
+    before = decided({}, BOTH, asked("x.io/a"))
+
+    moved = decided(before.files, BOTH, asked("y.io/b", "x.io/a/fam", "x.io/a/s3"))
+
+    assert moved.problems == ()
+    assert pins(moved) == ["y.io/b/fam v1.0.0 as Provider/a-fam", "y.io/b/s3 v1.0.0 as Provider/s3"]
+    assert decided(moved.files, BOTH, asked("y.io/b")).files.keys() == moved.files.keys()
+    assert pins(decided(moved.files, BOTH, asked("y.io/b"))) == pins(moved)
+
+
+def test_a_move_is_one_change_of_each_object() -> None:
+    before = decided({}, BOTH, asked("x.io/a"))
+
+    moved = decided(before.files, BOTH, asked("y.io/b", "x.io/a/fam", "x.io/a/s3"))
+
+    changes = [change for change in version_changes(moved) if change.op.subject == "pin"]
+    assert [(change.op, change.before, change.after) for change in changes] == [
+        (MoveOp.CHANGE, "x.io/a/fam v1.0.0", "y.io/b/fam v1.0.0"),
+        (MoveOp.CHANGE, "x.io/a/s3 v1.0.0", "y.io/b/s3 v1.0.0"),
+    ]
+
+
+def test_a_former_family_that_still_runs_keeps_its_object() -> None:
+    """Activated by hand only, the former provider runs on, and needs its family."""
+    manual = "spec: {revisionActivationPolicy: Manual, "
+    before = decided({}, BOTH, asked("x.io/a"))
+
+    moved = decided(before.files, BOTH, asked("y.io/b", "x.io/a/fam", "x.io/a/s3").replace("spec: {", manual))
+
+    assert "x.io/a/fam v1.0.0 as Provider/a-fam" in pins(moved)
+
+
+class Hinted(NamedTuple):
+    reason: str
+    after: str
+    hints: list[str]
+
+
+TAKE = "Write `reconciler.dev/take-over: x.io/a/fam, x.io/a/s3` into the annotations of Provider s3"
+HINTED = [
+    Hinted(
+        "the consent is for the family too, and the sister has to follow",
+        asked("y.io/b") + sister("x.io/a"),
+        [f"{TAKE} ({{}}), and move Provider ec2 ({{}}) along"],
+    ),
+    Hinted(
+        "with consent the sister is left",
+        asked("y.io/b", "x.io/a/fam", "x.io/a/s3") + sister("x.io/a"),
+        ["Move Provider ec2 ({}) along, or remove what needs x.io/a/fam"],
+    ),
+    Hinted(
+        "of all that move, each is told",
+        asked("y.io/b", "x.io/a/fam", "x.io/a/s3") + sister("y.io/b"),
+        [
+            "Move Provider ec2 ({}) along, or remove what needs x.io/a/fam",
+            "Write `reconciler.dev/take-over: x.io/a/ec2` into the annotations of Provider ec2 ({})",
+        ],
+    ),
+    Hinted(
+        "all have consent", asked("y.io/b", "x.io/a/fam", "x.io/a/s3") + sister("y.io/b", "x.io/a/ec2"), []
+    ),
+]
+
+
+@pytest.mark.parametrize("case", HINTED, ids=lambda case: case.reason)
+def test_hints_name_all_that_a_move_needs(case: Hinted) -> None:
+    texts = with_sisters("x.io/a") + with_sisters("y.io/b")
+    before = decided({}, texts, asked("x.io/a") + sister("x.io/a"))
+
+    after = decided(before.files, texts, case.after)
+
+    assert [re.sub(r"\(config[^)]*\)", "({})", problem.hint) for problem in after.problems] == case.hints
+    assert (pins(after) == pins(before)) is bool(case.hints)
