@@ -1,6 +1,6 @@
 """The package index: its versions and defaults, what it lists, and what installs lack in it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +9,9 @@ from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.base.defects import DefectError, guard
-from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
+from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     ParsedManifest,
@@ -157,10 +159,12 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
         problems += notes.problems
         if layer is not None:
             layers[path] = layer
+    headers_of: list[tuple[SourcedDocument, PackageId]] = []
     for folder in folders.values():
         pairs = [(each.value, each.source) for each in folder]
         reading = parsed_or_broken(folder[0].source, partial(read_package_version, pairs)) or ParsedManifest()
         candidates += reading.candidates
+        headers_of += [(header, each.id) for header in folder for each in reading.candidates]
         problems += reading.problems
         warnings += reading.warnings
         if reading.problems:
@@ -171,7 +175,25 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
             for name, version in sorted(called):
                 own = (RefusedVersion(version, problem) for problem in reading.problems)
                 refused[name] = (*refused.get(name, ()), *own)
+    problems += _refused_aliases(headers_of, frozenset(candidate.id for candidate in candidates))
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)
+
+
+def _refused_aliases(
+    headers: Iterable[tuple[SourcedDocument, PackageId]], packages: Collection[PackageId]
+) -> Iterator[Problem]:
+    """Yield a problem for each alias that is a package of the index itself: it would mean two packages."""
+    for header, id_ in headers:
+        aliases = header.value.get("aliases") if header.value.get("kind") == VERSION_KIND else None
+        for number, alias in enumerate(aliases if isinstance(aliases, list) else ()):
+            if alias == id_.name or PackageId(id_.ecosystem, alias) not in packages:
+                continue
+            message = f"{alias} has versions of its own in the index, so it is no alias of {id_.name}"
+            move = f"name {id_.name} in the manifest"
+            move += f" with `{TAKE_OVER}: {alias}`" if id_.ecosystem is Ecosystem.XPKG else ""
+            hint = f"Remove the alias, or the versions of {alias} if both are one package; to move, {move}."
+            where = header.source.at("aliases", number)
+            yield Problem(where, Reason.DUPLICATE_OBJECT, message, hint, f"{VERSION_KIND} {id_.name}")
 
 
 def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | None:

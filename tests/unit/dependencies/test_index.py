@@ -82,3 +82,31 @@ def test_refused_version_without_header_is_called_as_its_folder_is(text: str) ->
     assert {name: {each.version for each in own} for name, own in contents.refused.items()} == {
         "db.io": {"1.0.0"}
     }
+
+
+def version_file(source: str, *lines: str) -> tuple[str, bytes]:
+    head = [f"source: {source}", "version: v1.0.0", "ecosystem: xpkg", *lines]
+    text = "\n".join(["apiVersion: reconciler.dev/v1alpha1", "kind: PackageVersion", *head, ""])
+    return f"index/{source}/v1.0.0/version.yaml", text.encode()
+
+
+@pytest.mark.parametrize(
+    ("aliases", "places"),
+    [
+        ("aliases: [mirror.io/p]", []),
+        ("aliases: [new.io/p]", []),
+        ("aliases: [mirror.io/p, old.io/p]", ["index/new.io/p/v1.0.0/version.yaml:6:24"]),
+        ("aliases:\n- old.io/p\n- old.io/q", [f"index/new.io/p/v1.0.0/version.yaml:{n}:3" for n in (7, 8)]),
+    ],
+)
+def test_an_alias_that_is_a_package_of_the_index_is_refused_at_its_place(
+    aliases: str, places: list[str]
+) -> None:
+    files = dict([version_file("new.io/p", aliases), version_file("old.io/p"), version_file("old.io/q")])
+
+    index = read_index(parse_index(files, Limits()).documents)
+
+    assert [str(problem.location) for problem in index.problems] == places
+    assert all("no alias of new.io/p" in problem.message for problem in index.problems)
+    assert all("`reconciler.dev/take-over: old.io/" in problem.hint for problem in index.problems)
+    assert {candidate.id.name for candidate in index.candidates} == {"new.io/p", "old.io/p", "old.io/q"}
