@@ -303,8 +303,9 @@ class ClusterInputs(Struct, frozen=True):
         return frozenset(name for each in consenting for name in each.revisions.take_over)
 
     def instance_of(self, install: Install) -> Instance:
-        """Return the instance of a user's install."""
-        return Instance(self.catalogue.find(install.need.id), install_slot(install))
+        """Return the instance of a user's install; what is locked for it has its name in the lock."""
+        id_ = install.need.id
+        return Instance(id_ if install.requested else self.catalogue.find(id_), install_slot(install))
 
 
 def install_slot(install: Install) -> InstallSlot:

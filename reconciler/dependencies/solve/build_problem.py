@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -123,8 +123,7 @@ def build_problem(
 
 
 def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequirement, RequirementContext]:
-    package = lookup.inputs.catalogue.find(install.need.id)
-    instance = Instance(package, install_slot(install))
+    instance = lookup.instance_of(install)
     scope = RequirementContext(install.namespace, (install.name,), install)
     locked = lookup.locked(instance) if install.requested else None
     allowed = lookup.allowed(instance, install.need.range) if locked is None else frozenset({locked})

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -44,11 +44,7 @@ def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
 
 
 def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
-    installs = {
-        Instance(inputs.catalogue.find(i.need.id), install_slot(i)): i
-        for i in inputs.installs
-        if not i.external
-    }
+    installs = {inputs.instance_of(i): i for i in inputs.installs if not i.external}
     locked = {pin.instance: pin.candidate for pin in inputs.pins}
     yield from _install_violations(solution, installs, locked)
     by_package: dict[PackageId, list[ResolvedInstance]] = {}

@@ -9,6 +9,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, record_bytes
+from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.update.changes import MoveOp, version_changes
 from reconciler.dependencies.update.fleet import effective_locks, update_locks
 from tests.support.dependency_manifests import (
@@ -348,3 +349,19 @@ def test_hints_name_all_that_a_move_needs(case: Hinted) -> None:
 
     assert [re.sub(r"\(config[^)]*\)", "({})", problem.hint) for problem in after.problems] == case.hints
     assert (pins(after) == pins(before)) is bool(case.hints)
+
+
+def test_an_index_that_makes_a_package_an_alias_of_another_one_moves_nothing_by_itself() -> None:
+    before = decided({}, BOTH, asked("x.io/a"))
+    world = world_of(registry("y.io/b") + asked("x.io/a"))
+    named = [
+        replace(candidate, names=(candidate.id.name.replace("y.io/b", "x.io/a"),))
+        for versions in world.catalogue.packages.values()
+        for candidate in versions
+    ]
+    aliased = replace(world, catalogue=build_catalogue(named), cluster="dev")
+
+    after = update_locks(FleetInputs((aliased,)), read_locks(before.files))
+
+    assert [problem.subject for problem in after.problems] == ["Provider s3"]
+    assert pins(after) == pins(before)
