@@ -151,9 +151,10 @@ def transfer_ownership(
         kept: Retained revisions of each package: they own their resources.
         prunes: Packages with CRDs that are removed together with the last revision that has them.
 
-    Source: crossplane, internal/controller/pkg/revision, Establisher: kinds outlive their revisions,
-    because their objects are users' data.
-    Differs: crossplane ties them to the Package, and deletes them with it.
+    A kind of a removed package goes with it in the cluster; its entry keeps others from taking it unasked.
+
+    Source: crossplane, internal/controller/pkg/revision, Establisher: kinds outlive their revisions, as
+    their package owns them, too.
     """
     by_package = {claim.package: claim for claim in claims}
     active = _active(by_package, refused)
@@ -167,7 +168,7 @@ def transfer_ownership(
     for resource in sorted({*table, *controls, *owners}):
         before, mine = table.get(resource), sorted(owners.get(resource, ()))
         package = controls.get(resource) or current_holder(before)
-        # What no revision has any more stays in the cluster: its objects may be data.
+        # What no revision has any more stays as long as its package does: that owns it, too.
         may_stay = not resource.is_composition and keeps_ownership(package) and package not in prunes
         if resource in controls:
             claim = by_package[package]

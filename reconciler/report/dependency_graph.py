@@ -142,13 +142,18 @@ def _notes(
 
 
 def _owned(resolution: Resolution) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the kinds and compositions that each instance owns, and notes on those without a controller."""
+    """Return the kinds and compositions that each instance owns, and notes on those without a controller.
+
+    What a new version of a package has no more stays, as the package owns it; with the package it goes.
+    """
+    installed = {str(package.instance) for package in resolution.packages}
     owned: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {}
     for name, entry in ownership_entries(resolution):
         if entry.controller:
             owned.setdefault(entry.package, []).append(name)
         else:
-            fate = "stays without a controller" if entry.retained else "is not there yet"
+            fate = "stays without a controller" if entry.package in installed else "goes with it"
+            fate = fate if entry.retained else "is not there yet"
             notes.setdefault(entry.package, []).append(f"{name} {fate}")
     return owned, notes

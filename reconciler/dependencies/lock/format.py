@@ -115,7 +115,7 @@ class OwnershipEntry(Record, frozen=True, kw_only=True):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
     Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
-    Without a controller it is `retained` if it is still in the cluster, else not created yet.
+    Without a controller it is `retained` if its package has it in the cluster, else not created yet.
     """
 
     package: str = ""
@@ -461,7 +461,7 @@ class ResolveOptions(NamedTuple):
 
     The packages of `upgrade` may change their locked version. Without `dependencies` generated packages
     stay as they are: none is added, changed or removed. With `prune` everything unneeded goes, also
-    packages that are retained by default, and CRDs that removed packages left behind.
+    packages that are retained by default, and the entries of CRDs that went with removed packages.
     """
 
     upgrade: frozenset[str] = frozenset()

@@ -35,7 +35,7 @@ class MoveOp(StrEnum):
     HAND_OVER = "hand over"
     """A kind or composition gets another package as its controller."""
     RELEASE = "release"
-    """A kind or composition stays without a controller."""
+    """A kind or composition stays without a controller: a new version of its package has it no more."""
     ROLL_BACK = "roll back"
     """An older revision of a package runs again."""
     REPLACE = "replace"
@@ -213,13 +213,19 @@ def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | 
 def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
     """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
     before, after = dict(ownership_entries(old)), dict(ownership_entries(fresh))
+    objects = {str(package.instance): package.object for package in (*old.packages, *fresh.packages)}
+    there = {package.object for package in fresh.packages}
     for name, entry in after.items():
         was = before.get(name)
         if was is None or (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
             continue
         holder, heir = package_name(was.package), package_name(entry.package)
         why = f"{entry.controller} controls it"
-        if not entry.controller:
+        if not entry.controller and objects.get(entry.package) not in there:
+            # Kubernetes removes the definition with the object that owns it.
+            why = f"it goes with {holder}, and its objects with it"
+            yield VersionChange(MoveOp.DROP, name, holder, "", why, ())
+        elif not entry.controller:
             owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
             why = f"it stays without a controller{owners}: its objects may be data"
             yield VersionChange(MoveOp.RELEASE, name, holder, "", why, ())

@@ -110,7 +110,7 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
                 str(instance("gone.io")),
                 "gone.io, which is removed",
                 NodeRole.OUTSIDE,
-                ("d.io stays without a controller",),
+                ("d.io goes with it",),
             ),
         ),
         (
