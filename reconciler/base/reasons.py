@@ -114,6 +114,7 @@ class Reason(StrEnum):
         Facts(phase=Phase.HELD_BACK, waits_for="a fix of its manifest"),
     )
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
+    LOSS_NEEDS_CONSENT = "LossNeedsConsent", Facts(described=True)
     MERGE_DROPPED = "MergeDropped", Facts(described=True)
     MERGE_REFUSED = "MergeRefused", Facts(described=True)
     MISSING_FIELD = "MissingField"

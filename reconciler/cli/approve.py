@@ -176,14 +176,17 @@ def _approve_all(
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order.
 
-    Only a person who names it publishes what a manifest does not want any more. `refused` are those that
+    Only a person who names it publishes what a manifest does not want any more, or what takes objects of a
+    cluster with it. `refused` are those that
     nothing is asked about any more.
     """
-    from reconciler.cli.pull_requests import ReadinessReader, withdrawn_errors
+    from reconciler.cli.pull_requests import ReadinessReader, loss_errors, withdrawn_errors
 
     reader = ReadinessReader(world, plans.before)
     reader.fetch(pull for pull in pulls if pull.name not in refused)
-    withdrawn = {} if named or not pulls else withdrawn_errors(pulls, plans.before())
+    withdrawn = {}
+    if pulls and not named:
+        withdrawn = {**loss_errors(pulls, plans.before()), **withdrawn_errors(pulls, plans.before())}
     results: dict[str, Approved] = dict(refused)
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}

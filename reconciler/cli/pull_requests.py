@@ -25,7 +25,8 @@ from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
+from reconciler.names.refs import HEADS, deletion_ref, index_ref, is_group_in, short_branch
+from reconciler.plan.approvals import consent_text, lacks_consent
 from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.plan.deletions import left_drafts
@@ -408,6 +409,27 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
             hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
         message = f"Pull request {listed.name} {what}: {change.package.path}"
         errors[listed.name] = RefusedError(message, hint=hint)
+    return errors
+
+
+def loss_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
+    """Return by name the pull requests that take objects with them without consent, with what goes."""
+    if plan.context is None:
+        return {}
+    policy, taking = plan.context.inventory.policy, dict[tuple[str, str], Change]()
+    for change in plan.changes:
+        target = plan.context.targets.get(change.package)
+        if target is not None and lacks_consent(change, policy):
+            heads = {change.group, short_branch(deletion_ref(policy.instance, change.package.path))}
+            heads |= {short_branch(target.draft.ref)} if target.draft is not None else set()
+            taking |= {(change.package.url, head): change for head in heads}
+    errors = {}
+    for listed in pulls:
+        own = [taking.get((listed.view.url, head)) for head in head_branches(listed.pull.head)]
+        for change in filter(None, own):
+            lost = "; ".join(loss.text for loss in change.losses if loss.needs_consent)
+            message = f"Pull request {listed.name} takes objects with it: {lost}"
+            errors[listed.name] = RefusedError(message, hint=f"{consent_text(change)}.")
     return errors
 
 

@@ -14,6 +14,7 @@ from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Approval, ApprovalState, Change, Op, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+from reconciler.plan.losses import loss_consent
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package
@@ -71,12 +72,28 @@ def approve_changes(
     return states
 
 
+def lacks_consent(change: Change, policy: Policy) -> bool:
+    """Tell whether merging takes objects of a cluster with it, without consent to that in Git."""
+    is_loss = any(loss.needs_consent for loss in change.losses)
+    return is_loss and loss_consent(change.package, change.losses) not in policy.consents
+
+
+def consent_text(change: Change) -> str:
+    """Return how to let policy merge a change that takes objects with it."""
+    consent = loss_consent(change.package, change.losses)
+    return f"Review and merge it by name, or write in the configuration: spec.consents: {{{consent}: why}}"
+
+
 def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalState | None:
     """Return what keeps policy from merging a change, None if no rule lets it pass or nothing does."""
     target = context.targets[change.package]
     pull = newest_pull(target.pulls, target.draft.ref) if target.draft else None
-    if pull is None or not _fitting_rules(change, target, rules, context):
+    # Losses apart, for only what policy would merge otherwise waits for more than a review.
+    if pull is None or not _fitting_rules(replace(change, losses=()), target, rules, context):
         return None
+    if lacks_consent(change, context.inventory.policy):
+        why = f"Merging it takes objects with it. {consent_text(change)}"
+        return ApprovalState(why=why, reason=Reason.LOSS_NEEDS_CONSENT)
     if refused := _refusal(change, pull, rules, context):
         return _refused_state(change, pull.number, refused.message)
     if pull.auto_merge != pull.head_oid:
@@ -221,6 +238,8 @@ def _fitting_rules(
     if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
         return ()
     if not _is_ready(change, target, context):
+        return ()
+    if lacks_consent(change, context.inventory.policy):
         return ()
     is_ours = not draft.has_foreign_commits and not draft.is_edited
     return [rule for rule in rules(target.view) if rule.edited or is_ours]

@@ -35,6 +35,8 @@ from reconciler.plan.deletions import guard_moved
 from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import LockPlan, plan_lock
+from reconciler.plan.loss_reader import LossReader
+from reconciler.plan.losses import all_losses
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.records import applied_commit, leaving_records, plan_records, record_owners
 from reconciler.plan.request_limits import postpone_requests
@@ -67,7 +69,8 @@ def build_plan(
     `run` renders charts again to find what conflicts of theirs come from.
     """
     context = build_context(inventory, fleet, rendered)
-    decided = _decide_changes(context)
+    losses = LossReader(inventory, fleet.locks)
+    decided = _decide_changes(context, losses, contents)
     locks, lock = fleet.locks, plan_lock(_with_last_records(inventory, decided.every, context), fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     own = [change for change in decided.every if shard.holds(change.package.url)]
@@ -75,6 +78,7 @@ def build_plan(
     changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda each: each.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
+    lost = all_losses((*losses.of_locks(), *(loss for change in changes for loss in change.losses)))
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(problems)),
@@ -87,11 +91,13 @@ def build_plan(
             *_relabelled(changes, context),
             *rendered.deliveries.notes,
             *(f"{warning}" for warning in locks.warnings),
+            *dict.fromkeys(loss.replacement for loss in lost if loss.heir),
         ),
         lock=proposal,
         # A reviewed lock is written by merging its proposal, which has a row for each.
         version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
         rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
+        losses=lost,
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
@@ -165,7 +171,7 @@ class _Decided(NamedTuple):
         return tuple(self.changes.composed.values())
 
 
-def _decide_changes(context: PlanContext) -> _Decided:
+def _decide_changes(context: PlanContext, losses: LossReader, contents: Contents | None) -> _Decided:
     """Decide about each package, then about what packages share: consent, groups, pull requests, refs.
 
     A stage sees the changes as the stages before it leave them; `compose` decides what of all counts.
@@ -177,6 +183,8 @@ def _decide_changes(context: PlanContext) -> _Decided:
     guarded = guard_moved(context, changes.composed.values())
     changes.add("guard", guarded.vetoes)
     changes.add("group", group_changes(context, changes.composed))
+    if contents is not None:
+        changes.add("losses", losses.of_changes(context, changes.composed, contents))
     changes.add("approval", approve_changes(context, changes.composed))
     changes.add("request", plan_requests(context, changes.composed))
     vetoes, unreadable = find_unreadable_pulls(changes.composed, context)

@@ -16,6 +16,7 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import TAGS, short_branch
 from reconciler.plan.impact import Impact
+from reconciler.plan.losses import Loss
 from reconciler.render.rendered import FunctionFault
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import Rollout
@@ -296,7 +297,8 @@ class Change(DraftFacts, frozen=True):
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
     its generated manifests, `requirements` what its new upstream revision requires differently. `postponed`
     tells that a limit or the schedule keeps its pull request from being opened. `impact` is the difference
-    of its draft from main if this run writes it, None where that is not known.
+    of its draft from main if this run writes it, None where that is not known. `losses` are the objects of
+    its cluster that go when its proposal is merged.
     """
 
     package: PackageKey
@@ -317,6 +319,7 @@ class Change(DraftFacts, frozen=True):
     pins: "tuple[VersionChange, ...]" = ()
     requirements: tuple[RequirementChange, ...] = ()
     impact: Impact | None = None
+    losses: tuple[Loss, ...] = ()
     request: PullRequestContent | None = None
     repair: str = ""
     postponed: Postponed | None = None
@@ -409,7 +412,8 @@ class Plan(PartlyCompared, frozen=True):
     again after the effects. `approving` composes a change anew that a forge did not merge. `other_status`
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
-    `without` returns the plan as it is reported and recorded without some packages.
+    `without` returns the plan as it is reported and recorded without some packages. `losses` are those of its
+    changes, and of what leaves the locks.
     """
 
     UNCOMPARED = frozenset({"approving", "context", "without"})
@@ -429,6 +433,7 @@ class Plan(PartlyCompared, frozen=True):
     lock: LockProposal | None = None
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
+    losses: tuple[Loss, ...] = ()
     other_files: Container[str] | None = None
     has_pins: bool = True
     applied: Oid | None = None

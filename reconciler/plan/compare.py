@@ -22,6 +22,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.conditions import POINT_EMPTY
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
+from reconciler.plan.losses import Loss
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render.rendered import FunctionFault
 
@@ -187,9 +188,9 @@ class Comparison(Struct, frozen=True):
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
     those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
-    owns its kinds. `deep` tells whether packages were compared. Nothing is known about the packages of
-    repositories in `unread`, nor about the `postponed` ones: their functions had no time. Without
-    `has_manifests` neither side has one.
+    owns its kinds. `losses` are the objects of clusters that go with it. `deep` tells whether packages were
+    compared. Nothing is known about the packages of repositories in `unread`, nor about the `postponed` ones:
+    their functions had no time. Without `has_manifests` neither side has one.
     """
 
     variants: tuple[VariantDifference, ...] = ()
@@ -201,6 +202,7 @@ class Comparison(Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     pins: tuple[PinChange, ...] = ()
     dangers: int = 0
+    losses: tuple[Loss, ...] = ()
     deep: bool = False
     unread: tuple[Problem, ...] = ()
     postponed: int = 0
@@ -249,6 +251,7 @@ def compare(base: Side, head: Side) -> Comparison:
         refusals=tuple(r for r in head.refusals if r not in base.refusals),
         pins=(*dangers, *pins, *_requested(base.plan, head.plan)),
         dangers=len(dangers),
+        losses=_losses(base.plan, head.plan),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
         postponed=sum(
@@ -258,6 +261,12 @@ def compare(base: Side, head: Side) -> Comparison:
         base=base.commit,
         head=head.commit,
     )
+
+
+def _losses(base: Plan | None, head: Plan | None) -> tuple[Loss, ...]:
+    before = {(loss.cluster, loss.cause, loss.kind) for loss in (base.losses if base else ())}
+    after = head.losses if head else ()
+    return tuple(loss for loss in after if (loss.cluster, loss.cause, loss.kind) not in before)
 
 
 def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:

@@ -34,6 +34,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.impact import Impact
+from reconciler.plan.losses import Loss
 from reconciler.resolve.dependency_roots import RequirementChange
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class Parts(Struct, frozen=True):
     decision: Decision
     guard: Held | None = None
     group: GroupPlace | None = None
+    losses: tuple[Loss, ...] = ()
     approval: ApprovalState | None = None
     request: RequestState | None = None
     unreadable: Held | None = None
@@ -298,6 +300,7 @@ def compose(parts: Parts) -> Change:
         pins=parts.pins,
         requirements=parts.requirements,
         impact=parts.impact,
+        losses=parts.losses,
         request=request.content,
         repair=postponed.when if postponed is not None else decided.repair or request.repair,
         postponed=postponed,

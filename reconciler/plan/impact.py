@@ -45,7 +45,7 @@ class Impact(Struct, frozen=True):
     risks: tuple[Risk, ...] = ()
 
 
-class _Resource(NamedTuple):
+class ResourceId(NamedTuple):
     """Identity of a resource in a package; its version is none."""
 
     group_kind: str
@@ -57,7 +57,7 @@ class _Resource(NamedTuple):
         return f"{self.group_kind.partition('.')[0]} {path}"
 
 
-Resources = Mapping[_Resource, bytes]
+Resources = Mapping[ResourceId, bytes]
 """The digests of resources by their identities."""
 
 
@@ -136,7 +136,7 @@ class ImpactReader(Struct):
             if masked in old and masked in new and old[masked] == new[masked]:
                 continue
             action = "adds" if masked not in old else "changes" if masked in new else "removes"
-            resource = _Resource(*map(own.fill_text, masked))
+            resource = ResourceId(*map(own.fill_text, masked))
             subject, to = str(resource), moves.get(masked)
             if to is not None:
                 where = f"namespace {own.fill_text(to.namespace)}" if to.namespace else "no namespace"
@@ -158,7 +158,7 @@ class ImpactReader(Struct):
 
     def _all(self, side: "_Side", paths: Collection[str]) -> _Contents:
         """Return the contents of files; resources have the places of own names, images are complete."""
-        resources: dict[_Resource, bytes] = {}
+        resources: dict[ResourceId, bytes] = {}
         images: set[str] = set()
         for path in sorted(paths):
             if path not in side.files or not path.endswith(_SUFFIXES):
@@ -171,7 +171,7 @@ class ImpactReader(Struct):
         return _Contents(resources, frozenset(images))
 
 
-def _moves(gone: Iterable[_Resource], new: Collection[_Resource]) -> Mapping[_Resource, _Resource]:
+def _moves(gone: Iterable[ResourceId], new: Collection[ResourceId]) -> Mapping[ResourceId, ResourceId]:
     """Return where resources got a namespace, or lost it: who applies them may have put them there before."""
     there = {each._replace(namespace=""): each for each in sorted(new)}
     moves = {each: each._replace(namespace="") if each.namespace else there.get(each, each) for each in gone}
@@ -230,10 +230,10 @@ def _read_contents(data: bytes, own: OwnValues) -> _Contents:
     except YamlError:
         return _Contents({}, frozenset())
     # Kinds decide what is a resource, so identities are read before names are masked.
-    resources = dict(resource for each in values for resource in _resources(each))
+    resources = dict(resource for each in values for resource in resources_of(each))
     images = frozenset(own.mask_text(image) for value in resources.values() for image in _images(value))
     digests = {
-        _Resource(*map(own.mask_text, name)): _value_digest(_mask_value(value, own))
+        ResourceId(*map(own.mask_text, name)): _value_digest(_mask_value(value, own))
         for name, value in resources.items()
     }
     return _Contents(digests, images)
@@ -256,13 +256,14 @@ def _value_digest(value: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _resources(value: Any) -> Iterator[tuple[_Resource, Any]]:
+def resources_of(value: Any) -> Iterator[tuple[ResourceId, Any]]:
+    """Yield the resources of a document, or of its list, with identities; no local configuration."""
     if not isinstance(value, Mapping):
         return
     items = value.get("items")
     if str(value.get("kind", "")).endswith("List") and isinstance(items, list):
         for item in items:
-            yield from _resources(item)
+            yield from resources_of(item)
         return
     metadata = value.get("metadata")
     kind, version = value.get("kind"), value.get("apiVersion")
@@ -273,7 +274,7 @@ def _resources(value: Any) -> Iterator[tuple[_Resource, Any]]:
         return
     group = version.partition("/")[0] if "/" in version else ""
     name, namespace = metadata.get("name"), metadata.get("namespace")
-    yield _Resource(str(GroupKind(group, kind)), str(namespace or ""), str(name or "")), value
+    yield ResourceId(str(GroupKind(group, kind)), str(namespace or ""), str(name or "")), value
 
 
 def _images(value: Any) -> Iterator[str]:

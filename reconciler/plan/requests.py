@@ -339,6 +339,7 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
         sorted(map(list, change.answers), key=str),
         change.unready,
         *([request.rollout] if request.rollout else []),
+        *([[loss.text, loss.replacement] for loss in change.losses]),
     ]
 
 

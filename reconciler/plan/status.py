@@ -29,6 +29,7 @@ from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
+from reconciler.plan.losses import Loss, loss_value
 from reconciler.records.state import is_failure
 from reconciler.resolve.ownership import find_view, package_name
 
@@ -42,7 +43,8 @@ class PackageStatus(Struct, frozen=True):
     `since` is a committer time in seconds, never the clock: that of the commit that brought the
     package there, or what the last run recorded for the same phase and branch; 0 is unknown. `head`
     is the branch that waits, `revision` the PackageRevision as Porch calls it, "" for none. `is_dated`
-    tells that the forge has the time: a recorded time does not count then.
+    tells that the forge has the time: a recorded time does not count then. `losses` are the objects that go
+    when its proposal is merged.
     """
 
     phase: Phase
@@ -58,6 +60,7 @@ class PackageStatus(Struct, frozen=True):
     message: str = ""
     revision: str = ""
     is_dated: bool = False
+    losses: tuple[Loss, ...] = ()
 
 
 class _Word(NamedTuple):
@@ -146,7 +149,8 @@ def _status(
         pull=pull.number if pull else 0,
         url=pull.url if pull else "",
         reason=word.reason,
-        message=word.message,
+        message="; ".join(filter(None, (word.message, *(f"loss: {loss.text}" for loss in change.losses)))),
+        losses=change.losses,
         # As Porch composes the name of the PackageRevision.
         revision=f"{target.view.key.name}.{name.replace('/', '.')}.{workspace}" if workspace else "",
     )
@@ -437,6 +441,7 @@ def status_value(status: PackageStatus) -> dict[str, Any]:
         "pullRequest": {"number": status.pull, "url": status.url} if status.pull else None,
         "reason": status.reason,
         "message": status.message,
+        **({"losses": [loss_value(loss) for loss in status.losses]} if status.losses else {}),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from reconciler.policy.settings import SettingsGroup
 
+LOSS: Final = "loss"
 DELETION: Final = "deletion"
 CONFLICT: Final = "conflict"
 REMOVAL: Final = "removal"

@@ -10,11 +10,12 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
+from reconciler.plan.losses import loss_value
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
 from reconciler.report.json import API_VERSION, change_value, problem_value, refusal_values
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
-from reconciler.report.summary import Names, change_order
+from reconciler.report.summary import Names, change_order, loss_texts
 from reconciler.report.text import cause_lines, problem_lines, refusal_lines
 
 _PACKAGES = {
@@ -110,6 +111,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     The sentence is last.
     """
     yield f"compared  {terminal(compared_text(comparison))}"
+    yield from (paint(f"loss      {terminal(text)}", Color.RED) for text in loss_texts(comparison.losses))
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
     yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
@@ -161,6 +163,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "empty": comparison.is_empty,
         "level": "fleet" if comparison.deep else "manifests",
         "complete": comparison.is_complete,
+        "losses": [loss_value(loss) for loss in comparison.losses],
         "counts": counts(comparison),
         "variants": [
             {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants

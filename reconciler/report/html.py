@@ -160,6 +160,7 @@ class HtmlReport(Struct, frozen=True):
     checksum: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     needs: tuple[Need, ...] = ()
+    losses: tuple[str, ...] = ()
     risks: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[CauseRow, ...] = ()
     packages: tuple[PackageRow, ...] = ()

@@ -23,6 +23,7 @@ from reconciler.plan.changes import (
     exits_of,
 )
 from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.losses import loss_value
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.needs import need_value, needs_after
@@ -80,6 +81,7 @@ def plan_value(
         "shards": [names.shard] if names.shard else [],
         "checksum": plan.checksum,
         "empty": plan.is_empty,
+        "losses": [loss_value(loss) for loss in plan.losses],
         "summary": {str(op): count for op, count in count_ops(plan).items()},
         "needs": [need_value(need) for need in needs],
         "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
@@ -126,6 +128,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "unready": list(change.unready),
         "warnings": list(change.warnings),
         "subpackages": [note._asdict() for note in change.subpackages],
+        "losses": [loss_value(loss) for loss in change.losses],
         "risks": [risk_value(risk) for risk in change_risks(change)],
         "diff": impact_value(change.impact) if change.impact else None,
         "pins": [move_value(move) for move in change.pins],

@@ -18,6 +18,7 @@ from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange
 from reconciler.plan.compare import Comparison
 from reconciler.plan.draft_decision import asked_text
 from reconciler.plan.index_pull_request import IndexProposal
+from reconciler.plan.losses import all_losses
 from reconciler.plan.status import current_states
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
@@ -41,6 +42,7 @@ from reconciler.report.summary import (
     arrow,
     change_order,
     clusters_text,
+    loss_texts,
     move_text,
     risk_summary,
     sorted_changes,
@@ -95,6 +97,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         "summary.md",
         title="Applied" if outcome else "Plan",
         summary=summary_line(plan),
+        losses=list(map(_short, loss_texts(plan.losses))),
         report_url=names.report_url,
         needs=needs_after(plan, outcome),
         rows=rows,
@@ -123,6 +126,7 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
         "check.md",
         title=title,
         sentence=sentence(comparison),
+        losses=list(map(_short, loss_texts(comparison.losses))),
         compared=compared_text(comparison),
         problems=problem_sentence(comparison),
         deep=comparison.deep,
@@ -169,6 +173,7 @@ def pull_body(
         kind="deleted" if change.reason is Reason.DELETED_BY_PERSON else request.kind,
         is_back=request.is_back,
         edited=request.edited,
+        losses=_losses([change]),
         unready=change.unready,
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
@@ -191,6 +196,13 @@ def pull_body(
         more_files=max(0, len(files) - MOST_FILES),
         warnings=tuple(_warnings([change], names)),
     )
+
+
+def _losses(changes: Iterable[Change]) -> list[str]:
+    """Return what merging a pull request takes, and what to know of what is replaced."""
+    losses = all_losses(loss for change in changes for loss in change.losses)
+    notes = dict.fromkeys(loss.replacement for loss in losses if loss.heir)
+    return [_short(text) for text in (*loss_texts(losses), *notes)]
 
 
 def _commit_text(commit: UpstreamChange) -> str:
@@ -234,6 +246,7 @@ def group_body(
     return fill(
         "group.md",
         count=len(rows),
+        losses=_losses(ordered),
         instance=names.instance,
         difference=difference,
         differences=list(_differences(ordered, names, files)),

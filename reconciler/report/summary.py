@@ -1,7 +1,7 @@
 """Summary of a plan in one line: counts of operations and states; exit codes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from reconciler.base.wording import age_text, plural, some
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Risk
+from reconciler.plan.losses import Loss
 from reconciler.plan.status import PackageStatus, current_states
-from reconciler.policy.risks import CONFLICT, DELETION
+from reconciler.policy.risks import CONFLICT, DELETION, LOSS
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -61,11 +62,16 @@ def change_order(change: Change) -> tuple[object, ...]:
 
 
 def change_risks(change: Change) -> tuple[Risk, ...]:
-    """Return the risks of a change, the worst first: its deletion, then conflicts to be answered."""
+    """Return the risks of a change, the worst first: losses, its deletion, conflicts to be answered."""
     is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
     own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
     conflicts = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
-    return (*own, *conflicts, *(change.impact.risks if change.impact else ()))
+    lost = (
+        Risk(LOSS, "takes", f"{loss.objects} (with {loss.cause})", -1)
+        for loss in change.losses
+        if loss.needs_consent
+    )
+    return (*dict.fromkeys(lost), *own, *conflicts, *(change.impact.risks if change.impact else ()))
 
 
 def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
@@ -154,6 +160,17 @@ def detail(change: Change, status: PackageStatus | None = None, now: float = 0) 
     waits = "waits for a person" if change.waits and not is_told else ""
     parts = (upstream_text(change), stands, change.detail, unready, waits)
     return "; ".join(part for part in parts if part)
+
+
+_MOST_LOSSES = 20
+"""Losses that a text lists; more of them are counted."""
+
+
+def loss_texts(losses: Sequence[Loss]) -> list[str]:
+    """Return what goes with removed objects, a line for each kind."""
+    texts = [loss.text for loss in losses[:_MOST_LOSSES]]
+    more = len(losses) - len(texts)
+    return [*texts, *([f"and {more} more"] if more else [])]
 
 
 _AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})

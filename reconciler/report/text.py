@@ -27,6 +27,7 @@ from reconciler.report.summary import (
     Names,
     arrow,
     listed_changes,
+    loss_texts,
     move_text,
     risk_summary,
     row_reason,
@@ -74,6 +75,7 @@ def plan_lines(
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     statuses = current_states(plan)
     yield paint(summary_line(plan, statuses), Color.BOLD)
+    yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(plan.losses))
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)
     dangers = [move for move in plan.version_changes if move.op.is_dangerous]
@@ -154,6 +156,7 @@ def change_lines(
         "not ready": "; ".join(change.unready),
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
+    yield from (paint(f"  loss: {terminal(text)}", Color.RED) for text in loss_texts(change.losses))
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
     yield from (f"  {terminal(note.text)}" for note in change.subpackages)
     yield from (f"  {terminal(move_text(move))}" for move in change.pins)

@@ -29,6 +29,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.plan.deletion_diff import retained_variants
+from reconciler.plan.loss_reader import loss_trees
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
@@ -137,6 +138,8 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
         fleet = _resolve(inputs, resolving, defects=defects)
         with timed(SpanKind.STAGE, "fetch") as span:
             contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
+            # Apart, so that what reports tell of takes no place of what rendering reads.
+            compared = fetch_contents(loss_trees(fleet, inventory), inputs.mirrors, inventory.policy.limits)
             span.items = len(contents)
         with opened_pipelines(inputs) as run:
             with timed(SpanKind.STAGE, "render") as span:
@@ -153,7 +156,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
             with timed(SpanKind.STAGE, "plan") as span:
-                plan = build_plan(inventory, fleet, rendered, shard, contents, run=run)
+                plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents}, run=run)
                 span.items = len(plan.changes)
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {

@@ -1,0 +1,320 @@
+"""Find the losses of proposals: compare main with what is proposed, and count in the snapshots. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.index import read_index
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_name
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
+from reconciler.inventory.inventory import Inventory, Source
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.names.ids import GroupKind, Oid, PackageKey, group_of
+from reconciler.names.objects import Files
+from reconciler.plan.changes import Change, Op, WriteRemoval
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.impact import ResourceId, resources_of
+from reconciler.plan.losses import CLAIM, NAMESPACE, Loss
+from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.resolution import Needs
+
+_NAMED = 5
+"""Names of objects that a loss keeps; all of them are counted."""
+_CRD = "CustomResourceDefinition.apiextensions.k8s.io"
+_XRD = "CompositeResourceDefinition.apiextensions.crossplane.io"
+_CRDS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_MARKS = (
+    *(b"ResourceDefinition", b"Namespace", b"PersistentVolumeClaim"),
+    *(b"pkg.crossplane.io", b"packaging.carvel.dev"),
+)
+"""Bytes without which a file has nothing that takes others with it: most files need not be parsed."""
+_INSTALLERS = frozenset({Ecosystem.XPKG, Ecosystem.CARVEL})
+
+
+def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
+    """Return the trees that losses are read from: main's and those of drafts, where something is proposed."""
+    settled = (each.resolved for each in fleet.deliveries.items if each.resolved.settled is not None)
+    desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
+    trees: dict[str, set[Oid]] = {}
+    for view in inventory.repositories.values():
+        for path, package in view.packages.items():
+            key = PackageKey(view.url, path)
+            is_ours = find_owner(package.main_header, key, inventory) is not None
+            leaves = package.deletion is not None or (key not in desired and is_ours)
+            if package.main_tree is not None and (package.drafts or leaves):
+                drafts = (draft.tree for draft in package.drafts)
+                trees.setdefault(view.url, set()).update((package.main_tree, *drafts))
+    return Needs({url: frozenset(oids) for url, oids in trees.items()})
+
+
+class LossReader(Struct):
+    """Finds losses; what several packages have in common is read once."""
+
+    inventory: Inventory
+    locks: LockUpdate
+    _removable: dict[bytes, Mapping[ResourceId, Any]] = field(default_factory=dict)
+    _candidates: tuple[Candidate, ...] | None = None
+
+    def of_changes(
+        self, context: PlanContext, changes: Mapping[PackageKey, Change], contents: Mapping[Oid, Files]
+    ) -> Mapping[PackageKey, tuple[Loss, ...]]:
+        """Return what merging the proposal of each package takes with it; no entry where nothing is."""
+        losses = {
+            key: tuple(sorted(set(self._of_change(change, context.targets[key], contents))))
+            for key, change in changes.items()
+        }
+        return {key: own for key, own in losses.items() if own}
+
+    def of_locks(self) -> Iterator[Loss]:
+        """Yield what goes with packages that the locks do not have any more, or have in other versions."""
+        for scope in self.locks.scopes:
+            if scope.before is None or not scope.changed:
+                continue
+            after = scope.after.resolution.packages if scope.after else ()
+            versions = {_resource(package): package.version for package in after}
+            for package in scope.before.resolution.packages:
+                resource, (ecosystem, source) = _resource(package), package.instance.order[:2]
+                if ecosystem in _INSTALLERS and package.kind:
+                    version = versions.get(resource)
+                    kinds = self._kinds_of(scope.cluster, ecosystem, source, package.version, version)
+                    heir = _heir(after, ecosystem, source, resource)
+                    yield from self._with_kinds(scope.cluster, str(resource), kinds, heir)
+
+    # Removed objects
+
+    def _of_change(self, change: Change, target: PlanTarget, contents: Mapping[Oid, Files]) -> Iterator[Loss]:
+        main = target.package.main_tree
+        after = _proposed(change, target, contents) if main is not None else None
+        if main is None or after is None:
+            return
+        cluster, before = target.view.cluster, contents.get(main)
+        if before is None or isinstance(after, str):
+            yield Loss(cluster, f"package {change.package.path}", "")
+            return
+        old, new = self._all(before), self._all(after)
+        named = {resource._replace(namespace="") for resource in new}
+        for resource, value in sorted(old.items(), key=lambda item: item[0]):
+            # Who applies a resource without a namespace may have put it there before.
+            bare = resource._replace(namespace="")
+            if {resource, bare} & new.keys() or (resource == bare and bare in named):
+                yield from self._of_installs(cluster, resource, value, new.get(resource, value))
+            else:
+                yield from self._of_resource(cluster, resource, value)
+
+    def _all(self, files: Files) -> Mapping[ResourceId, Any]:
+        """Return the resources of a package that take others with them."""
+        takers: dict[ResourceId, Any] = {}
+        for path in sorted(files):
+            data = files[path].data
+            if path.endswith((".yaml", ".yml", ".json")) and any(mark in data for mark in _MARKS):
+                if data not in self._removable:
+                    self._removable[data] = dict(_removable(data))
+                takers.update(self._removable[data])
+        return takers
+
+    def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, Any]) -> Iterator[Loss]:
+        if resource.group_kind == NAMESPACE:
+            yield from self._of_namespace(cluster, resource.name)
+        elif resource.group_kind == CLAIM:
+            yield Loss(cluster, str(resource), CLAIM, 1, is_complete=True)
+        elif resource.group_kind in (_CRD, _XRD):
+            yield from self._with_kinds(cluster, str(resource), _defined_kinds(value))
+        else:
+            yield from self._of_installs(cluster, resource, value)
+
+    def _of_installs(
+        self,
+        cluster: str,
+        resource: ResourceId,
+        value: Mapping[str, Any],
+        after: Mapping[str, Any] | None = None,
+    ) -> Iterator[Loss]:
+        """Yield the losses with what installs a package: removed, or asking for another version `after`."""
+        lock = next((scope.after for scope in self.locks.scopes if scope.cluster == cluster), None)
+        packages = lock.resolution.packages if lock is not None else ()
+        own = ResourceId(resource.group_kind.partition(".")[0], resource.namespace, resource.name)
+        new = next(map(_version, _installs(after or {})), None)
+        if after is None and own in map(_resource, packages):
+            return  # a manifest of a person has the object now
+        for install in _installs(value):
+            ecosystem, source = install.need.id
+            kinds = self._kinds_of(cluster, ecosystem, source, _version(install), new)
+            if after is None and (observed := self._observed(cluster, own)):
+                kinds = (kinds or frozenset()) | observed
+            yield from self._with_kinds(cluster, str(own), kinds, _heir(packages, ecosystem, source, own))
+
+    def _of_namespace(self, cluster: str, name: str) -> Iterator[Loss]:
+        snapshot, cause = self.snapshot_of(cluster), f"{NAMESPACE} {name}"
+        kinds: dict[GroupKind, set[str]] = {}
+        for (api_version, kind), objects in snapshot.objects.items():
+            inside = {each.name for each in objects if each.namespace == name}
+            if inside:
+                kinds.setdefault(GroupKind(group_of(api_version), kind), set()).update(inside)
+        for group_kind, inside in sorted(kinds.items()):
+            names = tuple(f"{name}/{each}" for each in sorted(inside)[:_NAMED])
+            is_complete = self._is_complete(snapshot, group_kind, name)
+            yield Loss(cluster, cause, str(group_kind), len(inside), is_complete=is_complete, names=names)
+        yield Loss(cluster, cause, "")
+
+    # Objects of kinds
+
+    def snapshot_of(self, cluster: str) -> Snapshot:
+        """Return the snapshot of exactly this cluster, or an absent one."""
+        return self.inventory.snapshot.exactly(cluster)
+
+    def _with_kinds(
+        self, cluster: str, cause: str, kinds: Collection[str] | None, heir: str = ""
+    ) -> Iterator[Loss]:
+        """Yield the loss of each kind; of kinds that are not known (None) there is one."""
+        if kinds is None:
+            yield Loss(cluster, cause, "", heir=heir)
+            return
+        snapshot = self.snapshot_of(cluster)
+        for kind in sorted(kinds):
+            name, _, group = kind.partition(".")
+            names = {
+                f"{each.namespace}/{each.name}" if each.namespace else each.name
+                for (api_version, own), objects in snapshot.objects.items()
+                if own == name and group_of(api_version) == group
+                for each in objects
+            }
+            is_complete = self._is_complete(snapshot, GroupKind(group, name), ALL_NAMESPACES)
+            shown = tuple(sorted(names)[:_NAMED])
+            yield Loss(cluster, cause, kind, len(names), is_complete=is_complete, names=shown, heir=heir)
+
+    def _is_complete(self, snapshot: Snapshot, kind: GroupKind, namespace: str) -> bool:
+        taken = snapshot.time if snapshot.taken is None else snapshot.taken
+        age_s = self.inventory.control.commit.time - taken
+        return snapshot.is_complete(kind, namespace) and age_s <= self.inventory.policy.snapshot.max_age_s
+
+    # Kinds of packages
+
+    def _kinds_of(
+        self, cluster: str, ecosystem: str, name: str, version: str, after: str | None
+    ) -> frozenset[str] | None:
+        """Return the kinds that go with a package, or with its version; None if they are not known.
+
+        With another version (`after`) a Provider or Configuration keeps what only the old one has, as it owns
+        it too. A PackageInstall removes it.
+        """
+        if after is not None:
+            is_kept = ecosystem != Ecosystem.CARVEL or after == version
+            old, new = (self._indexed(ecosystem, name, each) for each in (version, after))
+            return frozenset() if is_kept or old is None or new is None else old - new
+        kinds = self._indexed(ecosystem, name, version)
+        for scope in self.locks.scopes:
+            for lock in (scope.before, scope.after) if scope.cluster == cluster else ():
+                table = lock.resolution.custom_resource_definitions if lock is not None else {}
+                for kind, entry in table.items():
+                    if entry.package.startswith(f"{ecosystem}:") and package_name(entry.package) == name:
+                        kinds = (kinds or frozenset()) | {kind}
+        return kinds
+
+    def _indexed(self, ecosystem: str, name: str, version: str) -> frozenset[str] | None:
+        """Return the kinds of a version by the index ("" for all versions); None if it has none of them."""
+        if self._candidates is None:
+            self._candidates = read_index(self.inventory.index).candidates
+        every = [
+            {str(gvk.group_kind) for gvk in each.provides if gvk.version}
+            for each in self._candidates
+            if each.id.ecosystem == ecosystem and name in (each.id.name, *each.names)
+            if version in ("", each.version.text)
+        ]
+        return frozenset().union(*every) if every else None
+
+    def _observed(self, cluster: str, owner: ResourceId) -> frozenset[str]:
+        """Return the kinds of definitions in the snapshot that name an owner in their references."""
+        return frozenset(
+            kind
+            for crd in self.snapshot_of(cluster).of_kind(*_CRDS)
+            if _is_owner(crd, owner)
+            for kind in _defined_kinds(crd.body) or ()
+        )
+
+
+def _proposed(change: Change, target: PlanTarget, contents: Mapping[Oid, Files]) -> Files | Oid | None:
+    """Return the package as the proposal has it: its tree where it is unread, None without a proposal."""
+    written, draft = change.written, target.draft
+    if any(isinstance(write, WriteRemoval) for write in change.writes):
+        return {}
+    if written is not None:
+        return written.files or ({} if written.tree is None else contents.get(written.tree, written.tree))
+    if change.reason in (Reason.DELETED_BY_PERSON, Reason.DELETION_PROPOSED):
+        return {}
+    if draft is None or change.op is Op.CLOSE or draft.ref in change.removed:
+        return None
+    if change.reason is Reason.REJECTED or draft.tree is None:
+        return None
+    return contents.get(draft.tree, draft.tree)
+
+
+def _removable(data: bytes) -> Iterator[tuple[ResourceId, Any]]:
+    """Yield the resources of a file that take others with them; none of a file that is not YAML."""
+    try:
+        values = [document.value for document in load_documents(data)]
+    except YamlError:
+        return
+    for value in values:
+        for resource, body in resources_of(value):
+            if resource.group_kind in (_CRD, _XRD, NAMESPACE):
+                yield resource._replace(namespace=""), body
+            elif resource.group_kind == CLAIM or _installs(body):
+                yield resource, body
+
+
+def _installs(value: Mapping[str, Any]) -> tuple[Install, ...]:
+    if group_of(str(value.get("apiVersion") or "")) not in _GROUPS:
+        return ()
+    reading = read_manifest(value, Source(Location(""), observed=True))
+    return reading.installs if reading is not None else ()
+
+
+_GROUPS = frozenset({"pkg.crossplane.io", "packaging.carvel.dev"})
+
+
+def _defined_kinds(value: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the kinds that a definition makes, those of claims too; None where it cannot be understood."""
+    spec = value.get("spec")
+    if not isinstance(spec, Mapping):
+        return None
+    group, names = spec.get("group"), [spec.get(key) for key in ("names", "claimNames")]
+    kinds = [each.get("kind") for each in names if isinstance(each, Mapping)]
+    if not isinstance(group, str) or not kinds or not all(isinstance(kind, str) for kind in kinds):
+        return None
+    return frozenset(str(GroupKind(group, str(kind))) for kind in kinds)
+
+
+def _version(install: Install) -> str:
+    """Return the version that a manifest asks for, "" where it may be any."""
+    text = install.need.range.text.lstrip("=")
+    return "" if text.startswith("sha256:") else text
+
+
+def _is_owner(crd: SnapshotObject, owner: ResourceId) -> bool:
+    metadata = crd.body.get("metadata")
+    references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return any(
+        isinstance(each, Mapping) and (each.get("kind"), each.get("name")) == (owner.group_kind, owner.name)
+        for each in (references if isinstance(references, list) else ())
+    )
+
+
+def _resource(package: LockedPackage) -> ResourceId:
+    """Return the object of a locked package."""
+    return ResourceId(package.kind, package.instance.slot.namespace, package.name)
+
+
+def _heir(packages: Iterable[LockedPackage], ecosystem: str, name: str, removed: ResourceId) -> str:
+    """Return another object that installs the package of a removed one, "" without one."""
+    for package in packages:
+        resource = _resource(package)
+        is_same = package.instance.order[:2] == (ecosystem, name) and resource.namespace == removed.namespace
+        if is_same and resource != removed:
+            return str(resource)
+    return ""

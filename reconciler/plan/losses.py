@@ -1,0 +1,106 @@
+"""Losses: objects of clusters that go with what a proposal removes, counted from the snapshots. Pure.
+
+A CustomResourceDefinition takes all objects of its kind with it, a CompositeResourceDefinition those of its
+composites and claims, a Namespace everything in it, a PersistentVolumeClaim its data. What installs a package
+(a Provider, a Configuration, a PackageInstall) takes the kinds of that package.
+
+Source: Kubernetes, garbage collection by owner references; crossplane, Establisher: every object of a package
+has its Provider or Configuration as an owner.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
+from reconciler.plan.deletion_guard import deletion_consent
+
+CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
+_SHOWN = 3
+
+
+class Loss(Struct, frozen=True, order=True):
+    """Objects of one kind that a cluster loses with `cause`, the object that is removed."""
+
+    cluster: str
+    cause: str
+    """The removed object, as `Provider aws`; `package web` where its content cannot be read."""
+    kind: str
+    """Kind of the objects as `Bucket.s3.io`; "" for kinds that are not known."""
+    listed: int = 0
+    """Number of objects that the snapshot has."""
+    is_complete: bool = False
+    """Whether there are no others; else the number is unknown."""
+    names: tuple[str, ...] = ()
+    """The first names, with the namespaces."""
+    heir: str = ""
+    """Another object that installs the package of the removed one."""
+
+    @property
+    def count(self) -> int | None:
+        """The number of objects, None where it is unknown."""
+        return self.listed if self.is_complete else None
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether objects go, or may go."""
+        return self.count != 0
+
+    @property
+    def objects(self) -> str:
+        """The objects with their number: `Bucket.s3.io and its 2 objects`."""
+        if self.kind == CLAIM and self.cause.startswith(CLAIM):
+            return "its data"
+        if not self.kind:
+            is_space = self.cause.startswith(f"{NAMESPACE} ")
+            what = "everything else in it" if is_space else "what it brought"
+            return f"{what} (an unknown number of objects)"
+        if self.is_complete:
+            own = f"and its {plural(self.listed, 'object')}"
+            return f"{self.kind} {own if self.listed else 'without any object'}"
+        number = f"at least {self.listed}" if self.listed else "an unknown number"
+        return f"{self.kind} and its objects ({number})"
+
+    @property
+    def text(self) -> str:
+        """The loss as a sentence: `dev: Provider aws takes Bucket.s3.io and its 2 objects with it: a, b`."""
+        if not self.names:
+            return f"{self.cluster}: {self.cause} takes {self.objects} with it"
+        more = self.listed - len(self.names[:_SHOWN])
+        named = ", ".join(self.names[:_SHOWN]) + (f" and {more} more" if more else "")
+        return f"{self.cluster}: {self.cause} takes {self.objects} with it: {named}"
+
+    @property
+    def replacement(self) -> str:
+        """A sentence about the replacement where another object installs the same package, "" else."""
+        if not self.heir:
+            return ""
+        kind, _, name = self.cause.partition(" ")
+        stops = ", and Crossplane stops at two packages of one source" if kind != "PackageInstall" else ""
+        return (
+            f"{self.heir} replaces {self.cause} in {self.cluster} and does not take over its objects. "
+            f"Both run until the removal of {name} is merged{stops}. "
+            f"Give the {kind} of your manifest the metadata.name {name.rpartition('/')[2]} to keep the object"
+        )
+
+
+def loss_consent(package: PackageKey, losses: Iterable[Loss]) -> str:
+    """Return the checksum that allows policy to remove these objects of a package, however many others go."""
+    return deletion_consent({(*package, loss.cluster, loss.cause) for loss in losses})
+
+
+def all_losses(losses: Iterable[Loss]) -> tuple[Loss, ...]:
+    """Return each loss once, those of objects first: two things may tell of the same one."""
+    every = {replace(loss, heir=""): loss for loss in sorted(losses)}
+    return tuple(sorted(every.values(), key=lambda loss: (not loss.needs_consent, loss)))
+
+
+def loss_value(loss: Loss) -> dict[str, Any]:
+    """Return a loss as a JSON value; `count` is null where the number is unknown."""
+    value = {
+        name: getattr(loss, name) for name in ("cluster", "cause", "kind", "listed", "count", "heir", "text")
+    }
+    return {**value, "names": list(loss.names)}
