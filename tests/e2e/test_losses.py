@@ -1,0 +1,437 @@
+"""What a removed object takes with it: counted in its cluster, named first, merged by consent."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git import Repo, kptfile, make_repository
+from tests.support.schema import output_violations
+from tests.support.small_world import repository
+from tests.support.world import World
+
+EDGES = ("edge-1", "edge-2")
+CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata: {name: fleet}
+spec:
+  manifests: [manifests]
+"""
+APPROVAL = CONFIGURATION + "  approval: {auto: [{}]}\n"
+CRD = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nets.x.io}
+spec:
+  group: x.io
+  names: {kind: Net, plural: nets}
+"""
+XRD = """\
+apiVersion: apiextensions.crossplane.io/v1
+kind: CompositeResourceDefinition
+metadata: {name: xdbs.x.io}
+spec:
+  group: x.io
+  names: {kind: XDb, plural: xdbs}
+  claimNames: {kind: Db, plural: dbs}
+"""
+NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
+CLAIM = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: shop}\n"
+APP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: b}\n"
+LOCAL = "  annotations: {config.kubernetes.io/local-config: 'true'}\n"
+
+
+def variant(edge: str, revision: int = 1) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata: {{name: net-{edge}}}
+spec:
+  upstream: {{repo: blueprints, package: net, revision: {revision}}}
+  downstream: {{repo: {edge}, package: net}}
+"""
+
+
+def snapshot(cluster: str, *objects: str, complete: bool = True, time: str = "2026-01-01") -> dict[str, str]:
+    """Return the snapshot of a cluster with objects of x.io, each as `Kind namespace/name`."""
+    values = []
+    for text in objects:
+        kind, _, path = text.partition(" ")
+        namespace, _, name = path.rpartition("/")
+        metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+        values.append({"apiVersion": "x.io/v1", "kind": kind, "metadata": metadata})
+    kinds = [value["kind"] for value in values]
+    lists = [
+        {"group": "x.io", "kind": kind, "namespace": "*", "count": kinds.count(kind), "complete": complete}
+        for kind in ("Net", "XDb", "Db")
+    ]
+    spec = {"time": f"{time}T00:00:00Z", "lists": lists}
+    header = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Snapshot", "metadata": {"name": cluster}}
+    return {
+        f"snapshot/{cluster}/snapshot.yaml": json.dumps({**header, "spec": spec}),
+        f"snapshot/{cluster}/objects.ndjson": "".join(f"{json.dumps(v)}\n" for v in values) or "\n",
+    }
+
+
+def published(
+    root: Path, files: Mapping[str, str], *, later: Mapping[str, str | None] | None = None, **more: str
+) -> World:
+    """Return a world in which a package with these files is published in both clusters; `later` is its v2."""
+    root.mkdir()
+    package = {f"net/{path}": text for path, text in files.items()}
+    blueprints = make_repository(
+        root / "blueprints.git", {"net/Kptfile": kptfile("net"), "net/app.yaml": APP, **package}
+    )
+    blueprints.tag("net/v1")
+    if later is not None:
+        blueprints.commit({f"net/{path}": text for path, text in later.items()})
+        blueprints.tag("net/v2")
+    for edge in EDGES:
+        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
+    registered = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
+    variants = {f"manifests/net-{edge}.yaml": variant(edge) for edge in EDGES}
+    make_repository(
+        root / "control.git", {"reconciler.yaml": CONFIGURATION, **registered, **variants, **more}
+    )
+    world = World(root)
+    for line in ("apply",), ("approve", "--all"), ("apply",):
+        assert world.run(*line).code == 0
+    return world
+
+
+def control(world: World) -> Repo:
+    return Repo(world.control)
+
+
+def change(world: World, files: Mapping[str, str | None]) -> None:
+    control(world).commit(files)
+
+
+def plan(world: World) -> dict[str, Any]:
+    text = world.run("plan", "--output", "json").out
+    assert not list(output_violations("plan", text))
+    return dict(json.loads(text))
+
+
+def losses(world: World) -> dict[str, tuple[int | None, list[str]]]:
+    return {
+        f"{loss['cluster']} {loss['cause']} {loss['kind']}".strip(): (loss["count"], loss["names"])
+        for loss in plan(world)["losses"]
+    }
+
+
+NET = "CustomResourceDefinition nets.x.io Net.x.io"
+REMOVED = {"manifests/net-edge-1.yaml": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param(snapshot("edge-1", "Net b", "Net a"), (2, ["a", "b"]), id="a complete list"),
+        pytest.param(snapshot("edge-1"), (0, []), id="a complete list without objects"),
+        pytest.param(snapshot("edge-1", "Net a", complete=False), (None, ["a"]), id="an incomplete list"),
+        pytest.param(snapshot("edge-1", time="2024-01-01"), (None, []), id="a list that is too old"),
+        pytest.param(snapshot("edge-2", "Net a"), (None, []), id="the list of another cluster"),
+        pytest.param({}, (None, []), id="no snapshot"),
+    ],
+)
+def test_objects_are_counted_in_the_snapshot_of_that_cluster(
+    tmp_path: Path, given: Mapping[str, str], want: tuple[int | None, list[str]]
+) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD})
+
+    change(world, {**REMOVED, **given})
+
+    assert losses(world) == {f"edge-1 {NET}": want}
+
+
+def test_every_kind_of_removed_object_takes_what_depends_on_it(tmp_path: Path) -> None:
+    files = {"crd.yaml": CRD, "xrd.yaml": XRD, "all.yaml": f"{NAMESPACE}---\n{CLAIM}"}
+    world = published(tmp_path / "w", {**files, "local.yaml": NAMESPACE.replace("shop", "x") + LOCAL})
+    objects = ("Net n", "XDb x", "Db shop/one", "Db other/two")
+
+    change(world, {**REMOVED, **snapshot("edge-1", *objects)})
+
+    xrd = "edge-1 CompositeResourceDefinition xdbs.x.io"
+    assert losses(world) == {
+        f"edge-1 {NET}": (1, ["n"]),
+        f"{xrd} XDb.x.io": (1, ["x"]),
+        f"{xrd} Db.x.io": (2, ["other/two", "shop/one"]),
+        "edge-1 Namespace shop Db.x.io": (1, ["shop/one"]),
+        "edge-1 Namespace shop": (None, []),
+        "edge-1 PersistentVolumeClaim shop/data PersistentVolumeClaim": (1, []),
+    }
+
+
+@pytest.mark.parametrize(
+    ("later", "want"),
+    [
+        pytest.param({"crd.yaml": None}, {f"edge-1 {NET}": (1, ["a"])}, id="it drops the definition"),
+        pytest.param({"crd.yaml": None, "moved.yaml": CRD}, {}, id="another file has it"),
+        pytest.param({"crd.yaml": CRD.replace("\n", "\r\n")}, {}, id="it has other line breaks"),
+        pytest.param({"app.yaml": APP.replace("b}", "c}")}, {}, id="it changes something else"),
+        pytest.param(
+            {"claim.yaml": CLAIM.replace("shop", "store")},
+            {"edge-1 PersistentVolumeClaim shop/data PersistentVolumeClaim": (1, [])},
+            id="a claim moves to another namespace",
+        ),
+    ],
+)
+def test_update_that_drops_an_object_has_the_same_losses(
+    tmp_path: Path, later: Mapping[str, str | None], want: Mapping[str, Any]
+) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD, "claim.yaml": CLAIM}, later=later)
+
+    change(world, {"manifests/net-edge-1.yaml": variant("edge-1", 2), **snapshot("edge-1", "Net a")})
+
+    assert losses(world) == want
+    world.run("apply")
+    assert losses(world) == want, "while the pull request is open"
+
+
+def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD})
+    change(world, {**REMOVED, **snapshot("edge-1", "Net a")})
+    text = "edge-1: CustomResourceDefinition nets.x.io takes Net.x.io and its 1 object with it: a"
+
+    assert world.run("plan").out.splitlines()[1] == f"loss: {text}"
+    assert world.run("apply").code == 0
+    shown = world.run("pr", "show", "edge-1#2").out
+    assert f"- `{text}`" in shown.partition("Deletes a package")[0]
+    assert f"loss: {text}" in world.run("status").out
+    assert "Nothing was written." in world.run("apply").out
+
+    change(world, snapshot("edge-1", "Net a", "Net b"))
+    assert "updated  edge-1 #2 Delete net" in world.run("apply").out
+    assert "its 2 objects" in world.run("pr", "show", "edge-1#2").out
+
+
+def test_check_names_first_what_merging_takes(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD}, **snapshot("edge-1", "Net a"))
+    repo = control(world)
+    repo.commit(REMOVED, branch="head", start="main")
+
+    lines = world.run("check", "--head", "head").out.splitlines()
+
+    assert lines[0].startswith("compared")
+    assert lines[1].startswith("loss      edge-1: CustomResourceDefinition nets.x.io takes Net.x.io")
+
+
+AUTOMATIC = {"reconciler.yaml": APPROVAL, "manifests/net-edge-1.yaml": variant("edge-1", 2)}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_merged"),
+    [
+        pytest.param(snapshot("edge-1", "Net a"), False, id="objects go"),
+        pytest.param(snapshot("edge-1", complete=False), False, id="the number is unknown"),
+        pytest.param(snapshot("edge-1"), True, id="there is no object"),
+    ],
+)
+def test_policy_merges_a_loss_by_consent_only(
+    tmp_path: Path, given: Mapping[str, str], *, is_merged: bool
+) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD}, later={"crd.yaml": None})
+    change(world, {**AUTOMATIC, **given})
+    world.run("apply")
+
+    assert ("approve edge-1/net" in world.run("plan").out.replace("  ", " ")) is is_merged
+    if not is_merged:
+        said = world.run("plan")
+        assert (said.code, "LossNeedsConsent" in said.out) == (7, True)
+        assert world.run("approve", "--all").code == 4
+        world.consent()
+        assert "ApprovedByPolicy" in world.run("plan").out
+    assert world.run("approve", "--all").code == 0
+
+
+def test_person_approves_a_loss_by_name(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"all.yaml": NAMESPACE})
+    change(world, REMOVED)
+    world.run("apply")
+
+    refused = world.run("approve", "--all")
+
+    assert refused.code == 4
+    assert "edge-1#2 takes objects with it: edge-1: Namespace shop takes everything" in refused.out
+    assert world.run("approve", "edge-1/net").code == 0
+    assert losses(world) == {}
+
+
+def test_group_names_the_losses_of_all_its_packages_first(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD}, later={"crd.yaml": None})
+    grouped = CONFIGURATION + "  pullRequests: {groupBy: repository}\n"
+    variants = {f"manifests/net-{edge}.yaml": variant(edge, 2) for edge in EDGES}
+    change(world, {"reconciler.yaml": grouped, **variants, **snapshot("edge-1", "Net a")})
+
+    world.run("apply")
+
+    for edge, objects in ("edge-1", "its 1 object"), ("edge-2", "its objects (an unknown number)"):
+        shown = world.run("pr", "show", f"{edge}#2").out
+        assert f"{edge}: CustomResourceDefinition nets.x.io takes Net.x.io and {objects}" in shown
+    assert world.run("approve", "--all").code == 4
+
+
+# Installed packages
+
+
+def xpkg(
+    source: str, version: str, *, kinds: tuple[str, ...] = (), needs: str = "", kind: str = "Provider"
+) -> dict[str, str]:
+    """Return a Crossplane package of the index with the kinds of x.io that it brings."""
+    spec: dict[str, Any] = {"crossplane": {"version": ">=v1"}}
+    if needs:
+        need = {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", "package": needs, "version": ">=v1"}
+        spec = {"dependsOn": [need]}
+    meta = {"apiVersion": "meta.pkg.crossplane.io/v1", "kind": kind, "metadata": {"name": "p"}, "spec": spec}
+    header = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "PackageVersion"}
+    files = {
+        "version.yaml": json.dumps({**header, "source": source, "version": version}),
+        "crossplane.yaml": json.dumps(meta),
+    }
+    if kinds:
+        crds = (CRD.replace("Net", each).replace("nets", f"{each.lower()}s") for each in kinds)
+        files["crds.yaml"] = "---\n".join(f"{crd}{SERVED}" for crd in crds)
+    return {f"index/{source}/{version}/{name}": text for name, text in files.items()}
+
+
+SERVED = "  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n"
+
+
+def install(name: str, package: str, kind: str = "Provider") -> dict[str, str]:
+    """Return a manifest of a person that installs a package in cluster dev."""
+    head = f"apiVersion: pkg.crossplane.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
+    return {f"manifests/clusters/dev/{name}.yaml": f"{head}spec: {{package: {package}}}\n"}
+
+
+def installed(root: Path, *files: Mapping[str, str]) -> World:
+    """Return a world in which what cluster dev needs is delivered."""
+    root.mkdir()
+    make_repository(root / "dev.git", {"README.md": "dev\n"})
+    given = {"reconciler.yaml": CONFIGURATION, "manifests/dev.yaml": repository("dev")}
+    for each in files:
+        given |= each
+    make_repository(root / "control.git", given)
+    world = World(root)
+    for line in ("apply",), ("approve", "--all"), ("apply",):
+        assert world.run(*line).code == 0
+    return world
+
+
+FAMILY, S3 = "x.example.com/a/fam", "x.example.com/a/s3"
+BASE = {**xpkg(FAMILY, "v1.0.0", kinds=("Net",)), **xpkg(S3, "v1.0.0", kinds=("Db",), needs=FAMILY)}
+"""The Provider s3 needs the Provider fam, which is generated as a-fam."""
+OBJECTS = snapshot("dev", "Net n", "Db shop/one")
+
+
+def test_kinds_go_with_their_provider_and_objects_with_their_kinds(tmp_path: Path) -> None:
+    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    change(world, {"manifests/clusters/dev/s3.yaml": None})
+    said = world.run("plan").out
+
+    want = {"dev Provider a-fam Net.x.io": (1, ["n"]), "dev Provider s3 Db.x.io": (1, ["shop/one"])}
+    assert losses(world) == want
+    assert "without a controller" not in said
+    assert "kind: drop Db.x.io x.example.com/a/s3: it goes with x.example.com/a/s3" in said
+    world.run("apply")
+    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}, "its pull request is open"
+    assert world.run("approve", "--all").code == 4
+    assert "Net.x.io goes with it" in world.run("graph").out
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [("my-fam", {"dev Provider a-fam Net.x.io": (1, ["n"])}), ("a-fam", {})],
+    ids=["another name", "the same name"],
+)
+def test_manifest_for_a_generated_provider_keeps_it_under_its_name_only(
+    tmp_path: Path, name: str, want: Mapping[str, Any]
+) -> None:
+    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    change(world, install(name, f"{FAMILY}:v1.0.0"))
+
+    assert losses(world) == want
+    note = f"note: Provider {name} replaces Provider a-fam in dev and does not take over its objects"
+    hint = "Give the Provider of your manifest the metadata.name a-fam to keep the object"
+    said = world.run("plan").out
+    assert (note in said, hint in said) == (bool(want), bool(want))
+    world.run("apply")
+    assert losses(world) == want
+
+
+def test_kind_that_a_new_version_drops_stays_with_its_provider(tmp_path: Path) -> None:
+    world = installed(
+        tmp_path / "w", BASE, xpkg(S3, "v2.0.0", needs=FAMILY), OBJECTS, install("s3", f"{S3}:v1.0.0")
+    )
+
+    change(world, install("s3", f"{S3}:v2.0.0"))
+
+    assert "kind: release Db.x.io x.example.com/a/s3: it stays without a controller" in world.run("plan").out
+    assert losses(world) == {}
+
+
+def test_provider_of_another_registry_under_its_name_keeps_the_kinds(tmp_path: Path) -> None:
+    other = "y.example.com/a/s3"
+    moved = xpkg(other, "v1.0.0", kinds=("XDb",), needs=FAMILY)
+    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    change(world, install("s3", f"{other}:v1.0.0"))
+
+    assert losses(world) == {}
+    assert "Db.x.io goes with" not in world.run("plan").out
+
+
+def test_composites_and_claims_go_with_their_configuration(tmp_path: Path) -> None:
+    source = "x.example.com/a/app"
+    package = xpkg(source, "v1.0.0", kind="Configuration")
+    served = "  versions: [{name: v1, served: true, referenceable: true}]\n"
+    package[f"index/{source}/v1.0.0/definition.yaml"] = XRD + served
+    asked = install("app", f"{source}:v1.0.0", "Configuration")
+    world = installed(tmp_path / "w", package, snapshot("dev", "XDb x", "Db shop/one"), asked)
+
+    change(world, dict.fromkeys(asked))
+
+    cause = "dev Configuration app"
+    assert losses(world) == {f"{cause} XDb.x.io": (1, ["x"]), f"{cause} Db.x.io": (1, ["shop/one"])}
+
+
+def carvel(version: str, *kinds: str) -> dict[str, str]:
+    """Return a version of the Carvel package net.io with the kinds of x.io that it brings."""
+    package = {
+        "apiVersion": "data.packaging.carvel.dev/v1alpha1",
+        "kind": "Package",
+        "metadata": {"name": f"net.io.{version}"},
+        "spec": {"refName": "net.io", "version": version},
+    }
+    header = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "PackageVersion"}
+    header |= {"source": "net.io", "version": version}
+    crds = [CRD.replace("Net", each).replace("nets", f"{each.lower()}s") + SERVED for each in kinds]
+    texts = [f"{json.dumps(header)}\n", f"{json.dumps(package)}\n", *crds]
+    return {f"index/net.io/{version}/package.yaml": "---\n".join(texts)}
+
+
+def package_install(version: str) -> dict[str, str]:
+    value = {
+        "apiVersion": "packaging.carvel.dev/v1alpha1",
+        "kind": "PackageInstall",
+        "metadata": {"name": "net", "namespace": "shop"},
+        "spec": {"packageRef": {"refName": "net.io", "versionSelection": {"constraints": version}}},
+    }
+    return {"manifests/clusters/dev/net.yaml": json.dumps(value)}
+
+
+@pytest.mark.parametrize("later", [package_install("2.0.0"), {"manifests/clusters/dev/net.yaml": None}])
+def test_kind_that_a_package_install_has_no_more_goes(
+    tmp_path: Path, later: Mapping[str, str | None]
+) -> None:
+    index = {**carvel("1.0.0", "Net"), **carvel("2.0.0")}
+    world = installed(tmp_path / "w", index, snapshot("dev", "Net n"), package_install("1.0.0"))
+
+    change(world, later)
+
+    assert losses(world) == {"dev PackageInstall shop/net Net.x.io": (1, ["n"])}
