@@ -184,11 +184,10 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
             return _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
         return overview.waiting_for
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
-    if status.reason == Reason.DELETION_PROPOSED:
-        return f"deletion{by}"
+    ends = {str(Reason.DELETION_PROPOSED): "deletion", str(Reason.ORPHANED): f"release of {overview.main}"}
+    if status.reason in ends:
+        return f"{ends[status.reason]}{by}"
     review = overview.review_after(change) if change else overview.review
-    if status.reason == Reason.ORPHANED:
-        return f"release of {overview.main}{by}"
     if review in ("", overview.main):
         return f"change of {overview.main}{by}" if overview.main else f"change{by}"
     is_back = change is not None and change.request is not None and change.request.is_back
