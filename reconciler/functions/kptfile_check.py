@@ -10,7 +10,7 @@ from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
 from reconciler.functions.package_files import IGNORE_FILE
 from reconciler.functions.patterns import ignore_spec
-from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
+from reconciler.krm.yaml import KPTFILE_LIMITS, Document, Path, YamlError, load_documents, path_text
 from reconciler.names.objects import File, Files, Mode
 
 
@@ -110,7 +110,7 @@ def _faults(file: File) -> tuple[KptfileError, ...]:
         )
     try:
         file.data.decode()
-        documents = load_documents(file.data, PACKAGE_LIMITS)
+        documents = load_documents(file.data, KPTFILE_LIMITS)
     except UnicodeDecodeError:
         # YAML may be UTF-16, and nothing else here reads that.
         return (KptfileError(Location(KPTFILE, 1), "The Kptfile is no UTF-8 text", "Save it as UTF-8."),)

@@ -213,6 +213,6 @@ def _number(text: str) -> int | None:
 
 
 def path_below(package: str, path: str) -> str:
-    """Return the path from the root; `/a` is below the package, and `a//b` is `a/b`, as kpt joins them."""
-    path = posixpath.normpath(path).lstrip("/") if path else ""
+    """Return the path from the root; `/a` is below the package, as kpt joins them."""
+    path = posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
     return f"{package}/{path}" if package else path

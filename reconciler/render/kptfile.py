@@ -11,7 +11,7 @@ from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import (
-    PACKAGE_LIMITS,
+    KPTFILE_LIMITS,
     DeleteItem,
     DeleteKey,
     Edit,
@@ -234,7 +234,7 @@ def _shared_values(data: bytes) -> tuple[Any, ...]:
 
 
 def _load(data: bytes) -> tuple[Any, ...]:
-    return tuple(document.value for document in load_documents(data, PACKAGE_LIMITS))
+    return tuple(document.value for document in load_documents(data, KPTFILE_LIMITS))
 
 
 def kptfile_value(data: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What is fuzzed: each target takes bytes and asserts a law, not only that nothing unforeseen is raised."""
 
+import posixpath
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,7 +56,11 @@ def read_yaml(data: bytes) -> None:
     except YamlError:
         return
     for document in documents:
-        (again,) = load_documents(f"{emit(document.value)}\n".encode())
+        try:
+            written = emit(document.value)
+        except YamlError:
+            continue  # JSON may have keys that are too long for YAML
+        (again,) = load_documents(f"{written}\n".encode())
         assert _same(again.value, document.value), "written and read again it is another value"
 
 
@@ -138,7 +143,8 @@ def resource_list(data: bytes) -> None:
         except ProtocolError:
             continue
         for resource in found:
-            assert check_path(resource.path) or not file_path_error(resource.path), resource.path
+            path = posixpath.normpath(resource.path)  # as the pipeline takes it
+            assert check_path(path) or not file_path_error(path), path
 
 
 def configuration(data: bytes) -> None:

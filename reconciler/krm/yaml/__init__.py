@@ -20,7 +20,14 @@ from reconciler.krm.yaml.edits import (
     edited,
 )
 from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
-from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, Aliases, YamlError, YamlLimits
+from reconciler.krm.yaml.limits import (
+    KPTFILE_LIMITS,
+    MANIFEST_LIMITS,
+    PACKAGE_LIMITS,
+    Aliases,
+    YamlError,
+    YamlLimits,
+)
 from reconciler.krm.yaml.load import Document, DocumentSource, Path, json_value, load_documents, load_json
 from reconciler.krm.yaml.tree import (
     Alias,
@@ -38,6 +45,7 @@ from reconciler.krm.yaml.tree import (
 )
 
 __all__ = [
+    "KPTFILE_LIMITS",
     "MANIFEST_LIMITS",
     "PACKAGE_LIMITS",
     "AddKey",

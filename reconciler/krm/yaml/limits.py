@@ -53,3 +53,5 @@ PACKAGE_LIMITS = YamlLimits(
     max_bytes=16 * _MIB, max_documents=20_000, max_nodes=1_000_000, aliases=Aliases.BOUNDED
 )
 """Limits of package files: anchors are allowed and bounded."""
+KPTFILE_LIMITS = YamlLimits(max_bytes=_MIB, max_documents=100, max_nodes=100_000, aliases=Aliases.BOUNDED)
+"""Limits of Kptfiles, which every run reads, checks and edits: one value takes about 700 bytes of memory."""

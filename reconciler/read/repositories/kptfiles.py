@@ -11,16 +11,16 @@ from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, Kptfil
 from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
+from reconciler.krm.yaml import KPTFILE_LIMITS, Document, YamlError, load_documents
 from reconciler.names.ids import Oid
 
-MAX_KPTFILE_BYTES = 1 << 20
+MAX_KPTFILE_BYTES = KPTFILE_LIMITS.max_bytes
 
 
 def read_header(data: bytes) -> KptfileHeader:
     """Return the owner and upstream of a Kptfile. Total: an invalid one is a header with an `error`."""
     try:
-        documents = load_documents(data, PACKAGE_LIMITS)
+        documents = load_documents(data, KPTFILE_LIMITS)
     except YamlError as error:
         return KptfileHeader(error=str(error))
     if not documents or not isinstance(documents[0].value, dict) or documents[0].value.get("kind") != KPTFILE:

@@ -5,10 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.api.kptfile import KPTFILE, GitUpstream, KptfileHeader
 from reconciler.base.errors import UnavailableError
+from reconciler.functions.kptfile_check import check_kptfiles
 from reconciler.git.repository import Mirrors
+from reconciler.names.objects import File
 from reconciler.read.repositories.kptfiles import HeaderIndex, read_header
+from reconciler.render.kptfile import stamp_kptfile
+from reconciler.render.rendered import Blocked
 from tests.support.git import kptfile, make_repository
 
 WHOLE = b"""\
@@ -47,6 +51,16 @@ def test_header_of_a_complete_kptfile() -> None:
         upstream=GitUpstream(*where),
         upstream_lock=GitUpstream(*where, "0123456789012345678901234567890123456789"),
     )
+
+
+def test_kptfile_of_more_values_than_any_needs_is_refused_wherever_it_is_read() -> None:
+    data = WHOLE + b"pipeline: {x: [" + b"a," * 100_000 + b"]}\n"
+
+    assert "100000 nodes" in read_header(data).error
+    assert "100000 nodes" in check_kptfiles({KPTFILE: File.of(data)})[0].message
+    stamped = stamp_kptfile({KPTFILE: File.of(data)}, name="web", pin=None, owner="o", location="l")
+    assert isinstance(stamped, Blocked)
+    assert "100000 nodes" in stamped.message
 
 
 def test_number_is_read_as_written() -> None:
