@@ -12,6 +12,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 R = TypeVar("R")
+_SURE_DEPTH = 200
+"""Less nested values can be written."""
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 
 
@@ -19,11 +21,12 @@ def read_record(data: bytes | str, model: type[R]) -> R:
     """Return the record that a JSON text has.
 
     Raises:
-        ValueError: It is none; the message names the field.
+        ValueError: It is none, or none that could be written again; the message names the field.
     """
     try:
         record = msgspec.json.decode(data, type=model)
-        if _LONG_INTEGER.search(data if isinstance(data, bytes) else data.encode()):
+        text = data if isinstance(data, bytes) else data.encode()
+        if text.count(b"{") + text.count(b"[") > _SURE_DEPTH or _LONG_INTEGER.search(text):
             canonical_json(record)
     except TypeError as error:
         raise ValueError(f"It cannot be written again: {error}") from error
