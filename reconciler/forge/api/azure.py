@@ -354,16 +354,13 @@ class Azure(RestDialect):
             yield [self._parse_item(item) for item in items]
 
     def _lists(self, path: str, query: Query) -> Iterator[list[Any]]:
-        """Yield the pages of a list."""
-        before = None
-        for number in self.transport.numbers(path):
+        """Return the pages of a list."""
+
+        def read(number: int) -> tuple[list[Any], str]:
             items = self._get(path, {**query, "$top": PAGE, "$skip": PAGE * (number - 1)})["value"]
-            if items == before:
-                raise ValueError("its pages go in a circle")
-            yield items
-            if len(items) != PAGE:
-                return
-            before = items
+            return items, "a full page" if len(items) == PAGE else ""
+
+        return self.transport.numbered(path, read)
 
     def _parse_item(self, item: Any) -> ApiPullRequest:
         """Parse an item of a list; of what may be ours and is shortened, the whole text is read.

@@ -283,16 +283,13 @@ class Bitbucket(RestDialect):
             yield from page
 
     def _pages(self, path: str, query: Query) -> Iterator[list[Any]]:
-        """Yield the pages of a list; only the number counts of the address of the next one."""
-        before = None
-        for number in self.transport.numbers(path):
+        """Return the pages of a list; only the number counts of the address of the next one."""
+
+        def read(number: int) -> tuple[list[Any], str]:
             data = self.transport.get(path, query if number == 1 else {**query, "page": number}).data
-            yield data["values"]
-            if not data.get("next"):
-                return
-            if data == before:
-                raise ValueError("its pages go in a circle")
-            before = data
+            return data["values"], data.get("next")
+
+        return self.transport.numbered(path, read)
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/comments"

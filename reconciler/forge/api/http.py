@@ -148,6 +148,22 @@ class Transport(Client):
         message = f"{self.base}{path} has more than {plural(self._most_pages, 'page')}"
         raise UnavailableError(message, hint="Raise spec.limits.forgePages, if the list is that long.")
 
+    def numbered(self, path: str, read: Callable[[int], tuple[list[Any], str]]) -> Iterator[list[Any]]:
+        """Yield the pages of a list that are asked for by their number, each with what tells of a next one.
+
+        Raises:
+            UnavailableError: It does not end.
+        """
+        before = None
+        for number in self.numbers(path):
+            page = items, following = read(number)
+            if page == before:
+                raise UnavailableError(f"The pages of {self.base}{path} go in a circle")
+            yield items
+            if not following:
+                return
+            before = page
+
     def write_once(
         self,
         write: Callable[[], T],
