@@ -6,14 +6,22 @@ from random import Random
 
 import pytest
 
-from reconciler.dependencies.lock.convert import lock_solution, locked_choices, locked_pins
-from reconciler.dependencies.lock.format import record_bytes
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import (
+    FleetLocks,
+    lock_solution,
+    locked_choices,
+    locked_pins,
+    read_locks,
+)
+from reconciler.dependencies.lock.format import LockUpdate, record_bytes
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.digest import InputDigests
+from reconciler.dependencies.update.fleet import update_locks
 from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
@@ -201,3 +209,32 @@ def _needs_any(question: ResolutionProblem, name: str, others: set[str]) -> bool
                 way.instance for demand in group for way in demand.alternatives if way.instance not in reached
             ]
     return any(not targets[other].isdisjoint(reached) for other in others)
+
+
+MISNAMED = "nowhere.io"
+
+
+def test_a_manifest_that_names_an_unknown_package_changes_no_pin_and_removes_nothing() -> None:
+    compared: Counter[str] = Counter()
+    for seed in range(300):
+        for kind, drawn in (("small", small_world(seed)[0]), ("shared", shared_world(seed))):
+            world = replace(drawn, pins=(), chosen=(), cluster="dev")
+            before = update_locks(FleetInputs((world,)), FleetLocks())
+            if before.problems:
+                continue
+            locks = read_locks(before.files)
+            for install in world.installs:
+                other = replace(install.need, id=install.need.id._replace(name=MISNAMED))
+                installs = tuple(replace(i, need=other) if i is install else i for i in world.installs)
+                after = update_locks(FleetInputs((replace(world, installs=installs),)), locks)
+
+                assert {problem.subject for problem in after.problems} == {str(install)}, (kind, seed)
+                assert _pins(after) == _pins(before), (kind, seed, install)
+                compared[kind] += 1
+    assert compared["small"] > 100
+    assert compared["shared"] > 100
+
+
+def _pins(decision: LockUpdate) -> list[tuple[str, str, str, str]]:
+    packages = [p for scope in decision.scopes if scope.after for p in scope.after.resolution.packages]
+    return [(str(package.instance), package.version, package.object, package.owner) for package in packages]

@@ -75,6 +75,10 @@ def _install_violations(
         elif resolved is None:
             if instance not in solution.failed and str(install) not in stalled:
                 yield f"{install} is not there"
+        elif install.requested:
+            held = locked.get(instance)
+            if held is not None and resolved.candidate.version != held.version:
+                yield f"{install} has no solution and does not keep {held.version}"
         elif str(install) in stalled:
             continue
         elif not install.need.range.allows(resolved.candidate.version, resolved.candidate.digest):

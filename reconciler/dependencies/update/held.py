@@ -13,8 +13,9 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     ownership_entries,
 )
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, install_slot
 from reconciler.dependencies.model.packages import (
+    Candidate,
     Dialect,
     Install,
     Override,
@@ -42,9 +43,10 @@ def held_installs(
     """
     stalled = {problem.subject for problem in problems if problem.reason is not Reason.UNBOUND_INPUT}
     own = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
+    choosing = {skipped.parent for skipped in before.skipped}
     held = {}
     for install in inputs.installs:
-        locked = own.get((install.kind, install.namespace, install.name))
+        locked = own.get((install.kind, install_slot(install).namespace, install.name))
         if locked is None or install.requested or install.external:
             continue
         is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
@@ -52,11 +54,12 @@ def held_installs(
         resolved = solution.resolved.get(instance)
         is_there = instance in solution.failed or (resolved is not None and resolved.user)
         if is_unsolved and not is_there:
-            held[str(install)] = _held(install, locked)
+            is_alone = not locked.dependencies and locked.instance not in choosing
+            held[str(install)] = _held(inputs.catalogue, install, locked, is_alone=is_alone)
     return held
 
 
-def _held(install: Install, locked: LockedPackage) -> Install:
+def _held(catalogue: Catalogue, install: Install, locked: LockedPackage, *, is_alone: bool) -> Install:
     package = unlocked_instance(locked.instance).package
     return replace(
         install,
@@ -65,17 +68,20 @@ def _held(install: Install, locked: LockedPackage) -> Install:
         dialect=Dialect(locked.dialect),
         api_version=locked.api_version,
         install_dependencies=True,
-        skip_dependencies=not locked.dependencies,
-        overrides=tuple(_overrides(locked)),
+        skip_dependencies=is_alone,
+        overrides=tuple(_overrides(catalogue.candidates(package), locked)),
         bindings=tuple(_bindings(locked.dependencies)),
         ignore_platforms=frozenset(Platform),
     )
 
 
-def _overrides(locked: LockedPackage) -> Iterator[Override]:
-    """Yield the ranges that the lock has, whatever overrides the manifest has now."""
-    for need in locked.dependencies if locked.dialect == Dialect.CARVEL else ():
-        if need.need == "package":
+def _overrides(published: Iterable[Candidate], locked: LockedPackage) -> Iterator[Override]:
+    """Yield the ranges that the lock has and the package has not, whatever overrides the manifest has now."""
+    requires = [r for c in published if c.version.text == locked.version for r in c.requires]
+    needs = [n for requirement in requires for n in requirement.alternatives if isinstance(n, PackageNeed)]
+    own = {(str(need.id), need.range.text, need.range.prereleases) for need in needs}
+    for need in locked.dependencies if needs else ():
+        if need.need == "package" and (need.id, need.constraints, need.prereleases) not in own:
             range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
             yield Override(need.alias or need.id.partition(":")[2], range_)
 
@@ -126,12 +132,12 @@ def with_former_objects(fresh: Resolution, before: Resolution, solution: Solutio
     there = {package.instance for package in fresh.packages}
     gone = {str(p.instance): p for p in before.packages if p.owner != USER and p.instance not in there}
     former = {name: gone[entry.package] for name, entry in ownership_entries(before) if entry.package in gone}
-    known = {package.instance for package in before.packages}
+    locked = {package.instance for package in before.packages}
     objects = {package.object for package in fresh.packages}
     packages = []
     for package in fresh.packages:
         resolved = solution.resolved.get(unlocked_instance(package.instance))
-        is_new = resolved is not None and package.owner != USER and package.instance not in known
+        is_new = resolved is not None and package.owner != USER and package.instance not in locked
         resources = sorted(owned_resources(resolved.candidate)) if resolved and is_new else ()
         formers = (former[resource.name] for resource in resources if resource.name in former)
         free = (f for f in formers if f.kind == package.kind and f.object not in objects)
