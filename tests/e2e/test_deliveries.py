@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from tests.support.schema import output_violations, violations
 from tests.support.world import World, build_world, git
 
@@ -158,3 +159,44 @@ def test_a_manifest_of_its_own_decides_what_a_version_would_need(world: World, t
     assert "cannot move: dev" in world.run(*line, "--manifest", str(manifest)).out
     manifest.write_text("kind: [")
     assert world.run(*line, "--manifest", str(manifest)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest", "package", "subject"),
+    [
+        ("70-crossplane-delivery", "platform", "x.example.com/acme/platform", "Configuration platform"),
+        ("71-carvel-delivery", "shop", "shop.io", "PackageInstall shop/shop"),
+        ("72-porter-delivery", "shop", "r.example.com/acme/store", "Installation apps/shop"),
+    ],
+)
+def test_a_manifest_that_names_an_unknown_package_takes_nothing_from_a_cluster(
+    tmp_path: Path, name: str, manifest: str, package: str, subject: str
+) -> None:
+    world = delivered(build_world(WORLDS / name, tmp_path / "w"))
+    before = world.all_refs()["dev.git"]
+    path = f"manifests/clusters/dev/{manifest}.yaml"
+    world.propose_nothing("typo")
+    with world.edit("control", "Misname the package", branch="typo") as copy:
+        text = (copy / path).read_text()
+        assert package in text
+        (copy / path).write_text(text.replace(package, "unknown.example.com/package"))
+
+    checked = world.run("check", "--head", "typo")
+
+    assert checked.code == Exit.INVALID_INPUT
+    assert f"{subject} keeps {package} " in checked.out
+    assert "Merging this changes no package\n" in checked.out
+    with world.edit("control", "Misname the package") as copy:
+        (copy / path).write_text(text.replace(package, "unknown.example.com/package"))
+    planned = json.loads(world.run("plan", "-o", "json").out)
+    assert planned["moves"] == []
+    assert [problem["subject"] for problem in planned["problems"]] == [subject]
+    assert world.run("lock", "--check").code == Exit.INVALID_INPUT
+    assert world.run("apply").code == Exit.INVALID_INPUT
+    assert world.all_refs()["dev.git"] == before
+    with world.edit("control", "Name it again") as copy:
+        (copy / path).write_text(text)
+    mended = json.loads(world.run("plan", "-o", "json").out)
+    assert (mended["moves"], mended["problems"]) == ([], [])
+    assert world.run("apply").code == 0
+    assert world.all_refs()["dev.git"] == before
