@@ -11,7 +11,7 @@ from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_name
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
-from reconciler.inventory.inventory import Inventory, Source
+from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, Oid, PackageKey, group_of
@@ -41,16 +41,24 @@ def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     """Return the trees that losses are read from: main's and those of drafts, where something is proposed."""
     settled = (each.resolved for each in fleet.deliveries.items if each.resolved.settled is not None)
     desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
-    trees: dict[str, set[Oid]] = {}
-    for view in inventory.repositories.values():
+    places = {v.key: key for key, variants in fleet.resolution.downstreams.items() for v in variants}
+    views = [view for view in inventory.repositories.values() if view.role is RepositoryRole.PLANNED]
+    main = {PackageKey(view.url, path): p.main_tree for view in views for path, p in view.packages.items()}
+    trees: dict[str, set[Oid | None]] = {}
+    for view in views:
         for path, package in view.packages.items():
-            key = PackageKey(view.url, path)
-            is_ours = find_owner(package.main_header, key, inventory) is not None
-            leaves = package.deletion is not None or (key not in desired and is_ours)
-            if package.main_tree is not None and (package.drafts or leaves):
+            key, owner = PackageKey(view.url, path), None
+            if key not in desired:
+                owner = find_owner(package.main_header, key, inventory)
+            if main[key] is not None and (
+                package.drafts or package.deletion is not None or owner is not None
+            ):
                 drafts = (draft.tree for draft in package.drafts)
-                trees.setdefault(view.url, set()).update((package.main_tree, *drafts))
-    return Needs({url: frozenset(oids) for url, oids in trees.items()})
+                trees.setdefault(view.url, set()).update((main[key], *drafts))
+            if owner in places:
+                # What a package that moved has at its new place is not lost with the old one.
+                trees.setdefault(places[owner].url, set()).add(main.get(places[owner]))
+    return Needs({url: frozenset(filter(None, oids)) for url, oids in trees.items()})
 
 
 class LossReader(Struct):
@@ -66,7 +74,7 @@ class LossReader(Struct):
     ) -> Mapping[PackageKey, tuple[Loss, ...]]:
         """Return what merging the proposal of each package takes with it; no entry where nothing is."""
         losses = {
-            key: tuple(sorted(set(self._of_change(change, context.targets[key], contents))))
+            key: tuple(sorted(set(self._of_change(change, context.targets[key], context, contents))))
             for key, change in changes.items()
         }
         return {key: own for key, own in losses.items() if own}
@@ -88,7 +96,9 @@ class LossReader(Struct):
 
     # Removed objects
 
-    def _of_change(self, change: Change, target: PlanTarget, contents: Mapping[Oid, Files]) -> Iterator[Loss]:
+    def _of_change(
+        self, change: Change, target: PlanTarget, context: PlanContext, contents: Mapping[Oid, Files]
+    ) -> Iterator[Loss]:
         main = target.package.main_tree
         after = _proposed(change, target, contents) if main is not None else None
         if main is None or after is None:
@@ -97,7 +107,12 @@ class LossReader(Struct):
         if before is None or isinstance(after, str):
             yield Loss(cluster, f"package {change.package.path}", "")
             return
-        old, new = self._all(before), self._all(after)
+        moved = context.resolved.get(target.owner) if target.owner is not None else None
+        place = context.targets.get(moved.downstream) if moved is not None else None
+        elsewhere: Files = {}
+        if place is not None and place.key != target.key and place.view.cluster == cluster:
+            elsewhere = contents.get(place.package.main_tree or Oid(""), {})
+        old, new = self._all(before), {**self._all(elsewhere), **self._all(after)}
         named = {resource._replace(namespace="") for resource in new}
         for resource, value in sorted(old.items(), key=lambda item: item[0]):
             # Who applies a resource without a namespace may have put it there before.

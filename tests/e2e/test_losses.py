@@ -261,6 +261,18 @@ def test_person_approves_a_loss_by_name(tmp_path: Path) -> None:
     assert losses(world) == {}
 
 
+def test_package_that_moved_loses_nothing_once_its_new_place_is_on_main(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD})
+    moved = variant("edge-1").replace("{repo: edge-1, package: net}", "{repo: edge-1, package: mesh}")
+    change(world, {"manifests/net-edge-1.yaml": moved})
+
+    assert losses(world) == {f"edge-1 {NET}": (None, [])}
+    world.run("apply")
+    assert world.run("approve", "edge-1/mesh").code == 0
+    assert losses(world) == {}
+    assert world.run("approve", "--all").code == 0
+
+
 def test_group_names_the_losses_of_all_its_packages_first(tmp_path: Path) -> None:
     world = published(tmp_path / "w", {"crd.yaml": CRD}, later={"crd.yaml": None})
     grouped = CONFIGURATION + "  pullRequests: {groupBy: repository}\n"

@@ -403,10 +403,10 @@ class _Explainer:
             case CauseKind.OWNER:
                 more = _listing(sorted(set(map(str, concerned))))
             case CauseKind.HELD:
-                # An owner that is gone has left behind what it owned.
+                # The lock remembers what a removed owner had.
                 there = {pin.instance.package for pin in self.inputs.pins}
                 there |= {self.inputs.catalogue.find(install.need.id) for install in self.inputs.installs}
-                keeps = "keeps it" if cause.owner in there else "is gone and has left it behind"
+                keeps = "keeps it" if cause.owner in there else "is removed and had it"
                 more = f"{cause.owner.name if cause.owner else ''}, which {keeps}"
             case CauseKind.ALIAS:
                 more = _listing(sorted({r.alias for c in concerned for r in c.requires}))

@@ -109,7 +109,7 @@ CASES = [
         "another package has the kind",
         provider("a", "v1.0.0") + crossplane("a", "v1.0.0", kinds="g.io/v1/Thing"),
         "E-OWN-CRD",
-        f"x.io/a brings Thing.g.io of x.io/aws, which is gone and has left it behind ({FILE}:7)",
+        f"x.io/a brings Thing.g.io of x.io/aws, which is removed and had it ({FILE}:7)",
         (f"Write `reconciler.dev/take-over: x.io/aws` into the annotations of Provider a ({FILE}:2)",),
         {"held": OWNED},
     ),
