@@ -31,7 +31,7 @@ from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGrou
 from reconciler.plan.context import by_weight
 from reconciler.plan.deletions import left_drafts
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
-from reconciler.records.state import PackageVariantRecord, functions_failed
+from reconciler.records.state import PackageVariantRecord
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.render.kptfile import unmet_gates
 from reconciler.resolve.ownership import is_foreign
@@ -491,11 +491,15 @@ def _renews(write: object, listed: ListedPull) -> bool:
 
 
 class Readiness(NamedTuple):
-    """Open `conflicts` and `unmet` gates forbid approval, `shown` a person should know."""
+    """Open `conflicts` and `unmet` gates forbid approval, `shown` a person should know.
+
+    `failures` are those of `unmet` that are about functions.
+    """
 
     conflicts: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def against(self) -> tuple[str, ...]:
@@ -506,7 +510,7 @@ class Readiness(NamedTuple):
     def hint(self) -> str:
         """The next steps of a person that make approval possible."""
         steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
-        if functions_failed(self.unmet):
+        if self.failures:
             steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
         elif self.unmet:
             steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
@@ -543,14 +547,16 @@ class ReadinessReader:
         return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
 
     def _readiness(self, draft: Draft, listed: ListedPull) -> Readiness:
-        conflicts, unready = self._find_unmet(draft, listed)
+        conflicts, unready, failed = self._find_unmet(draft, listed)
         blob = _kptfile(draft, listed.mirror)
         unmet = unmet_gates(listed.mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
         gates = tuple(dict.fromkeys((*unmet, *unready)))
-        return Readiness(conflicts, gates) if listed.view.deployment else Readiness(conflicts, shown=gates)
+        if not listed.view.deployment:
+            return Readiness(conflicts, shown=gates)
+        return Readiness(conflicts, gates, failures=unready[:1] if failed else ())
 
-    def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the open conflicts of a draft, and what else it is not ready for."""
+    def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Return the open conflicts of a draft, its unmet gates, and whether its functions failed."""
         package = PackageKey(listed.view.url, draft.path)
         record = self._records.get(package)
         if (
@@ -558,14 +564,14 @@ class ReadinessReader:
             and record.output_tree == draft.tree
             and not (record.conflicts or draft.append_only)
         ):
-            return (), record.unready
+            return (), record.unready, record.failed
         change = self._changes.get(package)
         if change is None:
-            return (), ()
+            return (), (), False
         # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
         notes = () if change.reason is Reason.HELD_BACK else change.conflicts
         conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
-        return tuple(conflicts), change.unready
+        return tuple(conflicts), change.unready, change.failed
 
     def _drafts_of(self, listed: ListedPull) -> list[Draft]:
         drafts = self._drafts.get((listed.view.url, listed.pull.head), {})

@@ -269,9 +269,9 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     """Facts about the content that a package should have.
 
     `conflicts` wait for a person, `answers` do not any more. `unready` is what keeps the draft from being
-    approved where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
-    that made it in this run, `faults` its functions that failed or cannot run, `subpackages` those with an
-    upstream of their own.
+    approved where gates hold: unmet readiness gates, and first a pipeline that has `failed`. `warnings` are
+    those of the functions that made it in this run, `faults` its functions that failed or cannot run,
+    `subpackages` those with an upstream of their own.
     """
 
     upstream_from: str = ""
@@ -280,6 +280,7 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     conflicts: tuple[ConflictNote, ...] = ()
     answers: tuple[AnswerNote, ...] = ()
     unready: tuple[str, ...] = ()
+    failed: bool = False
     faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[str, ...] = ()
     subpackages: tuple[SubpackageNote, ...] = ()

@@ -12,7 +12,6 @@ from reconciler.plan.changes import Change, Op, Unfinished, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
-from reconciler.records.state import is_failure
 from reconciler.render.rendered import Package
 
 POINT_EMPTY = "RequiredPointEmpty"
@@ -144,7 +143,7 @@ def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfin
         return _condition("DownstreamEnsured", False, str(change.reason), error)
     if injection:
         return _condition("DownstreamEnsured", False, "ConfigNotInjected", injection)
-    failed = "; ".join(filter(is_failure, change.unready))
+    failed = change.unready[0] if change.failed else ""
     reason = Reason.PIPELINE_FAILED if failed else "NoErrors"
     return _condition("DownstreamEnsured", not failed, reason, failed or _ENSURED)
 

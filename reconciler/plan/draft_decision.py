@@ -31,7 +31,7 @@ from reconciler.plan.drafts import (
 )
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
 from reconciler.plan.subpackages import subpackage_notes
-from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,
@@ -173,15 +173,13 @@ def _is_better(case: Case, draft: Draft, package: Package) -> bool:
     """Whether a draft went through its functions, and what would take its place did not (ADR 9)."""
     record = case.record
     is_ours = record is not None and record.output_tree == draft.written
-    return not package.is_rendered and not (
-        is_ours and record is not None and functions_failed(record.unready)
-    )
+    return package.failed and not (is_ours and record is not None and record.failed)
 
 
 def _kept_draft(case: Case, draft: Draft, package: Package) -> Decision:
     """Keep a good draft while the functions of what would take its place fail; they are tried every run."""
     record = case.record
-    failure = next(filter(is_failure, package.unready), "")
+    failure = package.unready[0] if package.failed else ""
     answers = recorded_answers(record) if record else ()
     standing = Package(draft.tree, conflicts=recorded_conflicts(record), answers=answers)
     return _standing_draft(case, draft, standing, failure=f"{failure}; the draft stays as it was")
@@ -302,7 +300,8 @@ def _standing_draft(case: Case, draft: Draft, package: Package, *, failure: str 
     reason = Reason.PIPELINE_FAILED if failure else Reason.MERGE_CONFLICT if package.conflicts else reason
     facts = _facts(case, package)
     if failure:
-        facts = replace(facts, ready=False, unready=case.record.unready if case.record else ())
+        unready, failed = (case.record.unready, case.record.failed) if case.record else ((), False)
+        facts = replace(facts, ready=False, unready=unready, failed=failed)
     state: dict[str, Any] = {"after": draft.tree, "facts": facts}
     pull = newest_pull(case.target.pulls, draft.ref)
     is_open = pull is not None and pull.state is PullState.OPEN
@@ -418,6 +417,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         conflicts=_notes(package.conflicts),
         answers=_answer_notes(package.answers),
         unready=shown.unready if isinstance(shown, Package) else (),
+        failed=isinstance(shown, Package) and shown.failed,
         faults=shown.faults if isinstance(shown, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
         subpackages=tuple(subpackage_notes(shown, case.target.package.main_tree, case.context))
@@ -505,7 +505,7 @@ def content_causes(
     sentences = [f"{changed} changed"] if changed else []
     if asked_again:
         sentences.append("A person asked for it again")
-    if not sentences and functions_failed(record.unready):
+    if not sentences and record.failed:
         sentences.append("A function that failed or could not run was tried again")
     return "; ".join(sentences) or "No input changed, but the draft that was proposed is gone"
 

@@ -30,7 +30,6 @@ from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_p
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
 from reconciler.plan.losses import Loss, loss_value
-from reconciler.records.state import is_failure
 from reconciler.resolve.ownership import find_view, package_name
 
 Opened = Mapping[tuple[str, str], PullRequest]
@@ -182,8 +181,7 @@ def _obstructed(change: Change, context: PlanContext) -> _Word | None:
     if change.conflicts:
         return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
     if change.unready:
-        failed = any(map(is_failure, change.unready))
-        cause = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY
+        cause = Reason.PIPELINE_FAILED if change.failed else Reason.NOT_READY
         return _Word(Phase.NOT_READY, str(cause), "; ".join(change.unready))
     return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
 

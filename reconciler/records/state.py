@@ -32,24 +32,11 @@ PULLS_DIRECTORY = "observed/pulls"
 REFUSED_DELETIONS = "deletions.json"
 """The path of the record of deletions that were refused and wait for consent."""
 
-FUNCTIONS = "Functions"
-"""How a reason starts why a package is not ready because of its functions."""
-
 
 def recorded_ticks(record: "PackageVariantRecord | None") -> Ticks:
     """Return the boxes that answered conflicts when a variant was last applied."""
     boxes = (each for each in (record.answers if record else ()) if each.policy == BOX)
     return frozenset((KEEPS if each.chosen == each.local else TAKES, each.name) for each in boxes)
-
-
-def is_failure(reason: str) -> bool:
-    """Tell whether the reason is a function that failed or cannot run."""
-    return reason.startswith(FUNCTIONS)
-
-
-def functions_failed(unready: Iterable[str]) -> bool:
-    """Tell whether the functions of a package did not run: one of them failed or cannot run."""
-    return any(map(is_failure, unready))
 
 
 class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -156,8 +143,9 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
-    approval of the package. `requested_by` are the dependents of a generated variant; it is empty
-    for every other. `subpackages` are those with an upstream of their own. `refused` is about its draft.
+    approval of the package: with `failed` the first is how functions failed, or why they cannot run.
+    `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
+    those with an upstream of their own. `refused` is about its draft.
     """
 
     api_version: str = SCHEMA
@@ -189,6 +177,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     answers: tuple[AnsweredConflict, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
+    failed: bool = False
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()

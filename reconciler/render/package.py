@@ -18,7 +18,7 @@ from reconciler.names.objects import Files, tree_id
 from reconciler.names.problems import defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.policy import Policy
-from reconciler.records.state import FUNCTIONS, PackageVariantRecord
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.answers import DraftConflicts, classify_fresh
 from reconciler.render.charts import render_charts
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
@@ -256,6 +256,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         answers=recorded_answers(record),
         injection=record.injection,
         unready=record.unready,
+        failed=record.failed,
         subpackages=record.subpackages,
     )
 
@@ -427,7 +428,7 @@ def _apply_result(
         return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
-        failure = f"{FUNCTIONS} {kind}: {_one_line(result.error)}"
+        failure = f"Functions {kind}: {_one_line(result.error)}"
         faults = [
             FunctionFault(f.function, f"{f.function} cannot run: {f.reason}", f.hint)
             for f in result.unrunnable
@@ -436,7 +437,7 @@ def _apply_result(
         if not faults:
             place = step.index if step and not step.package else -1
             faults = [FunctionFault(step.function if step else "", failure, place=place)]
-        return replace(package, unready=(failure, *package.unready), faults=tuple(faults))
+        return replace(package, unready=(failure, *package.unready), failed=True, faults=tuple(faults))
     package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):
         return package

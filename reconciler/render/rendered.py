@@ -11,7 +11,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
-from reconciler.records.state import SubpackageRecord, functions_failed
+from reconciler.records.state import SubpackageRecord
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
@@ -39,8 +39,8 @@ class Package(Struct, frozen=True):
     open, `answers` are answered conflicts, `notes` are for the reviewer. `context` is set if the variant
     changed the package context (None: it sets no keys). `injection` lists the required injection points
     without an object (None: no points). `unready` are reasons not to approve the package: unmet readiness
-    gates, failed functions. `faults` are the functions that failed or cannot run. `warnings` are those of
-    its functions, `subpackages` those with an upstream.
+    gates, and first how its functions `failed`. `faults` are the functions that failed or cannot run.
+    `warnings` are those of its functions, `subpackages` those with an upstream.
     """
 
     tree: Oid
@@ -52,6 +52,7 @@ class Package(Struct, frozen=True):
     context: bool | None = None
     injection: str | None = None
     unready: tuple[str, ...] = ()
+    failed: bool = False
     faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[str, ...] = ()
     subpackages: tuple[SubpackageRecord, ...] = ()
@@ -59,7 +60,7 @@ class Package(Struct, frozen=True):
     @property
     def is_rendered(self) -> bool:
         """Whether all of its functions succeeded; otherwise it is the package before them."""
-        return not functions_failed(self.unready)
+        return not self.failed
 
     @property
     def ready(self) -> bool:

@@ -179,10 +179,9 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     if action is Action.ANSWER:
         return "conflicts"
     if action is not Action.REVIEW:
-        if status.phase is Phase.REJECTED:
-            # Of a package that no variant wants only a draft of people is left.
-            return _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
-        return overview.waiting_for
+        # Of a rejected package that no variant wants only a draft of people is left.
+        rejected = _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
+        return rejected if status.phase is Phase.REJECTED else overview.waiting_for
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
     ends = {str(Reason.DELETION_PROPOSED): "deletion", str(Reason.ORPHANED): f"release of {overview.main}"}
     if status.reason in ends:

@@ -11,7 +11,7 @@ from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.policy import OnConflict
-from reconciler.records.state import PackageVariantRecord, functions_failed, recorded_ticks
+from reconciler.records.state import PackageVariantRecord, recorded_ticks
 from reconciler.resolve.resolution import Pin, ResolvedVariant, SubpackagePin
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
@@ -118,7 +118,7 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if record is None or not record.output_tree or record.inputs != resolved.inputs:
         return None
     # What could not run may have come since, an image that was pulled, say; so may the answer of a box.
-    if functions_failed(record.unready) or resolved.ticks != recorded_ticks(record):
+    if record.failed or resolved.ticks != recorded_ticks(record):
         return None
     output = Oid(record.output_tree)
     if record.local_tree != (resolved.local or "") and output != resolved.local:

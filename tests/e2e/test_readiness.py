@@ -45,6 +45,29 @@ def test_an_unmet_gate_refuses_approval_where_packages_are_deployed(tmp_path: Pa
     assert "not ready" in world.run("pr", "show", f"{EDGE}/web").out
 
 
+def test_gate_with_a_name_like_functions_lets_its_draft_be_updated(tmp_path: Path) -> None:
+    world = make(tmp_path / "w")
+    world.run("apply", "--quiet")
+    with world.edit("blueprints", "web v3") as copy:
+        text = (copy / "web/Kptfile").read_text()
+        gate = "info:\n  readinessGates:\n  - conditionType: FunctionsVerified\n"
+        (copy / "web/Kptfile").write_text(f"{text.rstrip()}\n{gate}")
+    Repo(world.root / "blueprints.git").tag("web/v3")
+    with world.edit("control", "web v3") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=3))
+
+    assert f"update  {EDGE}/web  UpstreamChanged" in world.run("plan").out
+    world.run("apply", "--quiet")
+
+    assert "PipelineFailed" not in world.run("status", "-o", "json").out
+    refused = world.run("approve", f"{EDGE}/web")
+    assert "FunctionsVerified: the package has no such condition" in refused.out + refused.err
+    assert "Correct the pipeline" not in refused.out + refused.err
+    refs_before = world.all_refs()
+    assert world.run("apply").out.startswith("Nothing to do")
+    assert world.all_refs() == refs_before
+
+
 def test_an_unmet_gate_is_shown_elsewhere(tmp_path: Path) -> None:
     world = make(tmp_path / "w", deployment=False)
     with_point(world)

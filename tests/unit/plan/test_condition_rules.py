@@ -22,7 +22,6 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.conditions import missing_text, plan_conditions
-from reconciler.records.state import FUNCTIONS
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
@@ -164,13 +163,14 @@ def test_package_that_may_not_be_approved_as_it_is(change: dict[str, Any], ready
 
 
 def test_failed_functions_leave_the_downstream_unensured() -> None:
-    failed = (f"{FUNCTIONS} one", "a gate", f"{FUNCTIONS} two")
+    unready = ("Functions failed: one", "a gate", "FunctionsVerified: a gate")
 
-    assert conditions(replace(KEPT, unready=failed)) == {
+    assert conditions(replace(KEPT, unready=unready, failed=True)) == {
         **GOOD,
-        "DownstreamEnsured": ("False", "PipelineFailed", f"{FUNCTIONS} one; {FUNCTIONS} two"),
-        "Ready": ("False", "Error", "; ".join(failed)),
+        "DownstreamEnsured": ("False", "PipelineFailed", "Functions failed: one"),
+        "Ready": ("False", "Error", "; ".join(unready)),
     }
+    assert conditions(replace(KEPT, unready=unready[2:]))["DownstreamEnsured"] == GOOD["DownstreamEnsured"]
 
 
 # Injection and package context

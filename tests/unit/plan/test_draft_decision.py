@@ -355,17 +355,17 @@ def rendered(case: Case, draft: Draft | None) -> RenderedVariant:
     elif name == "new, with a conflict":
         fresh = Package(tree, conflicts=OPEN_CONFLICT)
     elif name == "new, functions failed":
-        fresh = Package(tree, unready=FAILED)
+        fresh = Package(tree, unready=FAILED, failed=True)
     anew, there = Package(EDITED), Package(draft.tree if draft else tree)
     merged: dict[str, Package | Blocked] = {
         "the draft's, merged anew": anew,
         "the draft's, its merge is blocked": blocked,
-        "the draft's, merged with failed functions": replace(anew, unready=FAILED),
+        "the draft's, merged with failed functions": replace(anew, unready=FAILED, failed=True),
         "new, merged without effect": there,
         "new, merged": anew,
         "new, merged with a conflict": replace(anew, conflicts=OPEN_CONFLICT),
         "new, a conflict waits in the draft": replace(there, conflicts=OPEN_CONFLICT),
-        "new, merged with failed functions": replace(anew, unready=FAILED),
+        "new, merged with failed functions": replace(anew, unready=FAILED, failed=True),
         "new, its merge is blocked": blocked,
     }
     return RenderedVariant(WEB, fresh, merged.get(name), time=30)

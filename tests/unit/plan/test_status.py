@@ -40,7 +40,6 @@ from reconciler.plan.status import (
     status_value,
     statuses_after,
 )
-from reconciler.records.state import FUNCTIONS
 from reconciler.resolve.resolution import Resolution
 from tests.support.model import EPOCH
 from tests.support.plan_values import (
@@ -190,8 +189,10 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
         pytest.param({"reason": Reason.MERGE_CONFLICT}, ("published", "", ""), id="answered conflict"),
         pytest.param({"unready": ("a gate", "another")}, ("not ready", "NotReady", "a gate; another"),
             id="unmet gates"),
-        pytest.param({"unready": ("a gate", f"{FUNCTIONS} failed")},
-            ("not ready", "PipelineFailed", f"a gate; {FUNCTIONS} failed"), id="a function failed"),
+        pytest.param({"unready": ("FunctionsVerified: no",)},
+            ("not ready", "NotReady", "FunctionsVerified: no"), id="a gate that is called as functions are"),
+        pytest.param({"unready": ("Functions failed", "a gate"), "failed": True},
+            ("not ready", "PipelineFailed", "Functions failed; a gate"), id="a function failed"),
         pytest.param({"waits": True}, ("held back", "UpToDate", "Why"), id="a person must act"),
         pytest.param({"waits": True, "unready": ("a gate",), "conflicts": (CONFLICT,)},
             ("conflict", "MergeConflict", "1 conflict in a.yaml: answer it in the pull request"),

@@ -237,7 +237,8 @@ def settled(case: Case) -> str:
         inputs="other" if case["record"] == "of other inputs" else "digest",
         output_tree="" if case["record"] == "without an output" else OUTPUT,
         local_tree=MERGED if case["recorded main"] == "a package" else "",
-        unready=("The gate is not passed", "Functions failed") if case["functions"] == "failed" else (),
+        unready=("FunctionsVerified: the gate is not passed",),
+        failed=case["functions"] == "failed",
         conflicts=(OpenConflict(path="a"),) if case["conflicts"] == "conflicts" else (),
         answers=(AnsweredConflict(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
     )
