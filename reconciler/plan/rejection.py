@@ -48,9 +48,9 @@ def find_rejection(
 
 
 def was_seen_rejected(variant: ObjectName, inventory: Inventory) -> bool:
-    """Tell whether an earlier run told people of the rejection: they decided, and are not asked again.
+    """Whether an earlier run recorded the rejection: people decided, and are not asked again.
 
-    Between two rejections of a package it is in review, so that each of them is told once.
+    Between two rejections a package is in review, so that each is asked about once.
     """
     status = inventory.statuses.get(variant)
     return status is not None and status.phase == Phase.REJECTED

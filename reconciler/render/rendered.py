@@ -58,11 +58,6 @@ class Package(Struct, frozen=True):
     subpackages: tuple[SubpackageRecord, ...] = ()
 
     @property
-    def is_rendered(self) -> bool:
-        """Whether all of its functions succeeded; otherwise it is the package before them."""
-        return not self.failed
-
-    @property
     def ready(self) -> bool:
         """Whether a person may approve it."""
         return not (self.conflicts or self.unready or self.injection)
