@@ -275,7 +275,7 @@ def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
 
 def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     name = str(key)
-    own = [e for e in scope.explanations if any(name in text for text in (*e.sentences, *e.paths))]
+    own = [e for e in scope.explanations if name in e.about]
     explanations = own or list(scope.explanations)
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
     hints = dict.fromkeys(e.hint for e in explanations if e.hint)

@@ -329,7 +329,8 @@ class Explanation(Struct, frozen=True):
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
     them are needed. `rejected` lists, per package, versions and the reasons against each. `stalled` are
-    the installs that keep their locked versions, so that the others have a solution. The last hint is to
+    the installs that keep their locked versions, so that the others have a solution; `about` are those that
+    have no solution because of it, whether the others have one or not. The last hint is to
     add the packages of `adds` to the index, if there are any.
     """
 
@@ -341,6 +342,7 @@ class Explanation(Struct, frozen=True):
     hints: tuple[str, ...] = ()
     minimal: bool = True
     stalled: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
 
     @property

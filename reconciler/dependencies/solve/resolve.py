@@ -135,7 +135,7 @@ class _PartialSolution(Struct):
         is_solved = isinstance(outcome, Assignment)
         for explanation, own in stalls:
             names = tuple(map(str, own)) if is_solved else ()
-            self.explanations.append(replace(explanation, stalled=names))
+            self.explanations.append(replace(explanation, stalled=names, about=tuple(map(str, own))))
             self.problems += [_stall_problem(install, explanation) for install in own]
         if isinstance(outcome, Assignment):
             why = functools.partial(explain_skipped, self.inputs, left)
@@ -148,7 +148,7 @@ class _PartialSolution(Struct):
         requested = {demand.cause.subject for demand in part.roots}
         installs = [i for i in self.inputs.installs if str(i) in requested and i not in stalled]
         if whole is not None:
-            self.explanations.append(whole)
+            self.explanations.append(replace(whole, about=tuple(map(str, installs))))
             self.problems += [_conflict_problem(install, whole) for install in installs]
         elif isinstance(outcome, BudgetExceeded):
             message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"

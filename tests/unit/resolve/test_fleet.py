@@ -267,6 +267,20 @@ def test_only_the_variant_with_an_unmet_dependency_stalls(
     assert (package in {r.variant.key.name for r in resolution.variants}) is not bool(reason)
 
 
+def test_variant_is_not_told_of_a_neighbour_with_a_longer_name(world: DependencyWorld) -> None:
+    spec = variant("blueprints", "broken", "edge-00", revision=1)
+    world.variants["broken"] = spec
+    world.variants["broken-2"] = spec.model_copy(
+        update={"downstream": Downstream(repo="edge-00", package="broken-2")}
+    )
+
+    problems = {p.subject: p.message for p in world.fleet().resolution.problems}
+
+    assert "PackageVariant default/broken asks" in problems[f"PackageVariant {NAMESPACE}/broken"]
+    assert "default/broken-2" not in problems[f"PackageVariant {NAMESPACE}/broken"]
+    assert "default/broken-2" in problems[f"PackageVariant {NAMESPACE}/broken-2"]
+
+
 class OneCluster(DependencyWorld):
     """A world with one cluster for all repositories."""
 
@@ -355,10 +369,16 @@ def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, un
 
 
 ABOUT_WEB = Explanation(
-    "E-CONFLICT", ("a wants base 1", "PackageVariant default/web wants base 2"), hints=("Move web.",)
+    "E-CONFLICT",
+    ("a wants base 1", "PackageVariant default/web wants base 2"),
+    hints=("Move web.",),
+    about=("PackageVariant default/web",),
 )
-BY_PATH = Explanation("E-CONFLICT", ("c is gone",), paths=("PackageVariant default/web > c",), hints=())
+BY_PATH = Explanation("E-CONFLICT", ("c is gone",), hints=(), about=("PackageVariant default/web",))
 OTHER = Explanation("E-CONFLICT", ("a wants base 1", "d is gone"), hints=("Move d.",))
+NEIGHBOUR = Explanation(
+    "E-CONFLICT", ("PackageVariant default/web-2 wants base 3",), about=("PackageVariant default/web-2",)
+)
 CYCLE = Explanation("E-CYCLE", ("x needs y",), hints=("Move d.",))
 UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
@@ -371,11 +391,12 @@ UNDECIDED = "Not all that its cluster uses is known, or could be decided in the 
             "a wants base 1; PackageVariant default/web wants base 2", ABOUT_WEB.hint),
         ((ABOUT_WEB, BY_PATH), Reason.DEPENDENCY_CONFLICT,
             "a wants base 1; PackageVariant default/web wants base 2; c is gone", ABOUT_WEB.hint),
+        ((NEIGHBOUR, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
         ((OTHER, OTHER), Reason.DEPENDENCY_CONFLICT, "a wants base 1; d is gone", OTHER.hint),
         ((OTHER, CYCLE), Reason.DEPENDENCY_CYCLE, "a wants base 1; d is gone; x needs y", OTHER.hint),
         ((CYCLE, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
     ],
-    ids=["unexplained", "own", "two own ones", "of others, once", "a cycle of others", "own before a cycle"],
+    ids=["unexplained", "own", "two own ones", "beside one of a longer name", "of others, once", "a cycle of others", "own before a cycle"],
 )  # fmt: skip
 def test_variant_is_told_its_own_explanations_else_all(
     unmet: Unmet, explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
