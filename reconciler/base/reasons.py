@@ -118,6 +118,7 @@ class Reason(StrEnum):
     MERGE_DROPPED = "MergeDropped", Facts(described=True)
     MERGE_REFUSED = "MergeRefused", Facts(described=True)
     MISSING_FIELD = "MissingField"
+    MOVED = "Moved", Facts(described=True, waits_for="what becomes of its former place")
     NAME_TAKEN = "NameTaken"
     NESTED_PACKAGE = "NestedPackage", Facts(ensured=False)
     NEW = "New", Facts(described=True)
@@ -138,6 +139,7 @@ class Reason(StrEnum):
     PATH_TAKEN = "PathTaken", Facts(ensured=False)
     PAUSED = "Paused", Facts(phase=Phase.PAUSED, decided=False)
     PIPELINE_FAILED = "PipelineFailed", Facts(phase=Phase.NOT_READY, decided=False, ensured=False)
+    PLACE_GONE = "PlaceGone", Facts(described=True, waits_for="what becomes of its former place")
     PROTECTED_FIELD = "ProtectedField"
     PUBLISHED_BY_MERGE = "PublishedByMerge", Facts(described=True)
     PULL_REQUEST_DUPLICATE = "PullRequestDuplicate"
@@ -181,6 +183,8 @@ class Reason(StrEnum):
     VALIDATION_ERROR = "ValidationError"
 
 
+UNWANTED = frozenset((Reason.NOT_DESIRED, Reason.MOVED, Reason.PLACE_GONE, Reason.DELETION_PROPOSED))
+"""Reasons of packages that no variant wants where they are, and of the proposals to delete them."""
 _BY_NAME = {str(reason): reason.facts for reason in Reason}
 
 

@@ -145,7 +145,7 @@ def _lines(
         if body:
             shown = True
             yield f"# {terminal(text)}"
-            yield f"# in {terminal(planned.inputs.inventory.repositories[change.repository].remote)}"
+            yield f"# in {terminal(planned.inputs.inventory.views[change.repository].remote)}"
             if any(map(template_of, sides.after.values())):
                 yield from _value_lines(planned, change)
             yield from body

@@ -77,7 +77,7 @@ def explain(
         standstill = explain_standstill(planned, change, variant, "" if goal == _NEWEST else goal)
     if shows_history:
         history = tuple(read_history(planned.inputs, change))
-    view = inventory.repositories.get(change.repository)
+    view = inventory.views.get(change.repository)
     address = view.remote if view else ""
     problems = problems_of(planned.plan.problems, inventory, change.variant) if change.variant else []
     status = current_states(planned.plan).get(change.package)

@@ -22,7 +22,7 @@ from reconciler.inventory.standing import Removal, Standing
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.names.refs import is_group
+from reconciler.names.refs import is_group, is_within
 from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
@@ -218,15 +218,35 @@ class RepositoryRole(StrEnum):
     """It is not read: another shard plans its packages, and nothing here depends on it."""
 
 
+class Former(Struct, frozen=True):
+    """Why a place of recorded packages is no place of the Repository that it was recorded for (D36).
+
+    `reason` is `Moved`, `PlaceGone`, or why nothing is concluded: the Repository is not understood.
+    `packages` are the owners of the packages there, by path.
+    """
+
+    reason: Reason
+    message: str
+    packages: Mapping[str, ObjectName]
+    other_branch: bool = False
+    """Whether only the branch is another one: path and drafts are those of the package that is wanted now."""
+
+    @property
+    def is_understood(self) -> bool:
+        """Whether the Repository is known to be elsewhere or gone; else nothing is changed."""
+        return self.reason in {Reason.MOVED, Reason.PLACE_GONE}
+
+
 class RepositoryView(Struct, frozen=True):
-    """A registered Repository and the content of its Git repository.
+    """A registered Repository and the content of its Git repository, or what is left of one that was.
 
     `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
     CODEOWNERS on main, if it is used. `packages` is keyed by full path and excludes directories of more
     specific views (D19). `directories` and `files` are the paths on main outside of packages. With a
     `problem` the repository is unavailable: it has no content, and nothing may be concluded from that. A
     skipped one has neither content nor problem. Packages of which a bug of ours broke the reading are
-    `broken`: nothing may be concluded about them.
+    `broken`: nothing may be concluded about them. A `former` one is known from records alone, and has no
+    packages but those; its name is one that no registered one has.
     """
 
     key: ObjectName
@@ -249,6 +269,7 @@ class RepositoryView(Struct, frozen=True):
     problem: Problem | None = None
     broken: Mapping[str, Problem] = field(default_factory=dict)
     role: RepositoryRole = RepositoryRole.PLANNED
+    former: Former | None = None
 
     @property
     def deployment(self) -> bool:
@@ -584,6 +605,8 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
+    - `former`: places of records that no registered Repository is at any more. Nothing is expanded, resolved
+      or made there; what is left there stays in the plan until it is gone (D36).
     - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
       deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
       A bug of ours broke the reading of `broken_records`: they stay, and so does what they are about.
@@ -606,6 +629,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     stalled: frozenset[ObjectKey] = frozenset()
     claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
     repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
+    former: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
@@ -650,7 +674,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     def hidden(self) -> Mapping[PackageKey, Problem]:
         """Packages that no stage may look at: broken ones, and those that share a group's branch."""
         hidden: dict[PackageKey, Problem] = {}
-        for view in self.repositories.values():
+        for view in self.views.values():
             hidden |= {PackageKey(view.url, path): problem for path, problem in view.broken.items()}
             for group in view.groups if view.broken else ():
                 if problem := next((view.broken[path] for path in group.paths if path in view.broken), None):
@@ -667,7 +691,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         """Yield what plans are made from: manifests, records, repositories and packages."""
         yield from self.declared
         yield from self.records
-        yield from repository_units(self.repositories)
+        yield from repository_units(self.views)
 
     def without(self, units: Mapping[Unit, DefectError]) -> "Inventory":
         """Return the inventory without units that a bug of ours breaks the work on: what is theirs stays."""
@@ -697,12 +721,35 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
             records={key: record for key, record in self.records.items() if key not in records},
             broken_records={**self.broken_records, **records},
             repositories=views_without(self.repositories, units),
+            former=views_without(self.former, units),
             problems=tuple(sorted((*self.problems, *problems, *records.values()))),
         )
 
+    @cached_property
+    def views(self) -> Mapping[ObjectName, RepositoryView]:
+        """The registered and the former views, each under a name of its own."""
+        return {**self.repositories, **self.former}
+
     def views_of(self, url: str) -> tuple[RepositoryView, ...]:
-        """Return the views of one Git repository, most specific directory first."""
+        """Return the views of one Git repository, former ones too, most specific directory first."""
         return self._views_by_url.get(url, ())
+
+    def view_of(self, package: PackageKey) -> RepositoryView | None:
+        """Return the one view that a package is named and judged by, None if no Repository has its place.
+
+        A Repository that is not understood keeps its packages, also from one that is registered around it.
+        """
+        nearest: RepositoryView | None = None
+        for view in self.views_of(package.url):
+            former = view.former
+            if former is None:
+                is_nearer = nearest is None or nearest.former is not None
+                nearest = view if is_nearer and is_within(package.path, view.directory) else nearest
+            elif package.path in former.packages and not former.other_branch:
+                if not former.is_understood:
+                    return view
+                nearest = nearest or view
+        return nearest
 
     def pulls_of(self, url: str) -> PullRequests:
         """Return the pull requests of one Git repository."""
@@ -715,7 +762,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     @cached_property
     def _views_by_url(self) -> Mapping[str, tuple[RepositoryView, ...]]:
         by_url: dict[str, list[RepositoryView]] = {}
-        views = counted_views(self.repositories.values())
+        views = counted_views(self.views.values())
         for view in sorted(views, key=lambda v: (-len(v.directory), v.key)):
             by_url.setdefault(view.url, []).append(view)
         return {url: tuple(views) for url, views in by_url.items()}

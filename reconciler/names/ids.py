@@ -144,6 +144,14 @@ def shareable_address(registered: str, remote: str) -> str:
     return _HTTP_USER.sub(r"\1", remote)
 
 
+def recorded_address(registered: str, remote: str) -> str:
+    """Return the address of a repository for records: as it was registered, never with a user or password.
+
+    The user of an ssh address is no secret, and stays.
+    """
+    return remote if _is_remote(registered) else shareable_address(registered, remote)
+
+
 def _is_remote(address: str) -> bool:
     match = _SCHEME.match(address)
     return match.group(1).lower() != "file" if match else _SCP.match(address) is not None

@@ -49,7 +49,7 @@ def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict
 def registered_addresses(inventory: Inventory) -> dict[str, str]:
     """Return the registered address of each repository by its URL: it does not depend on the clone."""
     addresses = {inventory.control.url: CONTROL_ADDRESS}
-    for _, view in sorted(inventory.repositories.items(), reverse=True):
+    for _, view in sorted(inventory.views.items(), reverse=True):
         git = view.manifest.spec.git
         addresses[view.url] = git.repo if git else view.url
     return addresses

@@ -103,7 +103,7 @@ def start_branch(view: RepositoryView, inventory: Inventory) -> Iterator[StartBr
     git = view.manifest.spec.git
     if git is None or not git.create_branch or view.branches:
         return
-    views = [v for v in inventory.views_of(view.url) if v.branch == view.branch]
+    views = [v for v in inventory.views_of(view.url) if v.branch == view.branch and v.former is None]
     time = min(v.source.time for v in views)
     commits = repository_commits(inventory.views_of(view.url), inventory.policy.commits)
     author = Signature(*commits.author(""), time)

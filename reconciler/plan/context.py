@@ -13,6 +13,7 @@ from reconciler.inventory.inventory import (
     PullRequest,
     PullRequests,
     PullState,
+    RepositoryRole,
     RepositoryView,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
@@ -23,10 +24,10 @@ from reconciler.names.refs import (
     PathIndex,
     RefIndex,
     deletion_ref,
-    is_within,
     short_branch,
 )
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
+from reconciler.plan.deletion_guard import deletion_consent
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.merge_bases import Sources, index_sources
@@ -167,7 +168,7 @@ def _targets(
     views = named_views(desired.variants, inventory)
     owners = {variant.key: variant.key for variant in desired.variants}
     places = {key: key for key in downstreams}
-    scope: dict[PackageKey, PlanTarget] = {}
+    scope = {target.key: target for target in _former_targets(downstreams, inventory)}
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
         for path, package in view.packages.items() if view.is_planned else ():
             key = PackageKey(view.url, path)
@@ -187,6 +188,40 @@ def _targets(
     yield from (scope[key] for key in sorted(scope))
 
 
+def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[PlanTarget]:
+    """Yield what is left of ours at former places: an unreadable one may have everything."""
+    for view in inventory.former.values():
+        former = view.former
+        if former is None or view.role is not RepositoryRole.PLANNED or is_given_up(view, inventory):
+            continue
+        for path in former.packages:
+            key = PackageKey(view.url, path)
+            target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
+            if key in inventory.hidden or not (view.problem or target.owner or target.drafts):
+                continue
+            if former.other_branch and target.main_owner is not None:
+                # The draft and the path are those of the package that is wanted, on another branch.
+                yield replace(target, key=branch_key(key, view.branch), draft=None, merged=(), others=())
+            elif not former.other_branch and key not in downstreams:
+                yield target
+
+
+def branch_key(package: PackageKey, branch: str) -> PackageKey:
+    """Return the key of what a package has on another branch than the one it is made on now."""
+    return package._replace(path=f"{package.path}@{branch}")
+
+
+def is_given_up(view: RepositoryView, inventory: Inventory) -> bool:
+    """Tell whether people consented to forget a former place that cannot be read, or is a copy."""
+    return view.problem is not None and place_consent(view) in inventory.policy.consents
+
+
+def place_consent(view: RepositoryView) -> str:
+    """Return the checksum that gives up the packages of a former place in `spec.consents`."""
+    paths = view.former.packages if view.former is not None else ()
+    return deletion_consent(PackageKey(view.url, path) for path in paths)
+
+
 def _sharing(
     target: PlanTarget, places: Mapping[PackageKey, PackageKey], owners: Mapping[ObjectName, ObjectName]
 ) -> PlanTarget:
@@ -200,7 +235,7 @@ def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:
     """Return the branches that propose deletions, by package; every branch is looked at once."""
     ours = short_branch(deletion_ref(inventory.policy.instance, ""))
     deletions: dict[PackageKey, list[tuple[str, Oid]]] = {}
-    for url, view in {v.url: v for v in inventory.repositories.values() if v.is_planned}.items():
+    for url, view in {v.url: v for v in inventory.views.values() if v.is_planned}.items():
         for name in sorted(view.branches):
             path = ""
             if name.startswith(ours):
@@ -218,13 +253,10 @@ def _deleted(
     deletions: ProposedDeletions, inventory: Inventory
 ) -> Iterator[tuple[PackageKey, RepositoryView]]:
     """Yield the packages with our proposals of deletion, each with its view."""
-    views: dict[str, tuple[RepositoryView, ...]] = {}
     for key, refs in deletions.items():
         if deletion_ref(inventory.policy.instance, key.path) not in dict(refs):
             continue
-        if key.url not in views:
-            views[key.url] = tuple(inventory.views_of(key.url))
-        home = next((v for v in views[key.url] if is_within(key.path, v.directory)), None)
+        home = inventory.view_of(key)
         if home is not None:
             yield key, home
 

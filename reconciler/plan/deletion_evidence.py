@@ -143,7 +143,12 @@ class DeletionEvidence:
         if control.broken:
             message = "A file that did not parse may hold the Repository"
             return Retention(Reason.MANIFEST_UNREADABLE, message)
-        if snapshot.present and not snapshot.is_complete(_REPOSITORIES, pvs.key.namespace):
+        repository = ObjectKey(GROUP, "Repository", pvs.key.namespace, record.repository)
+        if why := control.unproven.get(repository):
+            return Retention(Reason.REMOVAL_UNPROVEN, why)
+        # What a commit removed from the manifests is not looked for in the cluster.
+        is_removed = repository in control.removed
+        if not is_removed and snapshot.present and not snapshot.is_complete(_REPOSITORIES, pvs.key.namespace):
             message = f"The snapshot does not list {_REPOSITORIES} in {pvs.key.namespace} completely"
             return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
         return None

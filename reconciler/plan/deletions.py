@@ -13,7 +13,7 @@ from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
 from reconciler.plan.commits import EDIT, commit_message, edit_task, revision_name
 from reconciler.plan.compose import Decision, Held, Veto
-from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull, place_consent
 from reconciler.plan.deletion_evidence import find_outdated
 from reconciler.plan.deletion_guard import (
     consent_hint,
@@ -25,7 +25,14 @@ from reconciler.plan.deletion_guard import (
 from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, next_workspace, write_draft
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import ORPHAN, deletion_policy, find_owner, find_pause, package_name
+from reconciler.resolve.ownership import (
+    ORPHAN,
+    deletion_policy,
+    find_owner,
+    find_pause,
+    location_text,
+    package_name,
+)
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
 NEVER_PUBLISHED = (
@@ -39,11 +46,12 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     Source: porch packagevariant_controller.go, deleteOrOrphan.
     Differs: evidence is needed (D3), and a deletion is a proposal that people merge.
     """
-    owner = target.owner or _draft_owner(target, context)
+    owner = target.owner or _draft_owner(target, context) or _recorded_owner(target)
     pause = find_pause(target.view, context.variants.get(owner) if owner else None, context.inventory)
     if owner is None:
         return _unowned(target, context, pause)
-    held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else _why_kept(owner, target.key, context)
+    held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else None
+    held = held or _kept_at_former_place(target) or _why_kept(owner, target.key, context)
     if held is not None:
         return _unwanted(target, owner, Op.KEEP, held.reason, held=held)
     if _policy(owner, context) == ORPHAN and (
@@ -69,6 +77,40 @@ def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
         return _unwanted(target, None, Op.KEEP, Reason.NOT_OURS)
     held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else None
     return _unwanted(target, None, Op.CLOSE, Reason.ALREADY_ABSENT, after=None, branches=leftovers, held=held)
+
+
+def _recorded_owner(target: PlanTarget) -> ObjectName | None:
+    """Return the owner of a package at a former place that may not be readable."""
+    former = target.view.former
+    return former.packages.get(target.package.path) if former is not None else None
+
+
+def _kept_at_former_place(target: PlanTarget) -> Held | None:
+    """Return why nothing is done at a former place, and what a person can do; None where it may be (D36)."""
+    view, former = target.view, target.view.former
+    if former is None:
+        return None
+    if not former.is_understood:
+        return Held(Veto.OWNER, former.reason, former.message)
+    if former.other_branch:
+        why = f"{former.message}, and the package is still on {view.branch}. Remove it there with git"
+        return Held(Veto.OWNER, former.reason, why, waits=True)
+    if view.problem is None:
+        return None
+    consent = f"spec.consents: {{{place_consent(view)}: why}}"
+    why = f"{former.message}. Nothing is known of what is left there: {view.problem.message}"
+    why += f". If nothing there is needed, write in the configuration: {consent}"
+    return Held(Veto.OWNER, former.reason, why, waits=True)
+
+
+def _unwanted_reason(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Reason:
+    """Return why a package is proposed for deletion: what happened to it, or to its place."""
+    former = target.view.former
+    if former is None:
+        return Reason.NOT_DESIRED
+    if owner in context.variants:
+        return Reason.MOVED
+    return Reason.PLACE_GONE if former.reason is Reason.PLACE_GONE else Reason.NOT_DESIRED
 
 
 def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> Held | None:
@@ -131,15 +173,22 @@ def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
     return tuple(left)
 
 
-def _cause(owner: ObjectName, context: PlanContext) -> str:
+def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
     """Return what is gone that the package was made for."""
+    former = target.view.former
     if cluster := cluster_of(owner):
         return f"Nothing is generated for cluster {cluster} any more"
     if owner in context.variants:
-        downstream = context.variants[owner].spec.downstream
-        place = f": {downstream.repo}/{downstream.package}" if downstream is not None else ""
-        return f"PackageVariant {owner} has another downstream now{place}"
-    return context.gone[owner].message
+        now = context.resolved[owner]
+        place = location_text(context.inventory.repositories[now.view], now.downstream.path)
+        moved = f"PackageVariant {owner} has another downstream now: {place}"
+        return f"{former.message}, and {moved}" if former else moved
+    gone = context.gone[owner].message
+    if former is None:
+        return gone
+    record = context.inventory.records[owner]
+    name = ObjectName(record.namespace, record.repository)
+    return former.message if record.target == f"Repository {name}" else f"{gone}. {former.message}"
 
 
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:
@@ -190,7 +239,7 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
         )
     if target.main_owner is not None:
         return _propose(target, owner, context, branches=branches, close=close, touched=touched)
-    op, reason, message = Op.DELETE, Reason.NOT_DESIRED, _cause(owner, context)
+    op, reason, message = Op.DELETE, _unwanted_reason(target, owner, context), _cause(target, owner, context)
     if touched:
         op, reason, message = Op.KEEP, Reason.DRAFT_EDITED, left_to_people(target, touched)
     elif theirs:
@@ -224,7 +273,7 @@ def _propose(
     is_open = pull is not None and pull.state is PullState.OPEN
     request = None if is_open else _request(target, head, "Delete")
     parts: dict[str, Any] = {"branches": branches, "close": close, "waits": bool(touched)}
-    message = _cause(owner, context)
+    message = _cause(target, owner, context)
     if touched:
         message += f". {left_to_people(target, touched)}"
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(owner, context)):
@@ -242,9 +291,9 @@ def _propose(
     if standing is not None and (is_foreign or not has_changed):
         op = Op.DELETE if request or branches else Op.KEEP
         return _unwanted(target, owner, op, Reason.DELETION_PROPOSED, message, pull=request, **parts)
+    reason = _unwanted_reason(target, owner, context) if standing is None else Reason.DELETION_PROPOSED
     if view.head is None:
-        return _unwanted(target, owner, Op.KEEP, Reason.NOT_DESIRED, message, **parts)
-    reason = Reason.NOT_DESIRED if standing is None else Reason.DELETION_PROPOSED
+        return _unwanted(target, owner, Op.KEEP, reason, message, **parts)
     if standing is not None:
         parts["repair"] = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
     removal = WriteRemoval(
@@ -311,7 +360,7 @@ def _request(target: PlanTarget, head: str, verb: str) -> PullRequest:
 
 def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Decision:
     """Let go of a package and keep its content: its annotations are dropped by a draft."""
-    package, message = context.rendered.releases.get(target.key), _cause(owner, context)
+    package, message = context.rendered.releases.get(target.key), _cause(target, owner, context)
     if not isinstance(package, Package):
         why = package.message if isinstance(package, Blocked) else "Its content was not read"
         held = Held(Veto.CONTENT, Reason.ORPHANED, why, Op.BLOCK, waits=True)

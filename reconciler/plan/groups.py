@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
@@ -177,7 +177,7 @@ def _is_over(change: Change, target: PlanTarget, context: PlanContext) -> bool:
         is_closed = change.op is Op.CLOSE and change.reason is not Reason.DRAFT_EDITED
         is_on_main = is_closed and change.after == target.package.main_tree
         return is_on_main or target.draft in left_drafts(target, context)
-    return change.reason in {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
+    return change.reason in {*UNWANTED, Reason.REJECTED}
 
 
 def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
@@ -241,7 +241,7 @@ def group_changes(
     another. Ungrouped drafts stay as they are; drafts in an open group stay there, also when the setting
     changes.
     """
-    policy, views = context.inventory.policy, context.inventory.repositories.values()
+    policy, views = context.inventory.policy, context.inventory.views.values()
     is_grouped = policy.pull_requests.group_by is not GroupBy.PACKAGE or any(
         rollout.phase is RolloutPhase.ROLLED_BACK for rollout in context.resolution.rollouts
     )

@@ -39,7 +39,7 @@ def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     for key in context.downstreams:
         downstreams[key.url].add(key.path)
     views: dict[str, list[RepositoryView]] = defaultdict(list)
-    for view in context.inventory.repositories.values():
+    for view in context.inventory.views.values():
         views[view.url].append(view)
     return {
         url: _neighbours(local, downstreams[url], views[url], context)
@@ -229,7 +229,7 @@ def find_blocked_refs(
         if change.writes and key.url not in indexes:
             indexes[key.url] = index_refs(context.inventory.views_of(key.url))
         if change.writes and (blocker := _blocker(change, indexes[key.url])):
-            problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
+            problem = _blocked_problem(context.inventory.views[change.repository], blocker)
             problems[key.url, blocker] = problem
             vetoes[key] = Held(Veto.REF, Reason.PATH_TAKEN, problem.message, Op.BLOCK, change.waits, problem)
     return vetoes, list(problems.values())

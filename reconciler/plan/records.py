@@ -9,16 +9,19 @@ from msgspec.structs import replace
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
 from reconciler.expand.names import stable_uid
+from reconciler.inventory.inventory import RepositoryView
 from reconciler.inventory.standing import Position
-from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorded_address
+from reconciler.names.refs import is_within
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import PlanContext, PlanTarget, branch_key, is_given_up
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
     AnsweredConflict,
     OpenConflict,
     PackageVariantRecord,
+    RecordedDownstream,
     RefusedDeletionsRecord,
     RefusedMerge,
     RefusedPackage,
@@ -67,6 +70,11 @@ def plan_records(
         old = records.get(change.variant) if change.variant else None
         if old is not None and (old.url, old.path) == change.package:
             records[old.key] = replace(old, **_after_deletion(change))
+    by_package = {change.package: change for change in changes}
+    records = {
+        key: replace(record, former=tuple(_former_downstreams(record, context, by_package)))
+        for key, record in records.items()
+    }
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
         records.pop(key, None)
@@ -82,6 +90,46 @@ def plan_records(
     if context.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
     return dict(sorted(files.items()))
+
+
+def _former_downstreams(
+    record: PackageVariantRecord, context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> Iterator[RecordedDownstream]:
+    """Yield the places where a variant was before and something of it is left after the plan (D36)."""
+    old = context.inventory.records.get(record.key)
+    if old is None or (old is record and not old.former):
+        return
+    for place in old.downstreams:
+        is_at = (place.url, place.path) == (record.url, record.path)
+        is_present = is_at and place.branch in ("", record.branch)
+        if not is_present and _has_left(place, record.key, context, changes):
+            yield place
+
+
+def _has_left(
+    place: RecordedDownstream, owner: ObjectName, context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> bool:
+    """Tell whether a place has something of a variant after the plan; what cannot be read may have it."""
+    key, former = PackageKey(place.url, place.path), _former_view(place, context)
+    if key in context.inventory.hidden or _is_unread(place, context):
+        return True
+    if former is not None and former.former is not None and former.former.other_branch:
+        key = branch_key(key, former.branch)
+    target = context.targets.get(key)
+    return target is not None and owner in _owners_after(target, changes[key], context)
+
+
+def _former_view(place: RecordedDownstream, context: PlanContext) -> RepositoryView | None:
+    views = (v for v in context.inventory.views_of(place.url) if v.former and place.path in v.former.packages)
+    return next((v for v in views if v.directory == place.directory and place.branch in ("", v.branch)), None)
+
+
+def _is_unread(place: RecordedDownstream, context: PlanContext) -> bool:
+    """Tell whether nothing is known of a place, unless people gave up what is there."""
+    former = _former_view(place, context)
+    if former is not None:
+        return not former.is_planned and not is_given_up(former, context.inventory)
+    return not any(view.is_planned for view in context.inventory.views_of(place.url))
 
 
 def applied_commit(
@@ -172,6 +220,8 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
     variant = resolved.variant
     fresh = context.rendered.variants[variant.key].fresh
     spec = variant.spec.model_dump(exclude_none=True)
+    view = context.inventory.repositories[resolved.view]
+    git, file = view.manifest.spec.git, view.source.location.path
     return PackageVariantRecord(
         namespace=variant.key.namespace,
         name=variant.key.name,
@@ -203,6 +253,9 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=change.unready,
         failed=change.failed,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
+        branch=view.branch,
+        remote=recorded_address(git.repo if git else "", view.remote),
+        registration="" if is_within(file, context.inventory.policy.snapshot.path) else file,
         refused=_refused(resolved, change, context),
     )
 
@@ -255,13 +308,12 @@ def leaving_records(context: PlanContext, changes: Iterable[Change]) -> Iterator
     owning: set[ObjectName] = set()
     for target in context.targets.values():
         owning.update(_owners_after(target, by_package[target.key], context))
-    readable = {view.url for view in context.inventory.repositories.values() if view.is_planned}
     hidden = context.inventory.hidden
     for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):
         record = change.record
         if record is None or PackageKey(record.url, record.path) in hidden:
             continue
-        if change.key not in owning and record.url in readable:
+        if change.key not in owning and not any(_is_unread(place, context) for place in record.downstreams):
             yield change.key
 
 

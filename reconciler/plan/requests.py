@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from msgspec.structs import replace
 
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.wording import plural, visible
 from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
 from reconciler.names.ids import PackageKey
@@ -122,7 +122,7 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     if change.op is Op.BLOCK or (change.pull is None and (not change.reason.facts.described or is_left)):
         return None
     before, draft = target.package.main_tree, target.draft
-    if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED, Reason.DELETED_BY_PERSON}:
+    if change.reason in {*UNWANTED, Reason.DELETED_BY_PERSON}:
         is_deletion = target.main_owner is not None or change.reason is Reason.DELETED_BY_PERSON
         return PullRequestContent(Op.DELETE, before=before) if is_deletion else None
     written = change.written

@@ -46,6 +46,7 @@ from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import Walk, is_below
 from reconciler.read.forges import ForgeState, read_forges
+from reconciler.read.former import find_former, with_distinct_places
 from reconciler.read.governance import (
     ReadOptions,
     address_check,
@@ -152,10 +153,19 @@ def _names(inventory: Inventory) -> Iterator[str]:
         yield from (*variant.key, variant.source.location.path)
     for each in inventory.sets:
         yield from (*each.key, each.source.location.path)
-    for view in inventory.repositories.values():
+    for view in inventory.views.values():
         yield from (*view.key, view.remote, view.branch, view.directory, view.cluster, *view.files)
         yield from (*view.branches, *view.tags, *view.packages)
         yield from (draft.ref for package in view.packages.values() for draft in package.drafts)
+
+
+def _with_views(inventory: Inventory, views: Views) -> Inventory:
+    """Return the inventory with the registered and the former ones of some views."""
+    return replace(
+        inventory,
+        repositories={key: view for key, view in views.items() if view.former is None},
+        former={key: view for key, view in views.items() if view.former is not None},
+    )
 
 
 def _uses_time(inventory: Inventory) -> bool:
@@ -172,7 +182,7 @@ def _read_repositories(
     if options.deep and forges.shard.parts > 1:
 
         def find_trees(views: Views) -> PackageTrees:
-            return read_trees(replace(inventory, repositories=views), mirrors)
+            return read_trees(_with_views(inventory, views), mirrors)
 
         shard_reader = ShardReader(inventory, forges.shard, mirrors, find_trees)
     views = _read_views(content, options, mirrors, shard_reader)
@@ -184,13 +194,12 @@ def _read_repositories(
         key: unread(view, unusable[view.url]) if view.url in unusable else view for key, view in views.items()
     }
     if not options.deep:
-        return replace(inventory, repositories=views, histories=recorded.histories), ()
+        return replace(_with_views(inventory, views), histories=recorded.histories), ()
     forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
     read = replace(
-        inventory,
         # The forges may have found a repository unavailable, or the lock closed.
-        repositories=forge_state.views,
+        _with_views(inventory, forge_state.views),
         reviewed=forge_state.reviewed,
         pulls=forge_state.pulls,
         histories=forge_state.histories,
@@ -254,7 +263,7 @@ def _read_control(
     digests = recorded.images.lock
     inventory = Inventory(
         policy=policy if policy.lock.is_reviewed else with_image_digests(policy, digests),
-        control=_control(opened, policy, recorded, manifests, skipped),
+        control=_control(opened, policy, recorded, declared, skipped),
         variants=manifests.variants,
         sets=manifests.sets,
         stalled=manifests.stalled | {ObjectKey(GROUP, "PackageVariantSet", *name) for name in names},
@@ -396,12 +405,12 @@ def _control(
     opened: OpenControl,
     policy: Policy,
     recorded: _Recorded,
-    manifests: Manifests,
+    declared: _Declared,
     skipped: Iterable[Problem],
 ) -> Control:
-    mirror = opened.mirror
+    mirror, manifests = opened.mirror, declared.manifests
     standing = read_standing(opened, recorded.state.applied)
-    removals = _removals(opened, policy, manifests, recorded.state, standing)
+    removals = _removals(opened, policy, declared, recorded.state, standing)
     return Control(
         url=mirror.url,
         remote=mirror.remote,
@@ -419,13 +428,20 @@ def _control(
 
 
 def _removals(
-    opened: OpenControl, policy: Policy, manifests: Manifests, state: State, standing: Standing
+    opened: OpenControl, policy: Policy, declared_now: _Declared, state: State, standing: Standing
 ) -> Removals:
     """Return the commits that removed recorded objects which no manifest declares any more."""
+    manifests = declared_now.manifests
     declared = {*(variant_key(each.key) for each in manifests.variants), *manifests.stalled}
     declared |= {set_key(each.key) for each in manifests.sets}
-    authored = (r for r in state.records.values() if not r.requested_by and not cluster_of(r.key))
+    declared |= {ObjectKey(GROUP, "Repository", *each.key) for each in declared_now.registrations}
+    authored = [r for r in state.records.values() if not r.requested_by and not cluster_of(r.key)]
     recorded = {(record.manifest, owner_key(record)) for record in authored}
+    recorded |= {
+        (record.registration, ObjectKey(GROUP, "Repository", record.namespace, record.repository))
+        for record in authored
+        if record.registration
+    }
     absent = {each for each in recorded if each[1] not in declared and each[0] not in manifests.broken}
     if not absent or standing.is_outdated:
         return Removals()
@@ -435,7 +451,8 @@ def _removals(
 
 def _recorded_files(state: State) -> set[str]:
     """Return the manifest files that declared what was applied."""
-    declared = {record.manifest for record in state.records.values()}
+    records = state.records.values()
+    declared = {file for record in records for file in (record.manifest, record.registration) if file}
     return declared | {record.manifest for record in state.set_records.values()}
 
 
@@ -467,24 +484,40 @@ def _read_views(
     policy, records = content.inventory.policy, content.inventory.records.values()
     written = {r.key: r for r in content.declared.registrations}
     located = [_located(r, options.control.mirror) for r in written.values()]
+    former = find_former(content.inventory, located, written) if options.deep else {}
+    written |= {key: each.registration for key, each in former.items()}
+    located += [_located(each.registration, options.control.mirror) for each in former.values()]
 
     def as_written(views: Views) -> Views:
-        return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
+        return {
+            key: replace(view, manifest=written[key].manifest, former=former[key].former)
+            if key in former
+            else replace(view, manifest=written[key].manifest)
+            for key, view in views.items()
+        }
 
     if not options.deep:
         home = options.control.mirror.url
         return as_written(describe_repositories(located, mirrors, policy, snapshot_check(policy), home=home))
-    checks = (snapshot_check(policy), address_check(policy, options.control.mirror), options.check)
+    allowed = address_check(policy, options.control.mirror)
+    checks = (snapshot_check(policy), allowed, options.check)
+
+    def check(view: RepositoryView) -> Problem | None:
+        # The address of a former place is of the state branch, which no proposed change chooses.
+        some = (allowed,) if view.key in former else checks
+        return next((problem for each in some if (problem := each(view))), None)
+
     views = read_repositories(
         located,
         mirrors,
         policy,
-        lambda view: next((problem for check in checks if (problem := check(view))), None),
+        check,
         home=options.control.mirror.url,
         find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
         texts={text: text for record in records for text in (record.path, record.output_tree)},
     )
-    return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
+    views = shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
+    return with_distinct_places(views, mirrors)
 
 
 def _located(registration: Registration, control: Mirror) -> Registration:

@@ -49,7 +49,7 @@ def planned_clusters(inventory: Inventory, shard: Shard) -> frozenset[str]:
 
 def every_url(inventory: Inventory) -> frozenset[str]:
     """Return the URLs of all repositories."""
-    return frozenset(view.url for view in inventory.repositories.values())
+    return frozenset(view.url for view in inventory.views.values())
 
 
 def static_needs(inventory: Inventory, shard: Shard) -> frozenset[str]:
@@ -223,11 +223,20 @@ class ShardReader:
 
     def with_roles(self, views: Views) -> Views:
         """Return the views, each with its role in this run."""
-        return assign_roles(replace(self.inventory, repositories=views), self.shard).repositories
+        return assign_roles(self._of(views), self.shard).views
+
+    def _of(self, views: Views) -> Inventory:
+        """Return the inventory with views."""
+        former = {key: view for key, view in views.items() if view.former is not None}
+        registered = {key: view for key, view in views.items() if key not in former}
+        return replace(self.inventory, repositories=registered, former=former)
 
     def needed_urls(self, views: Views) -> frozenset[str]:
         """Return the URLs of the repositories that the shard needs, given the views read so far."""
-        inventory = assign_roles(replace(self.inventory, repositories=views), self.shard)
+        inventory = assign_roles(self._of(views), self.shard)
+        if inventory.former:
+            # The deletion guard counts what is left at former places among all packages of the fleet.
+            self.why_whole = "packages are left where no Repository is any more"
         if self.why_whole or not inventory.is_partial:
             return every_url(inventory)
         needed = static_needs(inventory, self.shard)

@@ -143,7 +143,7 @@ def read_applied(objects: Mirror, commit: Oid | None, limits: Limits) -> Oid | N
 
 _REPEATED = (
     *("api_version", "kind", "namespace", "manifest", "set_name", "url", "repository", "deletion_policy"),
-    *("upstream_commit", "upstream_tree"),
+    *("upstream_commit", "upstream_tree", "branch", "remote", "registration"),
 )
 """Texts of records that many variants of a fleet share."""
 _OID = re.compile(r"[0-9a-f]{40}")

@@ -126,6 +126,23 @@ class RefusedMerge(Record, frozen=True, kw_only=True):
     message: str = ""
 
 
+class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Where the package of a variant is or was, and what it takes to find it again (D36).
+
+    `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
+    where that is how it was registered. `directory` and `repository` are those of the Repository then, and
+    `registration` is the file that declared it. What an older version did not record is "".
+    """
+
+    url: str
+    path: str
+    directory: str = ""
+    repository: str = ""
+    branch: str = ""
+    remote: str = ""
+    registration: str = ""
+
+
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
@@ -145,7 +162,9 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package: with `failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
-    those with an upstream of their own. `refused` is about its draft.
+    those with an upstream of their own. `refused` is about its draft. `branch`, `remote` and `registration`
+    complete the place of the package, which is a `RecordedDownstream`; `former` are those where it was
+    before, while something of it is left there.
     """
 
     api_version: str = SCHEMA
@@ -182,11 +201,38 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
     refused: RefusedMerge | None = None
+    branch: str = ""
+    remote: str = ""
+    registration: str = ""
+    former: tuple[RecordedDownstream, ...] = ()
 
     @property
     def key(self) -> ObjectName:
         """The variant's identity."""
         return ObjectName(self.namespace, self.name)
+
+    @property
+    def downstream(self) -> RecordedDownstream:
+        """Where the package was as last applied."""
+        package = str((self.spec.get("downstream") or {}).get("package") or "").strip("/")
+        return RecordedDownstream(
+            url=self.url,
+            path=self.path,
+            directory=self.path.removesuffix(package).strip("/"),
+            repository=self.repository,
+            branch=self.branch,
+            remote=self.remote,
+            registration=self.registration,
+        )
+
+    @property
+    def downstreams(self) -> tuple[RecordedDownstream, ...]:
+        """Every place where something of the package may be, the present one first."""
+        return (self.downstream, *self.former)
+
+    def is_at(self, package: tuple[str, str]) -> bool:
+        """Tell whether the package is at a URL and path, or was there before."""
+        return (self.url, self.path) == package or any((f.url, f.path) == package for f in self.former)
 
 
 class SetRecord(Record, frozen=True, kw_only=True):
@@ -385,8 +431,8 @@ def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConfl
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
     if "subpackages" in plain:
         plain["subpackages"] = [msgspec.structs.asdict(each) for each in plain["subpackages"]]
-    if "refused" in plain:
-        plain["refused"] = msgspec.to_builtins(plain["refused"])
+    for name in {"refused", "former"} & plain.keys():
+        plain[name] = msgspec.to_builtins(plain[name])
     return plain
 
 

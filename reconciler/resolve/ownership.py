@@ -41,8 +41,8 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
 
     A location other than the package's own path marks a copy, which has no owner. The location's
     Repository is one of the owner's namespace. Repositories may be renamed, and their directories may
-    move: a package at the recorded path of its owner is no copy, whatever its location is called
-    now, because a repository's identity is its URL (D19).
+    move: a package at a recorded path of its owner is no copy, whatever its location is called
+    now, because a repository's identity is its URL (D19, D36).
     """
     if header is None or header.error:
         return None
@@ -56,7 +56,7 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
     if view is not None and (view.url, view.full_path(inside)) == package:
         return owner
     record = inventory.records.get(owner)
-    return owner if record is not None and (record.url, record.path) == package else None
+    return owner if record is not None and record.is_at(package) else None
 
 
 DELETE = "delete"

@@ -27,7 +27,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
         RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
     """
     inputs, inventory = planned.inputs, planned.inputs.inventory
-    policy, views = inventory.policy, inventory.repositories.values()
+    policy, views = inventory.policy, inventory.views.values()
     control = inputs.mirrors.open(inventory.control.remote)
     check_applicable(
         planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch

@@ -90,7 +90,7 @@ def read_origins(
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
     """Yield the revisions of a package, the newest first; open drafts come before them."""
-    view = inputs.inventory.repositories[change.repository]
+    view = inputs.inventory.views[change.repository]
     package = view.packages.get(change.package.path)
     if package is None:
         return

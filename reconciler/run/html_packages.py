@@ -140,14 +140,14 @@ class _RowReader:
         return downstream.repo, downstream.package or package_name(owner), cluster
 
     def _conflicts(self, change: Change) -> tuple[tuple[str, ...], ...]:
-        view = self._inputs.inventory.repositories[change.repository]
+        view = self._inputs.inventory.views[change.repository]
         mirror = self._inputs.mirrors.open(view.remote) if change.conflicts and view.head else None
         origins = local_origins(mirror, view.branch, change) if mirror else {}
         since = {name: f"{c.subject} ({c.author}, {c.commit[:8]})" for name, c in origins.items()}
         return tuple(conflict_texts(known_bases(change, origins), since))
 
     def _history(self, change: Change, stages: Iterable[tuple[str, Oid, Oid]]) -> Iterator[HistoryEntry]:
-        view = self._inputs.inventory.repositories[change.repository]
+        view = self._inputs.inventory.views[change.repository]
         for label, commit, _ in stages:
             entry = read_entry(label, commit, {}, self._inputs.mirrors.open(view.remote))
             yield entry._replace(commit=commit[:8])

@@ -81,7 +81,7 @@ class RunInputs(Struct, frozen=True, dict=True):
     @property
     def names(self) -> Names:
         """The names of packages in reports."""
-        views = self.inventory.repositories
+        views = self.inventory.views
         policy, directories = self.inventory.policy, {key: view.directory for key, view in views.items()}
         return Names(policy.instance, directories, policy.pull_requests.report_url, str(self.forges.shard))
 

@@ -189,6 +189,10 @@ def _read_url(
         if not isinstance(mirror, Mirror):
             raise mirror
         with guard(f"repository {mirror.remote}"):
+            # Of a place that an older version recorded the branch is not known.
+            siblings = [
+                view if view.branch else replace(view, branch=mirror.head_branch) for view in siblings
+            ]
             views, broken = isolate(
                 lambda: _paths(mirror, siblings),
                 lambda left_out: list(_read_views(mirror, siblings, reading, left_out)),

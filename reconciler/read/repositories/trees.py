@@ -38,7 +38,7 @@ class _Place(NamedTuple):
 
 def read_trees(inventory: Inventory, mirrors: Mirrors) -> PackageTrees:
     """Return the package trees of upstreams, Kptfiles and locks, as far as they exist."""
-    views = inventory.repositories
+    views = inventory.views
     pinned = list(_pinned(inventory))
     times: dict[Oid, int] = {}
     for place in pinned:
@@ -75,7 +75,7 @@ def _read_subpackages(
     Only variants that set the revision of a sub-package need them, so no other run looks for them.
     """
     ordered = [declared for declared in _declared(inventory) if _entries(declared)]
-    views, upstreams = inventory.repositories, set[PackageKey]()
+    views, upstreams = inventory.views, set[PackageKey]()
     for declared in ordered:
         upstream = declared.manifest.spec.upstream
         view = views.get(ObjectName(declared.key.namespace, (upstream and upstream.repo) or ""))
@@ -121,7 +121,7 @@ def _tagged(inventory: Inventory, headers: Iterable[KptfileHeader]) -> Iterator[
     places = {
         (normalise_url(h.upstream.repo), h.upstream.directory.strip("/")) for h in headers if h.upstream
     }
-    for view in inventory.repositories.values():
+    for view in inventory.views.values():
         for url, directory in sorted(places) if view.is_available else ():
             for name in sorted(names & view.tags.keys()) if url in source_names(view) else ():
                 yield _Place(view, view.tags[name].oid, directory)
@@ -136,7 +136,7 @@ def _earlier(inventory: Inventory, mirrors: Mirrors) -> Iterator[tuple[PackageKe
     notes = (declared.manifest.metadata.annotations or {} for declared in inventory.sets)
     ordered = {text.strip() for note in notes if (text := note.get(ROLL_BACK))}
     index = HeaderIndex()
-    for view in inventory.repositories.values() if ordered else ():
+    for view in inventory.views.values() if ordered else ():
         for path, package in view.packages.items() if view.is_available and view.head else ():
             lock = package.main_header.upstream_lock if package.main_header else None
             if lock is None or not _names(lock, ordered):

@@ -129,6 +129,9 @@ NEW = a_record(
     output_tree=oid("e1"),
     objects={"Team blue": "digest"},
     facts={"engine": "1"},
+    branch="main",
+    remote="https://host/edge",
+    registration="repositories.yaml",
 )
 
 

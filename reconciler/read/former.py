@@ -1,0 +1,257 @@
+"""Find the places of recorded packages that no registered Repository is at any more (D36)."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from reconciler.api.meta import ObjectMeta
+from reconciler.api.porch import GROUP, REPOSITORY, GitRepository, Repository, RepositorySpec
+from reconciler.base.errors import Location, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.git.repository import Mirrors
+from reconciler.git.urls import local_path, parse_remote
+from reconciler.inventory.inventory import Former, Inventory, RepositoryView, Source, Sourced
+from reconciler.inventory.standing import SHORT
+from reconciler.names.ids import ObjectKey, ObjectName, recorded_address
+from reconciler.names.problems import Problem
+from reconciler.names.refs import is_within
+from reconciler.read.repositories import CLUSTER
+from reconciler.records.state import PackageVariantRecord, RecordedDownstream
+
+Registration = Sourced[Repository]
+
+
+class FormerRegistration(NamedTuple):
+    """The registration of a former place, as if it were there still, and why it is none."""
+
+    registration: Registration
+    former: Former
+
+
+class _Place(NamedTuple):
+    """A directory of a branch; a registered one has its Repository and the address as it is recorded."""
+
+    url: str
+    directory: str
+    branch: str
+    address: str
+    key: ObjectName = ObjectName("", "")
+
+
+def find_former(
+    inventory: Inventory,
+    located: Iterable[Registration],
+    written: Mapping[ObjectName, Registration],
+) -> Mapping[ObjectName, FormerRegistration]:
+    """Return the former places of records, each under a name that no registered Repository has.
+
+    A place that another registered Repository is at now is not former: a Repository that is renamed, or
+    registered twice, hands its packages over. One that is not understood keeps its place.
+
+    Args:
+        inventory: Records, stalled manifests and unread files.
+        located: The registrations at their absolute addresses.
+        written: The same as they are written, by name.
+    """
+    registered = {place.key: place for place in _registered(located, written)}
+    stalled = {k.object_name for k in inventory.stalled if (k.group, k.kind) == (GROUP, "Repository")}
+    groups: dict[tuple[_Place, Reason, bool], dict[str, PackageVariantRecord]] = defaultdict(dict)
+    for record in inventory.records.values():
+        for downstream in record.downstreams:
+            name = ObjectName(record.namespace, downstream.repository)
+            why = _why_former(downstream, name, registered, inventory, is_stalled=name in stalled)
+            if why is not None:
+                address = _address(downstream, registered.values())
+                place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
+                groups[place, *why].setdefault(downstream.path, record)
+    former: dict[ObjectName, FormerRegistration] = {}
+    for (place, reason, is_branch), packages in sorted(groups.items(), key=lambda each: each[0]):
+        key = _free_name(place, {*registered, *former}, is_moved=place.key in registered)
+        now, record = registered.get(place.key), next(iter(packages.values()))
+        owners = {path: each.key for path, each in sorted(packages.items())}
+        message = _message(place, reason, now, record, inventory)
+        registration = _registration(key, place, now, written, record)
+        former[key] = FormerRegistration(registration, Former(reason, message, owners, is_branch))
+    return former
+
+
+def _registered(
+    located: Iterable[Registration], written: Mapping[ObjectName, Registration]
+) -> Iterator[_Place]:
+    for each in located:
+        git, as_written = each.manifest.spec.git, written[each.key].manifest.spec.git
+        if git is None or as_written is None:
+            continue
+        try:
+            remote = parse_remote(git.repo)
+        except UnavailableError:
+            continue
+        address = recorded_address(as_written.repo, remote.address)
+        yield _Place(remote.url, _directory(git), git.branch, address, each.key)
+
+
+def _directory(git: GitRepository) -> str:
+    return str(PurePosixPath("/" + git.directory)).strip("/")
+
+
+def _why_former(
+    downstream: RecordedDownstream,
+    name: ObjectName,
+    registered: Mapping[ObjectName, _Place],
+    inventory: Inventory,
+    *,
+    is_stalled: bool,
+) -> tuple[Reason, bool] | None:
+    """Return why no Repository is at a recorded place, and whether one is on another branch; else None."""
+    now = registered.get(name)
+    if now is None and is_stalled:
+        return Reason.OWNER_STALLED, False
+    if now is None and inventory.control.broken and _may_be_unread(downstream, inventory):
+        return Reason.MANIFEST_UNREADABLE, False
+    if now is not None and (downstream.remote == now.address or _is_missing_here(downstream)):
+        # The fleet itself is somewhere else than when this was recorded, with the same relative addresses.
+        downstream = replace(downstream, url=now.url)
+    reason = Reason.PLACE_GONE if now is None else Reason.MOVED
+    at_url = (place for place in registered.values() if place.url == downstream.url)
+    holders = [place for place in at_url if is_within(downstream.path, place.directory)]
+    if not holders:
+        return reason, False
+    deepest = max(len(place.directory) for place in holders)
+    branches = {place.branch for place in holders if len(place.directory) == deepest}
+    return None if not downstream.branch or downstream.branch in branches else (reason, True)
+
+
+def _may_be_unread(downstream: RecordedDownstream, inventory: Inventory) -> bool:
+    return not downstream.registration or downstream.registration in inventory.control.broken
+
+
+def _is_missing_here(downstream: RecordedDownstream) -> bool:
+    """Tell whether nothing is at a path of this machine, of which an older version recorded no address."""
+    path = local_path(downstream.url) if downstream.url.startswith("/") and not downstream.remote else None
+    return path is not None and not path.exists() and not path.with_name(f"{path.name}.git").exists()
+
+
+def _address(downstream: RecordedDownstream, registered: Iterable[_Place]) -> str:
+    """Return an address of the repository: one that is registered, else the recorded one, "" if unknown."""
+    there = next((place.address for place in registered if place.url == downstream.url), "")
+    return there or downstream.remote or (downstream.url if downstream.url.startswith("/") else "")
+
+
+def _free_name(place: _Place, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:
+    """Return a name that nothing else has: that of its Repository, else its directory, else its address."""
+    address = (place.address if place.address.startswith(".") else place.url).removesuffix(".git")
+    below = "/".join(filter(None, (address, place.directory)))
+    names = ["" if is_moved else place.key.name, place.directory, below]
+    free = (ObjectName(place.key.namespace, name) for name in names if name)
+    last = ObjectName(place.key.namespace, f"{below}@{place.branch}")
+    return next((name for name in free if name not in taken), last)
+
+
+def _message(
+    place: _Place,
+    reason: Reason,
+    now: _Place | None,
+    record: PackageVariantRecord,
+    inventory: Inventory,
+) -> str:
+    if reason is Reason.OWNER_STALLED:
+        return f"Repository {place.key} is not understood: nothing of it changes until its manifest is right"
+    if reason is Reason.MANIFEST_UNREADABLE:
+        file = record.registration or "A file that may declare it"
+        return f"Repository {place.key} is not known: {file} cannot be read"
+    if now is None:
+        removal = inventory.control.removed.get(ObjectKey(GROUP, "Repository", *place.key))
+        if removal is None:
+            return f"Repository {place.key} is not registered any more"
+        return f"Repository {place.key} is not registered any more, since commit {removal.commit[:SHORT]}"
+    old, new = _differences(place, now)
+    return f"Repository {place.key} moved from {old} to {new}"
+
+
+def _differences(old: _Place, new: _Place) -> tuple[str, str]:
+    """Return what differs between two places in words."""
+    pairs = [
+        (old.address or old.url, new.address or new.url) if old.url != new.url else None,
+        (f"directory {old.directory or '/'}", f"directory {new.directory or '/'}")
+        if old.directory != new.directory
+        else None,
+        (f"branch {old.branch}", f"branch {new.branch}") if old.branch not in ("", new.branch) else None,
+    ]
+    named = [pair for pair in pairs if pair]
+    return ", ".join(a for a, _ in named), ", ".join(b for _, b in named)
+
+
+def _registration(
+    key: ObjectName,
+    place: _Place,
+    now: _Place | None,
+    written: Mapping[ObjectName, Registration],
+    record: PackageVariantRecord,
+) -> Registration:
+    """Return the registration of a former place; nothing is deployed there without its gates."""
+    annotations = (written[now.key].manifest.metadata.annotations or {}) if now is not None else {}
+    cluster = annotations.get(CLUSTER) or place.key.name
+    manifest = Repository(
+        api_version=REPOSITORY,
+        kind="Repository",
+        metadata=ObjectMeta(name=key.name, namespace=key.namespace, annotations={CLUSTER: cluster}),
+        spec=RepositorySpec(
+            deployment=True,
+            git=GitRepository(repo=place.address, branch=place.branch, directory=place.directory),
+        ),
+    )
+    return Sourced(key, manifest, Source(Location(record.manifest)))
+
+
+# What can be told only from what was read
+
+
+def with_distinct_places(
+    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
+) -> Mapping[ObjectName, RepositoryView]:
+    """Return the views with only the recorded packages of former ones, and none that has not really moved.
+
+    Two addresses may lead to one repository: a forge redirects from the old one, a directory is a link. On
+    this machine that is certain. Elsewhere a history that both have may be one repository or a copy, and
+    nothing may be deleted then.
+    """
+    registered = [view for view in views.values() if view.former is None and view.is_available]
+    distinct = {}
+    for key, view in views.items():
+        if view.former is None:
+            distinct[key] = view
+            continue
+        packages = view.former.packages
+        packages_here = {path: view.packages[path] for path in packages if path in view.packages}
+        broken = {path: view.broken[path] for path in packages if path in view.broken}
+        others = [v for v in registered if v.url != view.url and v.directory == view.directory]
+        if not any(_is_same_directory(view, other) for other in others):
+            twin = next((other for other in others if _shares_history(view, other, mirrors)), None)
+            problem = view.problem if twin is None else _copy_problem(view, twin)
+            distinct[key] = replace(view, packages=packages_here, broken=broken, problem=problem)
+    return distinct
+
+
+def _is_same_directory(view: RepositoryView, other: RepositoryView) -> bool:
+    here, there = local_path(view.remote), local_path(other.remote)
+    return here is not None and there is not None and here.resolve() == there.resolve()
+
+
+def _shares_history(view: RepositoryView, other: RepositoryView, mirrors: Mirrors) -> bool:
+    """Tell whether one has what the other has on main, and not only what both began with."""
+    if local_path(view.remote) is not None or view.head is None or other.head is None:
+        return False
+    if mirrors.open(other.remote).find_commit(view.head.oid) is not None:
+        return True
+    is_there = any(path in other.packages for path in view.packages)
+    return is_there and mirrors.open(view.remote).find_commit(other.head.oid) is not None
+
+
+def _copy_problem(view: RepositoryView, twin: RepositoryView) -> Problem:
+    message = (
+        f"{twin.remote}, where Repository {twin.key} is, has the same history: one is a copy, or both are one"
+    )
+    return view.problem_at(Reason.MOVED, message)
