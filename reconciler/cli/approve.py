@@ -115,7 +115,7 @@ def approve(
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
     by_name: dict[str, list[ListedPull]] = {}
-    left = [] if names else [f for f in chosen_by.select(chosen) if f.instance]
+    left = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.left]
     chosen = [f for f in chosen if f not in left]
     if names:
         find = find_pulls if dry_run else partial(find_or_open_pulls, world)
@@ -143,6 +143,8 @@ def approve(
     printer.notes(
         f"{terminal(f.name)}, {terminal(f.package)}, belongs to instance {terminal(f.instance)} and is left; "
         "name it to approve it"
+        if f.instance
+        else f"{terminal(f.name)}, {terminal(f.package)}, is left: {terminal(f.left)}"
         for f in left
     )
     if output == Output.JSON:
@@ -151,7 +153,8 @@ def approve(
         which = " that matches" if chosen_by else ""
         where = " in the repositories that were read" if unread else ""
         where = where if world.inventory.repositories else ": no repository is registered"
-        none = f"Nothing{which}{' of this instance' if left else ''} is open{where}."
+        more = "" if not left else " else" if any(f.left for f in left) else " of this instance"
+        none = f"Nothing{which}{more} is open{where}."
         printer.lines(_lines(results, none, propose_only=propose_only))
     return worst(
         show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}
@@ -212,12 +215,12 @@ def _approve_all(
 
 def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readiness":
     """Return the readiness of a pull request that may be approved, the result of any other."""
-    from reconciler.cli.pull_requests import closed_error, is_merged
+    from reconciler.cli.pull_requests import closed_error, is_merged, unheld_error
 
     if is_merged(listed):
         return Approved(listed, already="merged")
-    if closed := closed_error(listed):
-        return Approved(listed, error=closed)
+    if error := closed_error(listed) or unheld_error(listed):
+        return Approved(listed, error=error)
     readiness = reader.find(listed)
     if not readiness.against:
         return readiness

@@ -140,14 +140,15 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
       reconciler pr merge edge-east/nginx
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
-    from reconciler.cli.pull_requests import closed_error, outdated_error, shared_error
+    from reconciler.cli.pull_requests import closed_error, outdated_error, shared_error, unheld_error
     from reconciler.forge.local.merge import OutdatedError
     from reconciler.run.plan import plan_run
 
     chosen = _choose(settings, name)
     plan = cache(lambda: plan_run(settings))
     for each in chosen:
-        if error := closed_error(each) or shared_error(each, [name], "Merge", "pr merge"):
+        shared = shared_error(each, [name], "Merge", "pr merge")
+        if error := closed_error(each) or unheld_error(each) or shared:
             raise error
 
     def act(listed: "ListedPull") -> dict[str, str]:

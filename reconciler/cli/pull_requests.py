@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import ObjectMeta
-from reconciler.api.porch import REPOSITORY, Repository
+from reconciler.api.porch import REPOSITORY, Repository, RepositorySpec
 from reconciler.base.errors import Location, RefusedError, UsageError
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.local.merge import OutdatedError, parse_head
+from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
 from reconciler.forge.local.transaction import missing_branch_hint
 from reconciler.forge.registry import Forge
@@ -44,8 +44,7 @@ _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
 _UNWANTED = frozenset(
     (
-        Reason.NOT_DESIRED,
-        Reason.DELETION_PROPOSED,
+        *UNWANTED,
         Reason.DRAFT_EDITED,
         Reason.DELETION_GUARD,
         Reason.AWAITING_WAVE,
@@ -59,7 +58,10 @@ _LIST = "`reconciler pr list` shows what there is."
 
 
 class ListedPull(NamedTuple):
-    """A pull request, the repository it is shown under, its forge and its clone.
+    """A pull request with the view that its packages are in, its forge and its clone.
+
+    Where no Repository is at the path of its package, the view is of the whole repository, and
+    `is_registered` is False: the gates of the package are unknown. `left` is why patterns leave it out.
 
     `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`, `instance` is
     another instance that its packages belong to, "" for this one and for none. `labels` are those of the
@@ -75,6 +77,15 @@ class ListedPull(NamedTuple):
     instance: str = ""
     labels: frozenset[str] = frozenset()
     members: tuple[str, ...] = ()
+    is_registered: bool = True
+
+    @property
+    def left(self) -> str:
+        """Why neither a pattern nor `--all` decides about it, "" if they may."""
+        if not self.is_registered:
+            return "no registered Repository is there"
+        former = self.view.former
+        return former.message if former is not None and not former.is_understood else ""
 
     @property
     def is_local(self) -> bool:
@@ -90,7 +101,9 @@ class ListedPull(NamedTuple):
     def package(self) -> str:
         """The argument of `approve`; the head of a pull request about several packages."""
         about = parse_head(self.pull.head)
-        return f"{self.view.key.name}/{_below(self.view, about.path)}" if about else self.pull.head
+        if about is None or not self.is_registered:
+            return about.path if about else self.pull.head
+        return f"{self.view.key.name}/{_below(self.view, about.path)}"
 
     @property
     def shown(self) -> str:
@@ -104,12 +117,13 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
     listed: list[ListedPull] = []
     sets = dict(_by_place(world.inventory.records.values(), _set_of))
     labels = dict(_by_place(world.inventory.records.values(), _labels_of))
-    for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
+    for url in sorted({view.url for view in world.inventory.views.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
         forge = world.forges.of(mirror)
         others = dict(_other_instances(views, world.inventory.policy.instance))
-        groups = _groups(views)
+        groups, grouped_by = _groups(views, world.inventory)
+        whole = _whole_view(url, mirror, world.inventory)
         for pull in world.inventory.pulls.get(url, ()):
             made_by, labelled = (
                 frozenset(name for head in _about(pull) for name in named.get((url, head), ()))
@@ -118,22 +132,42 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             named = _OWN.match(pull.head)
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
-            view, members = _view_of(views, pull), tuple(groups.get(pull.head, ()))
-            listed.append(ListedPull(view, pull, forge, mirror, made_by, instance, labelled, members))
+            members = tuple(groups.get(pull.head, ()))
+            view = _view_of(pull, url, world.inventory) or grouped_by.get(pull.head)
+            listed.append(
+                ListedPull(
+                    view or whole,
+                    pull,
+                    forge,
+                    mirror,
+                    made_by,
+                    instance,
+                    labelled,
+                    members,
+                    is_registered=view is not None or _is_of_control(pull, url, world.inventory),
+                )
+            )
     listed += _of_control(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
 
-def _groups(views: Iterable[RepositoryView]) -> Mapping[str, list[str]]:
-    """Return the packages with a draft in a group, or that a person deleted there, by its branch."""
+def _groups(
+    views: Iterable[RepositoryView], inventory: Inventory
+) -> tuple[Mapping[str, list[str]], Mapping[str, RepositoryView]]:
+    """Return the packages with a draft in a group, or that a person deleted there, and the first one's view.
+
+    Both by the branch of the group.
+    """
     groups: dict[str, list[str]] = {}
+    first: dict[str, RepositoryView] = {}
     for view in views:
         for path, package in sorted(view.packages.items()):
             refs = [draft.ref for draft in package.drafts if draft.is_grouped]
             refs += [group.ref for group in view.groups if package.main_tree and path in group.deleted]
-            for ref in refs:
+            for ref in refs if inventory.view_of(PackageKey(view.url, path)) is view else ():
                 groups.setdefault(short_branch(ref), []).append(f"{view.key.name}/{_below(view, path)}")
-    return groups
+                first.setdefault(short_branch(ref), view)
+    return groups, first
 
 
 def _other_instances(views: Iterable[RepositoryView], instance: str) -> Iterator[tuple[str, str]]:
@@ -241,11 +275,7 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
     pulls = inventory.pulls.get(control.url, ())
     if inventory.reviewed is None and any(ref.startswith(prefix) for ref in mirror.refs()):
         pulls = forge.list_pulls()
-    name = ObjectName("", "control")
-    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=name.name))
-    view = RepositoryView(
-        name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
-    )
+    view = _whole_view(control.url, mirror, inventory)
     yield from (ListedPull(view, pull, forge, mirror) for pull in pulls)
 
 
@@ -259,7 +289,8 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
         UsageError: It names none, or a bare number names several.
     """
     if _PATTERN.search(text):
-        matching = [f for f in listed if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
+        named = [f for f in listed if not f.left]
+        matching = [f for f in named if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
         return _some([f for f in matching if f.pull.state is PullState.OPEN], text, ())
     if text.isdecimal() or "#" in text:
         repository, _, number = text.rpartition("#")
@@ -325,20 +356,30 @@ def _names(listed: ListedPull) -> Iterator[str]:
     yield listed.package
     yield from listed.members
     about = parse_head(listed.pull.head)
-    if about:
+    if about and listed.is_registered:
         yield f"{listed.view.key.name}/{about.path}"
 
 
-def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryView:
-    """Return the view that every command names the pull request by: that of its packages.
+def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryView | None:
+    """Return the view that every command names the pull request by: that of its package or its group."""
+    about, ref = parse_head(pull.head), f"{HEADS}{pull.head}"
+    if about is not None and not isinstance(about, LockHead):
+        return inventory.view_of(PackageKey(url, about.path))
+    return next((view for view in inventory.views_of(url) if is_group_in(ref, view.key.name)), None)
 
-    Of a package that is the most specific view which holds it.
-    """
-    ref, about = f"{HEADS}{pull.head}", parse_head(pull.head)
-    path = about.path if about else ""
-    own = (v for v in views if is_group_in(ref, v.key.name))
-    inside = (v for v in views if not v.directory or path.startswith(f"{v.directory}/"))
-    return next(chain(own, inside), views[0])
+
+def _is_of_control(pull: PullRequest, url: str, inventory: Inventory) -> bool:
+    """Tell whether a pull request is about the locks, the index or a chart, and about no package."""
+    return url == inventory.control.url and isinstance(parse_head(pull.head), LockHead)
+
+
+def _whole_view(url: str, mirror: Mirror, inventory: Inventory) -> RepositoryView:
+    """Return a view for pull requests that no Repository holds: gates count, and the address names it."""
+    name = ObjectName("", "control" if url == inventory.control.url else url)
+    metadata, spec = ObjectMeta(name=name.name), RepositorySpec(deployment=True)
+    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=metadata, spec=spec)
+    branch = inventory.control.branch if url == inventory.control.url else mirror.head_branch
+    return RepositoryView(name, url, mirror.remote, branch, "", manifest, Source(Location(LOCKS_DIRECTORY)))
 
 
 def _below(view: RepositoryView, path: str) -> str:
@@ -359,6 +400,16 @@ def shared_error(
     more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
     message = f"It shares pull request {listed.name} with {', '.join(others[:_MOST_NAMES])}{more}"
     return RefusedError(message, hint=f"{verb} them together: `reconciler {command} {listed.name}`.")
+
+
+def unheld_error(listed: ListedPull) -> RefusedError | None:
+    """Return why a pull request without a Repository is not merged; None for others."""
+    if listed.is_registered:
+        return None
+    about = parse_head(listed.pull.head)
+    message = f"No registered Repository is at {about.path if about else listed.pull.head}"
+    hint = "Register its Repository again and run `reconciler apply`, or close it with `reconciler pr close`."
+    return RefusedError(message, hint=hint)
 
 
 def is_merged(listed: ListedPull) -> bool:
@@ -535,7 +586,7 @@ class ReadinessReader:
         """Fetch what the gates are read from, in one batch per repository."""
         blobs: dict[Mirror, set[Oid]] = {}
         for listed in pulls:
-            for draft in self._drafts_of(listed):
+            for _, draft in self._drafts_of(listed):
                 if blob := _kptfile(draft, listed.mirror):
                     blobs.setdefault(listed.mirror, set()).add(blob)
         for mirror, oids in blobs.items():
@@ -543,21 +594,23 @@ class ReadinessReader:
 
     def find(self, listed: ListedPull) -> Readiness:
         """Return the unmet conditions of a pull request."""
-        each = [self._readiness(draft, listed) for draft in self._drafts_of(listed)]
+        each = [self._readiness(draft, view, listed.mirror) for view, draft in self._drafts_of(listed)]
         return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
 
-    def _readiness(self, draft: Draft, listed: ListedPull) -> Readiness:
-        conflicts, unready, failed = self._find_unmet(draft, listed)
-        blob = _kptfile(draft, listed.mirror)
-        unmet = unmet_gates(listed.mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
+    def _readiness(self, draft: Draft, view: RepositoryView, mirror: Mirror) -> Readiness:
+        conflicts, unready, failed = self._find_unmet(draft, view)
+        blob = _kptfile(draft, mirror)
+        unmet = unmet_gates(mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
         gates = tuple(dict.fromkeys((*unmet, *unready)))
-        if not listed.view.deployment:
+        if not view.deployment:
             return Readiness(conflicts, shown=gates)
         return Readiness(conflicts, gates, failures=unready[:1] if failed else ())
 
-    def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    def _find_unmet(
+        self, draft: Draft, view: RepositoryView
+    ) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
         """Return the open conflicts of a draft, its unmet gates, and whether its functions failed."""
-        package = PackageKey(listed.view.url, draft.path)
+        package = PackageKey(view.url, draft.path)
         record = self._records.get(package)
         if (
             record is not None
@@ -573,18 +626,20 @@ class ReadinessReader:
         conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
         return tuple(conflicts), change.unready, change.failed
 
-    def _drafts_of(self, listed: ListedPull) -> list[Draft]:
+    def _drafts_of(self, listed: ListedPull) -> list[tuple[RepositoryView, Draft]]:
         drafts = self._drafts.get((listed.view.url, listed.pull.head), {})
         return [drafts[path] for path in sorted(drafts)]
 
     @cached_property
-    def _drafts(self) -> dict[tuple[str, str], dict[str, Draft]]:
-        """The drafts by the URL of their repository and their branch, then by their path."""
-        drafts: dict[tuple[str, str], dict[str, Draft]] = {}
-        for view in self._inventory.repositories.values():
-            for package in view.packages.values():
+    def _drafts(self) -> dict[tuple[str, str], dict[str, tuple[RepositoryView, Draft]]]:
+        """The drafts, each with its view, by the URL and the branch, then by the path."""
+        drafts: dict[tuple[str, str], dict[str, tuple[RepositoryView, Draft]]] = {}
+        for view in self._inventory.views.values():
+            for path, package in view.packages.items():
+                if self._inventory.view_of(PackageKey(view.url, path)) is not view:
+                    continue
                 for draft in package.drafts:
-                    drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = draft
+                    drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = view, draft
         return drafts
 
     @cached_property
