@@ -1,0 +1,314 @@
+"""What was placed stays on the books: Repositories that go, move, are renamed or cannot be understood (D36).
+
+Each apply is followed by a second one from a fresh clone, which must write no ref of any repository.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.base.errors import Exit
+from tests.support.edge_fleet import CONFIGURATION, EdgeFleet, blueprint
+from tests.support.git import Repo, make_repository
+from tests.support.small_world import repository
+from tests.support.world import git, restored
+
+SELECTED = {"repositorySelector": {"matchLabels": {"fleet": "web"}}}
+PLACES = {"east": ("mono", "clusters/east"), "west": ("mono", "clusters/west"), "rome": ("rome", "")}
+
+
+def registered(name: str, repo: str, directory: str, *, branch: str = "main") -> str:
+    text = (
+        repository(name)
+        .replace(f"../{name}.git", f"../{repo}.git")
+        .replace("branch: main", f"branch: {branch}")
+    )
+    text = text.replace("  namespace: default\n", "  namespace: default\n  labels: {fleet: web}\n")
+    return f"{text}    directory: {directory}\n" if directory else text
+
+
+def start(root: Path) -> EdgeFleet:
+    """Two clusters in a monorepo and one with a repository of its own; v1 is on main, v2 is in review."""
+    root.mkdir()
+    upstream = make_repository(root / "blueprints.git")
+    for revision in (1, 2):
+        upstream.commit(blueprint(revision), message=f"web v{revision}\n")
+        upstream.tag(f"web/v{revision}")
+    for name in ("mono", "rome", "fresh"):
+        make_repository(root / f"{name}.git", {"README.md": f"{name}\n"})
+    files = {f"manifests/{name}.yaml": registered(name, *place) for name, place in PLACES.items()}
+    files |= {"manifests/blueprints.yaml": repository("blueprints"), "reconciler.yaml": CONFIGURATION}
+    make_repository(root / "control.git", files)
+    world = EdgeFleet(root)
+    world.want(1, target=SELECTED)
+    world.settle()
+    world.want(2, target=SELECTED)
+    world.run("apply")
+    return world
+
+
+@pytest.fixture
+def world() -> EdgeFleet:
+    return restored("places", start)
+
+
+def change(world: EdgeFleet, files: Mapping[str, str | None]) -> None:
+    Repo(world.control).commit({f"manifests/{name}.yaml": text for name, text in files.items()})
+
+
+def decided(world: EdgeFleet) -> dict[str, tuple[str, str]]:
+    """Return operation and reason of each package of the plan, by its name."""
+    return {name: (row["op"], row["reason"]) for name, row in world.rows().items()}
+
+
+def opened(world: EdgeFleet) -> dict[str, str]:
+    """Return the titles of open pull requests by package."""
+    said = json.loads(world.run("pr", "list", "--output", "json").out)
+    return {pull["package"]: pull["title"].partition(" from ")[0] for pull in said["items"]}
+
+
+def on_main(world: EdgeFleet, repo: str, path: str, branch: str = "main") -> bool:
+    files = git(world.root / f"{repo}.git", "ls-tree", "-r", "--name-only", branch).split()
+    return f"{path}/Kptfile" in files
+
+
+def image(world: EdgeFleet) -> str:
+    """Return the revision that main has of west/web."""
+    text = Repo(world.root / "mono.git").read("main", "clusters/west/web/app.yaml").decode()
+    return text.partition("registry.example/web:")[2].split()[0]
+
+
+def states(world: EdgeFleet) -> dict[str, str]:
+    said: dict[str, Any] = json.loads(world.run("status", "--output", "json").out)
+    packages = [owner["package"] for owner in said["items"] if owner.get("package")]
+    return {f"{package['repository']}/{package['name']}": package["phase"] for package in packages}
+
+
+MOVES = {
+    "directory": (
+        ("mono", "sites/west"),
+        "clusters/west/web",
+        "directory clusters/west",
+        "directory sites/west",
+    ),
+    "address": (("fresh", ""), "clusters/west/web", "../mono.git", "../fresh.git"),
+    "both": (("fresh", "west"), "clusters/west/web", "../mono.git", "../fresh.git"),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_moved_repository_proposes_the_deletion_of_its_old_package(world: EdgeFleet, move: str) -> None:
+    place, old, before, after = MOVES[move]
+    change(world, {"west": registered("west", *place)})
+
+    assert decided(world)[old] == ("delete", "Moved")
+    row = world.rows()[old]["message"]
+    assert before in row
+    assert after in row
+    world.apply()
+
+    assert opened(world) == {
+        old: "Delete web",
+        "east/web": "Update web",
+        "rome/web": "Update web",
+        "west/web": "Create web",
+    }
+    assert states(world)[old] == "in review"
+    assert "default/west moved" in world.run("explain", old).out
+    assert f"approved {old}: removed" in world.run("approve", "--all").out
+    world.apply()
+    assert not on_main(world, "mono", "clusters/west/web")
+    assert decided(world) == dict.fromkeys(("east/web", "rome/web", "west/web"), ("keep", "UpToDate"))
+
+
+def test_a_package_that_moved_with_its_directory_leaves_only_a_draft_to_close(world: EdgeFleet) -> None:
+    repo = Repo(world.root / "mono.git")
+    paths = [
+        p for p in git(repo.path, "ls-tree", "-r", "--name-only", "main").split() if "clusters/west/" in p
+    ]
+    moved: dict[str, str | None] = dict.fromkeys(paths)
+    moved |= {p.replace("clusters", "sites"): repo.read("main", p).decode() for p in paths}
+    repo.commit(moved)
+    change(world, {"west": registered("west", "mono", "sites/west")})
+
+    assert decided(world)["clusters/west/web"] == ("delete", "Moved")
+    world.apply()
+
+    assert opened(world).keys() == {"east/web", "rome/web", "west/web"}
+    assert "clusters/west/web" not in decided(world)
+
+
+@pytest.mark.parametrize("name", ["west", "rome"])
+def test_a_repository_that_is_gone_proposes_the_deletion_of_its_package(world: EdgeFleet, name: str) -> None:
+    change(world, {name: None})
+
+    package = f"{name}/web"
+    assert decided(world)[package] == ("delete", "PlaceGone")
+    assert f"Repository default/{name} is not registered any more, since commit" in world.run("plan").out
+    said = world.run("check", "--base", git(world.control, "rev-parse", "main~1").strip())
+    assert f"delete    {package}  (PlaceGone)" in said.out
+    world.apply()
+
+    assert opened(world)[package] == "Delete web"
+    assert states(world)[package] == "in review"
+    world.run("approve", "--all")
+    world.apply()
+    assert not on_main(world, *("mono", "clusters/west/web") if name == "west" else ("rome", "web"))
+    assert package not in decided(world)
+
+
+def test_a_repository_that_is_renamed_hands_its_package_over(world: EdgeFleet) -> None:
+    change(world, {"west": None, "occident": registered("occident", *PLACES["west"])})
+
+    assert decided(world)["occident/web"][0] == "transfer"
+    assert "west/web" not in decided(world)
+    world.apply()
+    assert opened(world).keys() == {"east/web", "rome/web", "occident/web"}
+
+
+def test_a_repository_that_is_renamed_and_moved_leaves_its_old_package_under_its_old_name(
+    world: EdgeFleet,
+) -> None:
+    change(world, {"west": None, "occident": registered("occident", "mono", "sites/occident")})
+
+    rows = decided(world)
+    assert rows["west/web"] == ("delete", "PlaceGone")
+    assert rows["occident/web"] == ("create", "New")
+    world.apply()
+    world.settle()
+    assert on_main(world, "mono", "sites/occident/web")
+    assert not on_main(world, "mono", "clusters/west/web")
+
+
+def test_a_package_at_a_former_place_is_remembered_after_its_variant_goes(world: EdgeFleet) -> None:
+    change(world, {"rome": registered("rome", "fresh", "")})
+    world.run("apply")
+    change(world, {"rome": None})
+
+    rows = decided(world)
+
+    assert rows["rome/web"] == ("delete", "PlaceGone")
+    assert {name for name, row in rows.items() if row == ("keep", "DeletionProposed")} == {"../rome/web"}
+    world.settle()
+    assert not on_main(world, "rome", "web")
+
+
+def test_a_repository_that_comes_back_takes_its_package_back(world: EdgeFleet) -> None:
+    change(world, {"west": registered("west", "fresh", "")})
+    world.run("apply")
+    change(world, {"west": registered("west", *PLACES["west"])})
+
+    rows = decided(world)
+    assert rows["west/web"][0] == "update"
+    assert rows["../fresh/web"] == ("delete", "Moved")
+    world.apply()
+    world.settle()
+    world.apply()
+    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
+    assert image(world) == "v2"
+
+
+def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
+    mono = Repo(world.root / "mono.git")
+    mono.commit({"README.md": "prod\n"}, branch="prod")
+    change(world, {"west": registered("west", *PLACES["west"], branch="prod")})
+
+    said = world.apply()
+    assert said.code == Exit.WAITING
+    assert decided(world)["clusters/west/web@main"] == ("keep", "Moved")
+    assert "moved from branch main to branch prod, and the package is still on main" in said.out
+    world.settle()
+    assert on_main(world, "mono", "clusters/west/web", branch="prod")
+    files = git(mono.path, "ls-tree", "-r", "--name-only", "main").split()
+    mono.commit({path: None for path in files if path.startswith("clusters/west/")})
+    world.apply()
+    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
+
+
+def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> None:
+    change(world, {"rome": None})
+    shutil.move(world.root / "rome.git", world.root / "away.git")
+
+    said = world.apply()
+
+    assert said.code == Exit.WAITING
+    assert decided(world)["rome/web"] == ("keep", "PlaceGone")
+    assert states(world)["rome/web"] == "held back"
+    consent = world.rows()["rome/web"]["message"].partition("spec.consents: {")[2].partition(":")[0]
+    world.configure(f"  consents: {{{consent}: Rome was torn down}}\n")
+    world.apply()
+    assert "rome/web" not in decided(world)
+    shutil.move(world.root / "away.git", world.root / "rome.git")
+    assert "rome/web" not in decided(world)
+
+
+def test_all_repositories_that_go_by_mistake_need_consent(world: EdgeFleet) -> None:
+    change(world, dict.fromkeys(PLACES))
+
+    said = world.apply()
+
+    assert said.code == Exit.REFUSED
+    assert set(decided(world).values()) == {("keep", "DeletionGuard")}
+    assert "PackageVariantSet default/web selects nothing any more" in said.err + said.out
+    assert all(title == "Update web" for title in opened(world).values())
+    change(world, {name: registered(name, *place) for name, place in PLACES.items()})
+    world.apply()
+    assert set(decided(world).values()) == {("keep", "InReview")}
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [("brnch", "OwnerStalled"), ("kind", "OwnerStalled"), ("yaml", "ManifestUnreadable")],
+)
+def test_nothing_merges_or_closes_a_pull_request_of_a_repository_that_is_not_understood(
+    world: EdgeFleet, broken: str, reason: str, *, outer: bool
+) -> None:
+    text = registered("west", *PLACES["west"])
+    wrong = {
+        "brnch": text.replace("branch:", "brnch:"),
+        "kind": text.replace("kind: Repository", "kind: Repositry"),
+        "yaml": "{{{",
+    }
+    others = {"mono": registered("mono", "mono", "").replace("fleet: web", "role: all")} if outer else {}
+    change(world, {"west": wrong[broken], **others})
+    world.configure("  approval: {auto: [{selector: {}}]}\n")
+    before = world.all_refs()["mono.git"]
+
+    said = world.run("apply")
+
+    assert said.code == Exit.INVALID_INPUT
+    assert decided(world)["west/web"] == ("keep", reason)
+    assert "west/web" in opened(world)
+    said = world.run("approve", "--all")
+    assert "west/web, is left: Repository default/west is not" in said.err + said.out
+    for command in (("approve",), ("pr", "merge"), ("pr", "close")):
+        for pattern in ("west/*", "*", "mono/*", "east/clusters/*"):
+            assert world.run(*command, pattern).code == Exit.USAGE
+    after = world.all_refs()["mono.git"]
+    west = {ref for ref in before if "clusters/west" in ref or ref.endswith("pulls/4")}
+    assert {ref: after.get(ref) for ref in west} == {ref: before[ref] for ref in west}
+    change(world, {"west": text})
+    world.run("apply")
+    assert image(world) == "v2"
+
+
+def test_a_pull_request_without_any_repository_is_listed_by_its_path_alone(world: EdgeFleet) -> None:
+    change(world, {"west": None})
+    git(world.control, "branch", "-D", "reconciler/fleet/state")
+    git(world.control, "branch", "-D", "reconciler/fleet/status")
+    world.run("apply")
+
+    assert opened(world)["clusters/west/web"] == "Update web"
+    said = world.run("approve", "--all")
+    assert "clusters/west/web, is left: no registered Repository is there" in said.err + said.out
+    said = world.run("approve", "clusters/west/web")
+    assert said.code == Exit.REFUSED
+    assert "No registered Repository is at clusters/west/web" in said.out + said.err
+    assert world.run("approve", "clusters/*").code == Exit.USAGE
+    assert world.run("pr", "merge", "clusters/west/web").code == Exit.REFUSED
+    assert world.run("pr", "close", "clusters/west/web").code == Exit.DONE
