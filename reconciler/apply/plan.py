@@ -38,6 +38,7 @@ from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.refs import HEADS
 from reconciler.plan.approvals import remember_refusals
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
@@ -126,27 +127,39 @@ def apply_changes(
             records, owners = dict(part.records), dict(part.record_owners)
             return replace(part, records=records, record_owners=owners, status=status), dashboard
 
-        (observed, dashboard), broken = isolate(
-            lambda: [change.package for change in plan.changes],
-            observe,
-            lambda key: f"records of package {key}",
-        )
-        failures = [
-            failed_result(CONTROL, error, {key}, str(key), kind=EffectKind.RECORDED)
-            for key, error in broken.items()
-        ]
-        left_alone = _left_alone(plan, broken)
-        write_branches = partial(_branches, observed, inventory, control, done, left_alone)
-        if dashboards is None or dashboard is None:
-            last = write_branches()
-        elif dashboards.is_shared:
-            branches = write_branches()
-            ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
-            reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
-            last = merge_results([reported, branches])
-        else:
-            last = merge_results([dashboards.write(dashboard), write_branches()])
-    last = merge_results([*failures, last])
+        def record() -> Result:
+            (observed, dashboard), broken = isolate(
+                lambda: [change.package for change in plan.changes],
+                observe,
+                lambda key: f"records of package {key}",
+            )
+            failures = [
+                failed_result(CONTROL, error, {key}, str(key), kind=EffectKind.RECORDED)
+                for key, error in broken.items()
+            ]
+            left_alone = _left_alone(plan, broken)
+            write_branches = partial(_branches, observed, inventory, control, done, left_alone)
+            if dashboards is None or dashboard is None:
+                last = write_branches()
+            elif dashboards.is_shared:
+                branches = write_branches()
+                ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
+                reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
+                last = merge_results([reported, branches])
+            else:
+                last = merge_results([dashboards.write(dashboard), write_branches()])
+            return merge_results([*failures, last])
+
+        try:
+            with guard("records of the run"):
+                last = record()
+        except DefectError as error:
+            policy = inventory.policy
+            refs = (state_ref(policy.instance), status_ref(policy.instance))
+            names = [ref.removeprefix(HEADS) for ref in refs]
+            last = merge_results(
+                failed_result(CONTROL, error, (), name, kind=EffectKind.RECORDED) for name in names
+            )
     on_effects(last.effects)
     everything = merge_results([done, last])
     locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)

@@ -113,15 +113,16 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
 
     Another writer who wrote the same files first did our work. One who wrote others decided on a
     newer world than ours: nothing is overwritten, and the next run decides again. A file in which a
-    machine would read a credential stays as it was, and is named.
+    machine would read a credential stays as it was, and is named; so does one that a bug of ours breaks.
     """
     files: dict[str, bytes] = {}
-    refusals: dict[str, RefusedError] = {}
+    refusals: dict[str, ReconcilerError] = {}
     for path, data in branch.files.items():
         try:
-            refuse_credentials(path, f"The name of record {path}")
-            files[path] = outgoing_file(data, f"record {path}")
-        except RefusedError as error:
+            with guard(f"record {path}"):
+                refuse_credentials(path, f"The name of record {path}")
+                files[path] = outgoing_file(data, f"record {path}")
+        except ReconcilerError as error:
             refusals[path] = error
     if refusals:
         there = read_branch(mirror, mirror.refs().get(branch.ref), Limits())

@@ -359,13 +359,6 @@ Unit = ObjectKey | ObjectName | PackageKey
 """A manifest, a record, a repository or a package: what a bug of ours may break the work on."""
 
 
-def repository_units(views: Mapping[ObjectName, RepositoryView]) -> Iterator[Unit]:
-    """Yield the repositories of views, and their packages."""
-    for name, view in views.items():
-        yield _owner(name)
-        yield from (PackageKey(view.url, path) for path in view.packages)
-
-
 def views_without(
     views: Mapping[ObjectName, RepositoryView], units: Mapping[Unit, DefectError]
 ) -> Mapping[ObjectName, RepositoryView]:
@@ -688,10 +681,12 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         return {ObjectKey(GROUP, each.manifest.kind, *each.key): each for each in every}
 
     def units(self) -> Iterator[Unit]:
-        """Yield what plans are made from: manifests, records, repositories and packages."""
+        """Yield what plans are made from; of units that break only together, the last is left out."""
         yield from self.declared
         yield from self.records
-        yield from repository_units(self.views)
+        yield from map(_owner, self.views)
+        for view in self.views.values():
+            yield from (PackageKey(view.url, path) for path in view.packages)
 
     def without(self, units: Mapping[Unit, DefectError]) -> "Inventory":
         """Return the inventory without units that a bug of ours breaks the work on: what is theirs stays."""

@@ -1,12 +1,14 @@
 """The files of the state branch as they are once the plan is applied (D3)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.api.porch import GROUP
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.expand.names import stable_uid
 from reconciler.inventory.inventory import RepositoryView
@@ -343,15 +345,18 @@ def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Ite
         old, targets = inventory.set_records.get(key), context.desired.targets.get(key)
         if targets is not None and key in now:
             pvs = now[key]
-            uid = pvs.manifest.metadata.uid or stable_uid(inventory.policy.instance, *key)
-            yield SetRecord(
-                namespace=key.namespace,
-                name=key.name,
-                uid=uid,
-                manifest=pvs.source.location.path,
-                targets=targets,
-            )
-        elif old is not None and (key in left or key in now or not _is_known_absent(old, context)):
+            with suppress(DefectError), guard(f"record of PackageVariantSet {key}"):
+                uid = pvs.manifest.metadata.uid or stable_uid(inventory.policy.instance, *key)
+                old = SetRecord(
+                    namespace=key.namespace,
+                    name=key.name,
+                    uid=uid,
+                    manifest=pvs.source.location.path,
+                    targets=targets,
+                )
+        elif old is not None and key not in left and key not in now and _is_known_absent(old, context):
+            continue
+        if old is not None:
             yield old
 
 

@@ -165,11 +165,11 @@ def _read_pulls(
         for view in views.values():
             if view.url in pulls or view.url in unreachable:
                 continue
-            if not view.is_available:
-                reader.forges.mark_unread(view.remote, view.url)
-                continue
             try:
                 with guard(f"pull requests of {view.remote}"):
+                    if not view.is_available:
+                        reader.forges.mark_unread(view.remote, view.url)
+                        continue
                     mirror = mirrors.open(view.remote)
                     # Listing costs API quota: a shard lists only where it writes.
                     if reader.forges.lists_pulls(mirror):

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.inventory.inventory import RepositoryView
+from reconciler.render.update import resources
 from reconciler.report import status
 from reconciler.report.summary import Names
+from tests.support.breaking.faults import Reader, forget
 from tests.support.breaking.state import state_of
 from tests.support.breaking.trial import others_differ, undisturbed
 from tests.support.breaking.world import GENERATED, PACKAGES, world
@@ -28,7 +30,13 @@ def break_for(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, hits: Call
             raise IndexError("odd")
         return call(*args, **keywords)
 
+    forget()
     monkeypatch.setattr(owner, name, property(fails) if isinstance(original, property) else fails)
+
+
+def of(unit: str) -> Callable[..., bool]:
+    """Return what tells whether arguments are about one unit alone."""
+    return lambda *args, **keywords: Reader().unit([*args, *keywords.values()]) == unit
 
 
 def named(text: str) -> set[str]:
@@ -99,3 +107,23 @@ def test_a_row_of_a_status_that_breaks_is_a_problem_and_all_others_are_shown(
         assert json.loads(said.out)["items"] == rows
     if form not in ("csv", "jsonl"):  # these have rows alone
         assert "PackageVariant default/birch" in said.out
+
+
+def test_a_merge_that_breaks_is_the_fault_of_its_package_in_logs_of_json_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, made = undisturbed(), world()
+    break_for(monkeypatch, resources, "merge_document", of("hazel"))
+    monkeypatch.setenv("RECONCILER_LOG_FORMAT", "json")
+
+    said = made.run("apply", "--output", "json")
+
+    report, state = json.loads(said.out), state_of(made)
+    assert said.code == 1
+    assert [each["subject"] for each in report["problems"] if each["reason"] == "Defect"] == [
+        "PackageVariant default/hazel"
+    ]
+    assert others_differ(report, state, frozenset({"hazel"}), before) == []
+    bug, *_ = (event for event in map(json.loads, said.err.splitlines()) if event.get("kind") == "bug")
+    assert (bug["level"], "hazel" in bug["event"]) == ("error", True)
+    assert "IndexError: odd" in bug["traceback"]

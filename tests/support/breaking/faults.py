@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from reconciler.render import update
+from reconciler.render.update.settings import MergeCache
 from tests.support.breaking.world import CONTAINERS, PACKAGES
 
 _WORDS = re.compile("|".join(("yew", *PACKAGES, *CONTAINERS)))
@@ -151,7 +153,7 @@ def broken(function: FunctionType, unit: str, make: Callable[[], Exception]) -> 
             raise make()
         return original(*args, **keywords)
 
-    _forget()
+    forget()
     function.__globals__[_CALL] = call
     function.__code__ = _trampoline.__code__
     try:
@@ -168,13 +170,14 @@ def _trampoline(*args: Any, **keywords: Any) -> Any:
     return _call_of_a_test(args, keywords)  # type: ignore[name-defined]  # noqa: F821 - a name where its code goes
 
 
-def _forget() -> None:
+def forget() -> None:
     """Empty the caches of functions of ours: what another run of this process called is called again."""
     for name, module in [*sys.modules.items()]:
         if name.startswith("reconciler."):
             for value in vars(module).values():
                 if isinstance(value, _Cached):
                     value.cache_clear()
+    update._CACHE = MergeCache()
 
 
 _Cached = type(cache(lambda: None))

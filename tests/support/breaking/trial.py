@@ -13,6 +13,7 @@ from tests.support.breaking.state import State, state_of
 from tests.support.breaking.world import CONTAINERS, GENERATED, world
 
 FAILED = "The reconciler failed here"
+NOT_CALLED = "it was not called"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def failures(
     with broken(function, unit, make) as failed:
         said = made.run("apply", "--output", "json")
     if not failed:
-        return "", ["it was not called"]
+        return "", [NOT_CALLED]
     state, found = state_of(made), []
     if said.code == undisturbed.code and state == undisturbed.after:
         return "", []  # who calls it expects this kind of error
