@@ -261,6 +261,50 @@ def test_of_two_manifests_of_one_package_the_one_that_runs_it_keeps_it() -> None
     assert pins(after) == pins(before)
 
 
+RENAMES = [
+    (CARVEL, install("a", "app.io", ""), install("b", "ap.io", ""), "PackageInstall prod/{}"),
+    (PORTER, installation("a", "app"), installation("b", "ap"), "Installation prod/{}"),
+    (registry("x.io"), asked("x.io", name="a"), asked("z.io", name="b"), "Provider {}"),
+]
+
+
+@pytest.mark.parametrize(("packages", "before", "after", "label"), RENAMES, ids=lambda text: text[-12:])
+def test_one_that_comes_in_the_place_of_another_one_keeps_what_is_locked_for_that(
+    packages: str, before: str, after: str, label: str
+) -> None:
+    first = decided({}, packages, before)
+
+    renamed = decided(first.files, packages, after)
+
+    (problem,) = renamed.problems
+    assert (problem.subject, pins(renamed)) == (label.format("b"), pins(first))
+    assert f" of {label.format('a')} instead of " in problem.message
+    assert decided(renamed.files, packages, after).files == renamed.files
+    assert pins(decided(renamed.files, packages)) == []
+
+
+def test_of_two_that_are_gone_nothing_is_kept_for_a_new_one() -> None:
+    both = install("a", "app.io", "") + install("c", "app.io", "")
+    before = decided({}, CARVEL, both)
+
+    after = decided(before.files, CARVEL, install("b", "ap.io", ""))
+
+    assert pins(after) == []
+
+
+def test_each_of_two_manifests_of_a_package_is_told_its_own_version() -> None:
+    texts = CARVEL + package("app.io", "2.0.0", needs("db.io", "<2.0.0"))
+    both = (install("a", "app.io", "1.0.0"), install("c", "app.io", "2.0.0"))
+    before = decided({}, texts, *both)
+
+    after = decided(before.files, texts, *(text.replace("app.io", "ap.io") for text in both))
+
+    assert [problem.message.partition(" instead")[0] for problem in after.problems] == [
+        "PackageInstall prod/a keeps app.io 1.0.0",
+        "PackageInstall prod/c keeps app.io 2.0.0",
+    ]
+
+
 # Moves between registries: one consent for all that a manifest brings
 
 BOTH = registry("x.io/a") + registry("y.io/b")
