@@ -8,10 +8,10 @@ import orjson
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.emit import PackageGraph, package_graph
+from reconciler.dependencies.emit import ObjectRef, PackageGraph, package_graph
 from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.names.problems import Problem
 
@@ -64,25 +64,29 @@ class _Reader(Struct, frozen=True):
     def documents(self) -> Iterator[dict[str, Any]]:
         """Yield the status of every package."""
         family = package_graph(self.inputs, self.locked, self.shared_namespace)
-        seen = set()
-        for duplicate in self.inputs.installs:
-            problem = self.problem(duplicate)
-            if problem is not None and problem.reason == Reason.DUPLICATE_PACKAGE:
-                yield self._unresolved(duplicate)
+        # A manifest without a solution may keep another package than it names.
+        declared = {ObjectRef(i.kind, install_slot(i).namespace, i.name): i for i in self.inputs.installs}
+        shown: set[Install | None] = set()
         for package in self.locked.resolution.packages:
             if package.instance.ecosystem == Ecosystem.KPT:
                 continue
-            install = family.installs.get(str(package.instance)) if package.owner == USER else None
-            seen.add(str(package.instance))
+            install = declared.get(family.ref_of(package)) if package.owner == USER else None
+            shown.add(install)
             problem = self.problem(install)
             yield {
                 **family.ref_of(package)._asdict(),
                 "conditions": [*_conditions(problem, *self._ready(package))],
                 "status": self._status(package, family, problem),
             }
-        for instance, install in family.installs.items():
-            if instance not in seen and install.need.id.ecosystem is not Ecosystem.KPT:
+        duplicates = (i for i in declared.values() if self._is_duplicate(i))
+        for install in (*duplicates, *family.installs.values()):
+            if install not in shown and install.need.id.ecosystem is not Ecosystem.KPT:
+                shown.add(install)
                 yield self._unresolved(install)
+
+    def _is_duplicate(self, install: Install) -> bool:
+        problem = self.problem(install)
+        return problem is not None and problem.reason == Reason.DUPLICATE_PACKAGE
 
     def _unresolved(self, install: Install) -> dict[str, Any]:
         problem = self.problem(install)

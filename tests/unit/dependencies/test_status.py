@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.status import status_entries, status_files
@@ -160,3 +160,15 @@ def test_package_is_identified_by_its_source_version_and_digest(source: str, dig
     image = f"{source or 'x.io/platform'}:v1.0.0"
     assert shown["currentIdentifier"] == image
     assert shown["resolvedPackage"] == (f"{image}@{digest}" if digest else image)
+
+
+def test_a_manifest_that_keeps_another_package_than_it_names_has_one_status() -> None:
+    packages = package("web.io", "1.0.0", needs("db.io")) + package("db.io", "1.0.0")
+    before = decision_of(replace(world_of(packages + install("shop", "web.io", "")), cluster="dev"))
+
+    found = statuses(packages + install("shop", "we.io", ""), read_locks(before.files))
+
+    assert list(found) == ["PackageInstall/prod/db.io", "PackageInstall/prod/shop"]
+    shop = found["PackageInstall/prod/shop"]
+    assert conditions(shop)["Stalled"] == ("True", "DependencyConflict")
+    assert shop["status"]["version"] == "1.0.0"
