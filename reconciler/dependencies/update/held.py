@@ -15,7 +15,6 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
-    VARIANT_KIND,
     Candidate,
     Dialect,
     Install,
@@ -33,9 +32,6 @@ from reconciler.names.problems import Problem
 Held = Mapping[str, Install]
 """An install of what is locked for a manifest without a solution, by the label of the manifest."""
 
-ManifestKey = tuple[str, str, str]
-"""Kind, namespace and name of a manifest that installs a package."""
-
 
 def held_installs(
     inputs: ClusterInputs, solution: Solution, problems: Iterable[Problem], before: Resolution
@@ -47,49 +43,26 @@ def held_installs(
     """
     stalled = {problem.subject for problem in problems if problem.reason is not Reason.UNBOUND_INPUT}
     own = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
-    unsolved = {
-        _key(install): install
-        for install in inputs.installs
-        if str(install) in stalled or inputs.instance_of(install) in solution.failed
-        if not (install.requested or install.external)
-    }
-    gone = own.keys() - set(map(_key, inputs.installs))
     choosing = {skipped.parent for skipped in before.skipped}
     held = {}
-    for key, install in unsolved.items():
-        locked = own.get(key) or _renamed(key, own, gone, unsolved.keys() - own.keys())
-        if locked is None:
+    for install in inputs.installs:
+        locked = own.get((install.kind, install_slot(install).namespace, install.name))
+        if locked is None or install.requested or install.external:
             continue
+        is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
         instance = unlocked_instance(locked.instance)
         resolved = solution.resolved.get(instance)
-        if instance not in solution.failed and (resolved is None or not resolved.user):
+        is_there = instance in solution.failed or (resolved is not None and resolved.user)
+        if is_unsolved and not is_there:
             is_alone = not locked.dependencies and locked.instance not in choosing
             held[str(install)] = _held(inputs.catalogue, install, locked, is_alone=is_alone)
     return held
-
-
-def _key(install: Install) -> ManifestKey:
-    return install.kind, install_slot(install).namespace, install.name
-
-
-def _renamed(
-    key: ManifestKey, own: Mapping[ManifestKey, LockedPackage], *sides: Iterable[ManifestKey]
-) -> LockedPackage | None:
-    """Return what is locked for the manifest that one without a solution came in the place of.
-
-    That is where one manifest of its kind and namespace is gone, and only this one is new. Of variants the
-    records know it.
-    """
-    gone, new = ([other for other in side if other[:2] == key[:2]] for side in sides)
-    is_one = len(gone) == len(new) == 1 and new[0] == key and key[0] != VARIANT_KIND
-    return own[gone[0]] if is_one else None
 
 
 def _held(catalogue: Catalogue, install: Install, locked: LockedPackage, *, is_alone: bool) -> Install:
     package = unlocked_instance(locked.instance).package
     return replace(
         install,
-        name=locked.name,
         requested=install.need,
         need=PackageNeed(package, any_version(package), install.need.location),
         dialect=Dialect(locked.dialect),
@@ -140,12 +113,12 @@ def problems_of(held: Held, problems: Iterable[Problem], before: Resolution) -> 
         install = held.get(problem.subject)
         if install is None or install.requested is None:
             continue
-        own, former = install.need.id, f" of {install}" if str(install) != problem.subject else ""
-        if own == install.requested.id and not former:
+        own, other = install.need.id, install.requested.id
+        if own == other:
             yield problem
         else:
-            kept = f"keeps {own.name} {versions[Instance(own, install_slot(install))]}{former}"
-            message = f"{problem.subject} {kept} instead of {install.requested.id.name}: {problem.message}"
+            kept = f"keeps {own.name} {versions[Instance(own, install_slot(install))]}"
+            message = f"{install} {kept} instead of {other.name}: {problem.message}"
             yield replace(problem, message=message, consequence=f", which {kept}")
 
 

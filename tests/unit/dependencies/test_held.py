@@ -261,34 +261,12 @@ def test_of_two_manifests_of_one_package_the_one_that_runs_it_keeps_it() -> None
     assert pins(after) == pins(before)
 
 
-RENAMES = [
-    (CARVEL, install("a", "app.io", ""), install("b", "ap.io", ""), "PackageInstall prod/{}"),
-    (PORTER, installation("a", "app"), installation("b", "ap"), "Installation prod/{}"),
-    (registry("x.io"), asked("x.io", name="a"), asked("z.io", name="b"), "Provider {}"),
-]
-
-
-@pytest.mark.parametrize(("packages", "before", "after", "label"), RENAMES, ids=lambda text: text[-12:])
-def test_one_that_comes_in_the_place_of_another_one_keeps_what_is_locked_for_that(
-    packages: str, before: str, after: str, label: str
-) -> None:
-    first = decided({}, packages, before)
-
-    renamed = decided(first.files, packages, after)
-
-    (problem,) = renamed.problems
-    assert (problem.subject, pins(renamed)) == (label.format("b"), pins(first))
-    assert f" of {label.format('a')} instead of " in problem.message
-    assert decided(renamed.files, packages, after).files == renamed.files
-    assert pins(decided(renamed.files, packages)) == []
-
-
-def test_of_two_that_are_gone_nothing_is_kept_for_a_new_one() -> None:
-    both = install("a", "app.io", "") + install("c", "app.io", "")
-    before = decided({}, CARVEL, both)
+def test_a_manifest_of_another_name_is_another_manifest() -> None:
+    before = decided({}, CARVEL, install("a", "app.io", ""))
 
     after = decided(before.files, CARVEL, install("b", "ap.io", ""))
 
+    assert [problem.subject for problem in after.problems] == ["PackageInstall prod/b"]
     assert pins(after) == []
 
 
