@@ -180,8 +180,11 @@ class LossReader(Struct):
     # Objects of kinds
 
     def snapshot_of(self, cluster: str) -> Snapshot:
-        """Return the snapshot of exactly this cluster, or an absent one."""
-        return self.inventory.snapshot.exactly(cluster)
+        """Return the snapshot of exactly this cluster; one without a name counts where there is no other."""
+        snapshot = self.inventory.snapshot.exactly(cluster)
+        clusters = {view.cluster for view in self.inventory.repositories.values() if view.deployment}
+        is_named = snapshot.cluster or clusters <= {cluster}
+        return snapshot if is_named else Snapshot(cluster=cluster)
 
     def _with_kinds(
         self, cluster: str, cause: str, kinds: Collection[str] | None, heir: str = ""

@@ -76,6 +76,11 @@ def snapshot(cluster: str, *objects: str, complete: bool = True, time: str = "20
     }
 
 
+def at_root(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of a snapshot as the only one, which need not be of a cluster."""
+    return {f"snapshot/{path.rpartition('/')[2]}": text for path, text in files.items()}
+
+
 def published(
     root: Path, files: Mapping[str, str], *, later: Mapping[str, str | None] | None = None, **more: str
 ) -> World:
@@ -136,6 +141,9 @@ REMOVED = {"manifests/net-edge-1.yaml": None}
         pytest.param(snapshot("edge-1", time="2024-01-01"), (None, []), id="a list that is too old"),
         pytest.param(snapshot("edge-2", "Net a"), (None, []), id="the list of another cluster"),
         pytest.param({}, (None, []), id="no snapshot"),
+        pytest.param(at_root(snapshot("edge-1", "Net a")), (1, ["a"]), id="the only one has its name"),
+        pytest.param(at_root(snapshot("edge-3", "Net a")), (None, []), id="the only one is of another"),
+        pytest.param(at_root(snapshot("", "Net a")), (None, []), id="the only one has no name"),
     ],
 )
 def test_objects_are_counted_in_the_snapshot_of_that_cluster(
