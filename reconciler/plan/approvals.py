@@ -92,7 +92,9 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
     if pull is None or not _fitting_rules(replace(change, losses=()), target, rules, context):
         return None
     if lacks_consent(change, context.inventory.policy):
-        why = f"Merging it takes objects with it. {consent_text(change)}"
+        # It was harmless when an earlier run asked: the snapshot changed since.
+        armed = "Switch off its auto-merge. " if pull.auto_merge == pull.head_oid else ""
+        why = f"Merging it takes objects with it. {armed}{consent_text(change)}"
         return ApprovalState(why=why, reason=Reason.LOSS_NEEDS_CONSENT)
     if refused := _refusal(change, pull, rules, context):
         return _refused_state(change, pull.number, refused.message)

@@ -210,6 +210,10 @@ def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
     shown = world.run("pr", "show", "edge-1#2").out
     assert f"- `{text}`" in shown.partition("Deletes a package")[0]
     assert f"loss: {text}" in world.run("status").out
+    assert not output_violations("status", world.run("status", "--output", "json").out)
+    page = tmp_path / "plan.html"
+    world.run("plan", "--html", str(page))
+    assert f"<li>{text}</li>" in page.read_text().partition("<table")[0]
     assert "Nothing was written." in world.run("apply").out
 
     change(world, snapshot("edge-1", "Net a", "Net b"))
@@ -224,6 +228,9 @@ def test_check_names_first_what_merging_takes(tmp_path: Path) -> None:
 
     lines = world.run("check", "--head", "head").out.splitlines()
 
+    value = world.run("check", "--head", "head", "--output", "json").out
+    assert not output_violations("comparison", value)
+    assert [loss["names"] for loss in json.loads(value)["losses"]] == [["a"]]
     assert lines[0].startswith("compared")
     assert lines[1].startswith("loss      edge-1: CustomResourceDefinition nets.x.io takes Net.x.io")
 

@@ -261,6 +261,7 @@ def staged(
             composed.add("group", {key: GroupPlace(change.group, (*own, *shared), change.pull)})
         if change.approve:
             composed.add("approval", {key: ApprovalState(change.approve)})
+        composed.add("losses", {key: change.losses})
     result = stage(context, composed.composed)
     composed.add(part, result[0] if isinstance(result, tuple) else result)
     return tuple(composed.composed.values())

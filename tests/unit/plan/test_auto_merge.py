@@ -8,6 +8,7 @@ from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Approval, Change, Op
+from reconciler.plan.losses import Loss, loss_consent
 from reconciler.policy import ApprovalPolicy, ApprovalRule, ForgeKind, ForgeRule, Policy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.plan_values import (
@@ -38,6 +39,7 @@ def judged(
     *rules: ApprovalRule,
     kind: ForgeKind | None = ForgeKind.GITHUB,
     pull: dict[str, Any] | None = None,
+    losses: tuple[Loss, ...] = (),
     **fields: Any,
 ) -> Change:
     forges = (ForgeRule(prefix="https://host/", kind=kind),) if kind else ()
@@ -48,7 +50,7 @@ def judged(
     (change,) = staged(
         "approval",
         approve_changes,
-        [KEPT],
+        [replace(KEPT, losses=losses)],
         web_context(target, rendered=rendered, inventory=inventory, **fields),
     )
     return change
@@ -129,3 +131,15 @@ def test_run_merges_at_once_only_what_it_may_for_every_package() -> None:
     ]
     waiting = [KEPT, replace(KEPT, package=api, waits=True)]
     assert staged("approval", approve_changes, waiting, context) == tuple(waiting)
+
+
+LOSS = Loss("edge", "Namespace shop", "")
+
+
+@pytest.mark.parametrize("is_armed", [False, True])
+def test_change_that_takes_objects_waits_for_consent(*, is_armed: bool) -> None:
+    change = judged(HANDS, pull={"auto_merge": oid("d2")} if is_armed else {}, losses=(LOSS,))
+
+    assert (change.reason, change.waits, change.approve) == (Reason.LOSS_NEEDS_CONSENT, True, None)
+    assert loss_consent(PACKAGE, (LOSS,)) in change.message
+    assert ("Switch off its auto-merge" in change.message) is is_armed
