@@ -357,7 +357,7 @@ def _causes_of(case: Case, reason: Reason, draft: Draft | None) -> str:
     """Return the causes of a change that its reason and the revisions do not show."""
     resolved, record = case.resolved, case.record
     if reason is Reason.CONTENT_CHANGED:
-        return content_causes(resolved, record, asked_again=case.is_asked_again)
+        return content_causes(case, draft)
     if reason is Reason.UPSTREAM_CHANGED:
         return upstream_causes(resolved, record, resolved.draft_base if draft else resolved.base)
     return ""
@@ -491,23 +491,43 @@ _FACTS = {
 """Names of the recorded inputs in messages, the last resort last."""
 
 
-def content_causes(
-    resolved: ResolvedVariant, record: PackageVariantRecord | None, *, asked_again: bool = False
-) -> str:
+def content_causes(case: Case, draft: Draft | None) -> str:
     """Return what changed since the variant was last applied. Total: never empty. Deterministic.
 
-    These are fields of its spec, objects that its injectors may take, the package on main, and the
-    configuration.
+    These are fields of its spec, the ref of its upstream, objects that its injectors may take, the package
+    on main, and the configuration.
     """
+    resolved, record = case.resolved, case.record
     if record is None:
         return "Nothing was recorded of the last time; the package is not what it should be"
     changed = _listed([*_causes(resolved, record)])
     sentences = [f"{changed} changed"] if changed else []
-    if asked_again:
+    sentences += _followed(resolved.pin, resolved.draft_base if draft else resolved.base)
+    if case.is_asked_again:
         sentences.append("A person asked for it again")
     if not sentences and record.failed:
         sentences.append("A function that failed or could not run was tried again")
+    if not sentences and record.inputs != resolved.inputs:
+        # Only the records of a newer version name the version that made them.
+        is_named = "engine" in record.facts
+        other = "" if is_named else ", or this version of the tool makes it in another form"
+        sentences.append(f"Something that it is made from changed{other}")
+    fresh = case.rendered.fresh
+    if not sentences and isinstance(fresh, Package) and fresh.tree != record.output_tree:
+        sentences.append("No input changed: this version of the tool makes the draft in another form")
+    if not sentences and draft is not None:
+        sentences.append("No input changed, but the draft is not what was proposed")
     return "; ".join(sentences) or "No input changed, but the draft that was proposed is gone"
+
+
+def _followed(pin: Pin, before: Pin | None) -> Iterator[str]:
+    """Yield how an upstream is followed now, where that changed and its commit did not."""
+    if before is None or before.commit.oid != pin.commit.oid:
+        return
+    if before.package.url != pin.package.url:
+        yield f"The upstream repository was {before.address}, and is {pin.address}; same commit"
+    elif before.ref != pin.ref:
+        yield f"It follows {pin.ref} instead of {before.ref}; same commit"
 
 
 def upstream_causes(

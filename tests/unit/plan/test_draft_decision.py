@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, combinations
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,9 @@ from reconciler.api.porch import (
 )
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand import expand
 from reconciler.inventory.inventory import Commit, Draft, Inventory, PullState, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
@@ -30,7 +30,7 @@ from reconciler.policy import FunctionPolicy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import (
     PACKAGE,
     WEB,
@@ -221,14 +221,42 @@ def test_causes_read_as_a_sentence(world: Cluster) -> None:
     assert second.message == f"{causes} also changed"
 
 
-def test_a_new_version_of_the_tool_is_the_last_resort(world: Cluster) -> None:
-    """It makes something else of what nobody changed; here its record is what differs."""
-    record = world.records[ObjectName(NAMESPACE, "web")]
-    other = replace(record, inputs="", facts={**record.facts, "engine": "0"})
-    resolved = resolve(world.inventory(), expand(world.inventory())).variants[0]
+ENGINE = {"engine": "1"}
+AT_BRANCH = replace(a_pin(), ref="main", revision=-1)
+FORM = "this version of the tool makes"
 
-    assert "The version of this tool changed" in content_causes(resolved, other)
-    assert "version of this tool" not in content_causes(resolved, record)
+
+@pytest.mark.parametrize(
+    ("record", "resolved", "draft", "cause"),
+    [
+        ({"inputs": "", "facts": {"engine": "0"}}, {}, True, "The version of this tool changed"),
+        ({"inputs": "", "facts": ENGINE}, {}, True, "Something that it is made from changed"),
+        ({"inputs": ""}, {}, True, f"Something that it is made from changed, or {FORM} it in another form"),
+        ({"output_tree": oid("e9")}, {}, True, f"No input changed: {FORM} the draft in another form"),
+        ({}, {}, True, "No input changed, but the draft is not what was proposed"),
+        ({}, {}, False, "No input changed, but the draft that was proposed is gone"),
+        ({"inputs": ""}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
+        ({"inputs": ""}, {"pin": AT_BRANCH}, False, "It follows main instead of web/v1; same commit"),
+        (
+            {"inputs": ""},
+            {"pin": a_pin(package=PackageKey("host/mirror", "web"), remote="https://host/mirror")},
+            False,
+            "The upstream repository was https://host/blueprints, and is https://host/mirror; same commit",
+        ),
+    ],
+)
+def test_cause_of_a_change_is_what_changed(
+    record: dict[str, Any], resolved: dict[str, Any], *, draft: bool, cause: str
+) -> None:
+    opened = a_draft() if draft else None
+    given = {"pin": a_pin(), "base": a_pin(), "draft_base": a_pin(), "inputs": "same", "facts": ENGINE}
+    content = RenderedVariant(WEB, Package(NEW), None, time=30)
+    records = {WEB: a_record(**{"inputs": "same", "output_tree": NEW, **record})}
+    context = a_context(replace(plain_world(), records=records), rendered=Rendered({WEB: content}))
+    target = PlanTarget(PACKAGE, repository("edge"), a_package(), draft=opened)
+    case = DraftCase(target, a_resolved(**{**given, **resolved}), content, context, Op.UPDATE)
+
+    assert content_causes(case, opened) == cause
 
 
 def test_without_a_record_it_is_said_that_nothing_tells(world: Cluster) -> None:
