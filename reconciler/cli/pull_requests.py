@@ -457,7 +457,8 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
         if draft is not None:
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
-            hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
+            who = "Its manifest is gone" if change.reason is Reason.ORPHANED else "A person left it there"
+            hint = f"{who}. Approve it by name, {listed.name}, or {way}."
         message = f"Pull request {listed.name} {what}: {change.package.path}"
         errors[listed.name] = RefusedError(message, hint=hint)
     return errors
@@ -498,7 +499,8 @@ def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
     target = context.targets.get(package) if context is not None else None
     if context is None or target is None:
         return None
-    is_left = change.reason in _UNWANTED
+    is_first = change.reason is Reason.ORPHANED and target.package.main_tree is None
+    is_left = change.reason in _UNWANTED or is_first
     if package in context.downstreams:
         resolved = context.resolved.get(change.variant) if change.variant else None
         base = resolved.draft_base if resolved is not None else None

@@ -54,11 +54,19 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     held = held or _kept_at_former_place(target) or _why_kept(owner, target.key, context)
     if held is not None:
         return _unwanted(target, owner, Op.KEEP, held.reason, held=held)
-    if _policy(owner, context) == ORPHAN and (
-        target.main_owner is not None or target.package.main_tree is None
-    ):
+    if _policy(owner, context) == ORPHAN and target.main_owner is not None:
         return _release(target, owner, context)
+    if _policy(owner, context) == ORPHAN and target.package.main_tree is None and _has_open_draft(target):
+        # Nothing is there to be let go of: the draft stays a draft, under its own title (as in Porch).
+        ways = "Merge its pull request to have the package without management, or close it"
+        message = f"{_cause(owner, context)}. Nobody asks for it any more. {ways}"
+        return _unwanted(target, owner, Op.KEEP, Reason.ORPHANED, message)
     return _delete(target, owner, context)
+
+
+def _has_open_draft(target: PlanTarget) -> bool:
+    """Whether a draft waits that nobody refused."""
+    return any(not is_rejected(target, draft) for draft in target.drafts if draft not in target.merged)
 
 
 def _unwanted(

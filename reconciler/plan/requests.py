@@ -132,6 +132,8 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
         return None
     # On a group's branch our next commit hides whose the one before it was.
     edited = draft is not None and draft.append_only and not draft.is_grouped
+    if change.reason is Reason.ORPHANED and before is None:
+        return None  # a first draft that nobody asks for keeps its text
     if change.reason is Reason.ORPHANED:
         return PullRequestContent(Op.ORPHAN, before=before, after=after, edited=edited)
     resolved = context.resolved.get(change.variant) if change.variant else None

@@ -196,9 +196,6 @@ def _is_stalled(change: Change, context: PlanContext) -> bool:
 
 
 def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str) -> _Word | None:
-    if change.reason is Reason.ORPHANED and target.package.main_tree is None:
-        # Only a draft existed, and it names no owner any more: nobody of this instance has the package.
-        return None
     if head:
         return _Word(Phase.IN_REVIEW, *_review(change, target, context))
     if target.package.main_tree is not None or change.is_merged:

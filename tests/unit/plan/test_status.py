@@ -235,7 +235,7 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
         ({"reason": Reason.ORPHANED, "message": "Why", "writes": (WRITE,)}, {}, {"downstreams": {}},
             ("in review", "Orphaned", "Why")),
         ({"reason": Reason.ORPHANED, "writes": (WRITE,)}, {"package": a_package()},
-            {"downstreams": {}, **UNLISTED}, None),
+            {"downstreams": {}, **UNLISTED}, ("in review", "Orphaned", "")),
         ({"reason": Reason.NOT_DESIRED, "message": "Why", "writes": (REMOVAL,)}, {}, {"downstreams": {}},
             ("in review", "DeletionProposed", "Why")),
         ({"writes": (WRITE,), "message": "Why"}, {}, {}, ("in review", "", "")),
