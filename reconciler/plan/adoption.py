@@ -11,6 +11,7 @@ from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.drafts import is_rejected
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
 
@@ -43,7 +44,25 @@ def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanCont
         return deny(
             Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood", target
         )
+    if owner not in context.variants and (release := _open_release(target)):
+        # Its owner went in an earlier run: only a removal and an addition in one run are a rename.
+        message = (
+            f"PackageVariant {owner} lets go of package {target.package.path}: its release is open, "
+            f"{short_branch(release.ref)}"
+        )
+        hint = f"Merge it and set spec.adoptionPolicy to {ADOPT_EXISTING}, or close it to have the package."
+        problem = Problem(
+            variant.source.at("spec", "downstream", "package"), Reason.PACKAGE_EXISTS, message, hint
+        )
+        return deny(Veto.OWNER, Reason.PACKAGE_EXISTS, message, target, problem.owned_by(variant.owner))
     return Op.TRANSFER
+
+
+def _open_release(target: PlanTarget) -> Draft | None:
+    """Return the open draft of ours that takes the owner from a package, None for none."""
+    drafts = (d for d in target.package.drafts if d.written is not None and d.header and not d.header.owner)
+    unmerged = (d for d in drafts if not is_merged(d, target.package, target.pulls))
+    return next((draft for draft in unmerged if not is_rejected(target, draft)), None)
 
 
 def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:

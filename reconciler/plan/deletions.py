@@ -65,7 +65,7 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
 
 
 def _has_open_draft(target: PlanTarget) -> bool:
-    """Whether a draft waits that nobody refused."""
+    """Whether a draft is open, or has no pull request yet."""
     return any(not is_rejected(target, draft) for draft in target.drafts if draft not in target.merged)
 
 

@@ -132,10 +132,10 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
         return None
     # On a group's branch our next commit hides whose the one before it was.
     edited = draft is not None and draft.append_only and not draft.is_grouped
-    if change.reason is Reason.ORPHANED and before is None:
-        return None  # a first draft that nobody asks for keeps its text
     if change.reason is Reason.ORPHANED:
-        return PullRequestContent(Op.ORPHAN, before=before, after=after, edited=edited)
+        # A first draft that nobody asks for keeps its text: nothing of it is managed yet.
+        release = PullRequestContent(Op.ORPHAN, before=before, after=after, edited=edited)
+        return release if before is not None else None
     resolved = context.resolved.get(change.variant) if change.variant else None
     if resolved is None or resolved.downstream != change.package:
         return None

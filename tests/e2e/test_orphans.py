@@ -1,4 +1,4 @@
-"""A variant with `deletionPolicy: orphan` that goes: what is on main is let go of, and a first draft stays."""
+"""A variant with `deletionPolicy: orphan` that goes: main is let go of, and a first draft stays."""
 
 import re
 from pathlib import Path
@@ -68,3 +68,44 @@ def test_first_draft_that_people_merge_nevertheless_is_let_go_of(tmp_path: Path)
     assert world.run("approve", "edge-1/web").code == 0
     assert re.search(r"orphan +edge-1/web +Orphaned", world.run("apply").out)
     assert "Stop managing web" in world.run("pr", "list").out
+
+
+@pytest.mark.parametrize("policy", ["adoptNone", "adoptExisting"])
+def test_package_whose_release_is_open_is_taken_by_nobody(tmp_path: Path, policy: str) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    control.commit({WEB: None})
+    world.run("apply")
+    other = variant("edge-1", "web").replace("name: web-edge-1", "name: three")
+    control.commit({"manifests/three.yaml": f"{other}  adoptionPolicy: {policy}\n"})
+
+    while_open = world.run("apply")
+
+    assert while_open.code == 3
+    assert "lets go of package web: its release is open" in while_open.out + while_open.err
+    assert "Hand over" not in world.run("pr", "list").out
+    assert world.run("approve", "edge-1/web").code == 0
+    merged = world.run("apply")
+    if policy == "adoptNone":
+        assert "PackageExists" in merged.out
+    else:
+        assert re.search(r"adopt +edge-1/web +Adopted", merged.out)
+
+
+def test_package_whose_release_people_closed_is_handed_over(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    control.commit({WEB: None})
+    world.run("apply")
+    world.run("pr", "close", "edge-1/web")
+    control.commit({"manifests/three.yaml": variant("edge-1", "web").replace("web-edge-1", "three")})
+
+    assert re.search(r"transfer +edge-1/web +OwnerChanged", world.run("plan").out)

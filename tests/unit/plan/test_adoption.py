@@ -172,7 +172,9 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
         "another instance's": KptfileHeader(owner="other/default/web", location="edge/web"),
     }
     header = headers.get(case["main"])
-    theirs = a_draft(ref="refs/heads/drafts/web/theirs", workspace="theirs", header=KptfileHeader())
+    theirs = a_draft(
+        ref="refs/heads/drafts/web/theirs", workspace="theirs", header=KptfileHeader(), written=None
+    )
     drafts = {
         "ours": (a_draft(),),
         "other people's": (theirs,),
