@@ -60,7 +60,7 @@ def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanCont
 
 def _open_release(target: PlanTarget) -> Draft | None:
     """Return the open draft of ours that takes the owner from a package, None for none."""
-    drafts = (d for d in target.package.drafts if d.written is not None and d.header and not d.header.owner)
+    drafts = (d for d in target.package.drafts if d.written is not None and not d.header.owner)
     unmerged = (d for d in drafts if not is_merged(d, target.package, target.pulls))
     return next((draft for draft in unmerged if not is_rejected(target, draft)), None)
 

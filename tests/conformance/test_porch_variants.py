@@ -29,7 +29,7 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.names.refs import draft_ref, tag_ref
-from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
+from reconciler.plan.changes import MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import make_target
 from reconciler.plan.drafts import next_workspace
 from reconciler.render.context import ensure_context
@@ -176,11 +176,22 @@ def test_deletion_policy(case: Case) -> None:
     (change,) = [c for c in world.plan().changes if c.package.path == spec.downstream.package]
 
     calls = [call.partition(":")[0] for call in case["expectedClientCalls"]]
+    if change.reason is Reason.ORPHANED and change.before is not None and not main_has(world, spec):
+        # Differs: a first draft keeps its owner, and so its row, until people merge or close it.
+        before = what_became_of(world, spec)
+        world.run()
+        assert (change.op, change.writes, what_became_of(world, spec)) == (Op.KEEP, (), before)
+        assert before == ("Draft", True)
+        return
     assert list(what_porch_would_call(change.writes)) == calls
     expected = yaml.safe_load(case["expectedPackageRevision"] or "")
     world.run()
     unchanged = ("DeletionProposed", True)
     assert what_became_of(world, spec) == (expected_of(expected) if calls else unchanged)
+
+
+def main_has(world: ModelWorld, spec: PackageVariantSpec) -> bool:
+    return spec.downstream.package in world.repositories[spec.downstream.repo].at(MAIN).packages
 
 
 def what_became_of(world: ModelWorld, spec: PackageVariantSpec) -> tuple[str, bool]:
