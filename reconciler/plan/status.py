@@ -111,6 +111,10 @@ def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) ->
     phase = Phase.HELD_BACK if placed and not problem else Phase.STALLED
     status = PackageStatus(phase, variant.key, since=variant.source.time, reason=reason, message=message)
     downstream = variant.spec.downstream
+    view = find_view(variant, context.inventory)
+    if view is not None and not view.is_available:
+        # Its manifest is as old as it is: it stalls since a run first saw that it cannot be reached.
+        status = replace(status, since=context.inventory.now or context.inventory.control.commit.time)
     if phase is Phase.HELD_BACK or downstream is None or not downstream.repo or not downstream.package:
         return status
     # Of a repository that was not read only the names are known.

@@ -11,6 +11,7 @@ from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
 from reconciler.plan.status import PackageStatus, current_statuses
+from reconciler.resolve.ownership import find_view
 
 ANSWER, MENDING = "an answer to its conflicts", "a fix of its manifest or repository"
 _WAITING = {
@@ -87,7 +88,8 @@ def _overview(
 ) -> PackageOverview:
     set_name = variant_set(status.variant, context) if status.variant else ""
     if target is None or change is None:
-        return PackageOverview(set_name, waiting_for=_waiting(status, (), is_wanted=True))
+        cluster, main = _last_known(status.variant, context) if status.variant else ("", "")
+        return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
     if status.phase is Phase.IN_REVIEW and status.variant in context.stopped:
@@ -103,6 +105,31 @@ def _overview(
         waiting,
         people,
     )
+
+
+def _last_known(variant: ObjectName, context: PlanContext) -> tuple[str, str]:
+    """Return the cluster of a package without a target, and the recorded revision on main.
+
+    A mark follows the revision of an unreachable repository, or stands alone: unreachable is not absent.
+    """
+    desired, inventory = context.variants.get(variant), context.inventory
+    view = find_view(desired, inventory) if desired is not None else None
+    cluster = view.cluster if view is not None else ""
+    record = inventory.records.get(variant)
+    if view is None or view.is_available:
+        return cluster, ""
+    upstream = (record.spec.get("upstream") or {}) if record is not None else {}
+    is_known = record is not None and record.local_tree != "" and record.local_tree == record.output_tree
+    if record is None or not is_known or not upstream.get("package"):
+        return cluster, _UNKNOWN
+    revision = upstream.get("revision")
+    is_numbered = isinstance(revision, int) and revision > 0
+    name = f"v{revision}" if is_numbered else record.upstream_commit[:_REVISION_DIGITS]
+    return cluster, f"{upstream['package']}{'/' if is_numbered else '@'}{name}{_UNKNOWN}"
+
+
+_UNKNOWN = "?"
+"""The mark of a revision that may have changed since it was read."""
 
 
 def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -> str:

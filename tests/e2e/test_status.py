@@ -390,3 +390,28 @@ def test_packages_of_clusters_have_version_state_and_age(tmp_path: Path) -> None
     schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
     assert violations(schema, json.loads(said.out)) == []
     assert "dev/acme-net,dev,v1.5.0,,published,2026-01-01" in world.run("status", "-o", "csv").out
+
+
+def test_package_of_a_repository_that_is_away_keeps_its_cluster_and_its_last_version(world: World) -> None:
+    for line in (("apply",), ("approve", "edge-1/web"), ("apply",)):
+        world.run(*line)
+    (world.root / "edge-1.git").rename(world.root / "away.git")
+    # The manifest is old, and so is the package; the stall is not.
+    change(world, {"README.md": "Nothing to do with it.\n"})
+
+    told = json.loads(world.run("status", "-o", "json").out)["items"]
+    web = next(each for each in told if each["name"] == "web-edge-1")
+    db = next(each for each in told if each["name"] == "db-edge-1")
+
+    assert (web["package"]["phase"], web["summary"]["cluster"], web["summary"]["main"]) == (
+        "stalled",
+        "edge-1",
+        "web/v1?",
+    )
+    assert db["summary"]["main"] == "?"
+    assert web["package"]["since"].startswith("2026-01-01T20:41")
+    assert re.search(r"edge-1/web +edge-1 +web/v1\? +stalled", world.run("status").out)
+    since = web["package"]["since"]
+    world.run("apply")
+    change(world, {"README.md": "Still nothing.\n"})
+    assert package(world)["since"] == since
