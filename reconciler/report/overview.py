@@ -88,7 +88,7 @@ def _overview(
 ) -> PackageOverview:
     set_name = variant_set(status.variant, context) if status.variant else ""
     if target is None or change is None:
-        cluster, main = _last_known(status.variant, context) if status.variant else ("", "")
+        cluster, main = _recorded_place(status.variant, context) if status.variant else ("", "")
         return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
@@ -107,10 +107,10 @@ def _overview(
     )
 
 
-def _last_known(variant: ObjectName, context: PlanContext) -> tuple[str, str]:
-    """Return the cluster of a package without a target, and the recorded revision on main.
+def _recorded_place(variant: ObjectName, context: PlanContext) -> tuple[str, str]:
+    """Return the cluster of a package that was not read, and its recorded revision on main.
 
-    A mark follows the revision of an unreachable repository, or stands alone: unreachable is not absent.
+    A mark follows the revision of an unreachable repository, or is alone: unreachable is not absent.
     """
     desired, inventory = context.variants.get(variant), context.inventory
     view = find_view(desired, inventory) if desired is not None else None
