@@ -183,7 +183,11 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
         rejected = _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
         return rejected if status.phase is Phase.REJECTED else overview.waiting_for
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
-    ends = {str(Reason.DELETION_PROPOSED): "deletion", str(Reason.ORPHANED): f"release of {overview.main}"}
+    first = f"new {overview.review}, which no manifest asks for"
+    ends = {
+        str(Reason.DELETION_PROPOSED): "deletion",
+        str(Reason.ORPHANED): f"release of {overview.main}" if overview.main else first,
+    }
     if status.reason in ends:
         return f"{ends[status.reason]}{by}"
     review = overview.review_after(change) if change else overview.review
