@@ -249,11 +249,12 @@ def _branches(
 
     Files of variants that are `left_alone` stay as they are.
     """
+    failed = _failed_with_places(plan, inventory, done.failed)
     if plan.other_files is not None:
-        return _shared_branches(plan, inventory, control, done.failed)
+        return _shared_branches(plan, inventory, control, failed)
     policy, source = inventory.policy, inventory.control
-    old = _recorded(inventory) if done.failed else {}
-    records = surviving_records(old, plan.records, plan.record_owners, done.failed)
+    old = _recorded(inventory) if failed else {}
+    records = surviving_records(old, plan.records, plan.record_owners, failed)
     records |= _applied(plan) | _present(control, source.state, left_alone, policy)
     plan = replace(plan, status={**plan.status, **_present(control, source.status, left_alone, policy)})
     state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
@@ -263,6 +264,15 @@ def _branches(
     if is_overtaken(inventory, control, written):
         return written  # the other run observed a newer world, too
     return merge_results([written, write_branch(control, status, policy.commits, time)])
+
+
+def _failed_with_places(
+    plan: Plan, inventory: Inventory, failed: frozenset[PackageKey]
+) -> frozenset[PackageKey]:
+    """Return failed packages with those that their variants have now: only old records know the former."""
+    left = (record for record in inventory.records.values() if any(map(record.is_at, failed)))
+    paths = (record_path(record) for record in left)
+    return failed | {plan.record_owners[path] for path in paths if path in plan.record_owners}
 
 
 def _present(

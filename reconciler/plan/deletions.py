@@ -182,21 +182,23 @@ def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
 
 
 def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
-    """Return what is gone that the package was made for."""
-    former = target.view.former
+    """Return what is gone that the package was made for, or where it is now."""
+    former, inventory = target.view.former, context.inventory
     if cluster := cluster_of(owner):
         return f"Nothing is generated for cluster {cluster} any more"
+    record = inventory.records.get(owner)
     if owner in context.variants:
         now = context.resolved[owner]
-        place = location_text(context.inventory.repositories[now.view], now.downstream.path)
-        moved = f"PackageVariant {owner} has another downstream now: {place}"
+        if former and former.reason is Reason.MOVED and record and now.view.name == record.repository:
+            return former.message
+        moved = f"PackageVariant {owner} has another downstream now"
+        moved = f"{moved}: {location_text(inventory.repositories[now.view], now.downstream.path)}"
         return f"{former.message}, and {moved}" if former else moved
     gone = context.gone[owner].message
-    if former is None:
+    if former is None or record is None:
         return gone
-    record = context.inventory.records[owner]
-    name = ObjectName(record.namespace, record.repository)
-    return former.message if record.target == f"Repository {name}" else f"{gone}. {former.message}"
+    repository = ObjectName(record.namespace, record.repository)
+    return former.message if record.target == f"Repository {repository}" else f"{gone}. {former.message}"
 
 
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:

@@ -73,10 +73,9 @@ def plan_records(
         if old is not None and (old.url, old.path) == change.package:
             records[old.key] = replace(old, **_after_deletion(change))
     by_package = {change.package: change for change in changes}
-    records = {
-        key: replace(record, former=tuple(_former_downstreams(record, context, by_package)))
-        for key, record in records.items()
-    }
+    for key, each in records.items():
+        record = _with_place(each, context)
+        records[key] = replace(record, former=tuple(_former_downstreams(record, context, by_package)))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
         records.pop(key, None)
@@ -94,12 +93,28 @@ def plan_records(
     return dict(sorted(files.items()))
 
 
+def _with_place(record: PackageVariantRecord, context: PlanContext) -> PackageVariantRecord:
+    """Return a record with its whole place, unless it has that or its Repository is not there any more."""
+    inventory = context.inventory
+    view = inventory.repositories.get(ObjectName(record.namespace, record.repository))
+    is_there = view is not None and view.url == record.url and is_within(record.path, view.directory)
+    if record.remote or view is None or not is_there:
+        return record
+    git, file = view.manifest.spec.git, view.source.location.path
+    return replace(
+        record,
+        branch=view.branch,
+        remote=recorded_address(git.repo if git else "", view.remote),
+        registration="" if is_within(file, inventory.policy.snapshot.path) else file,
+    )
+
+
 def _former_downstreams(
     record: PackageVariantRecord, context: PlanContext, changes: Mapping[PackageKey, Change]
 ) -> Iterator[RecordedDownstream]:
     """Yield the places where a variant was before and something of it is left after the plan (D36)."""
     old = context.inventory.records.get(record.key)
-    if old is None or (old is record and not old.former):
+    if old is None:
         return
     for place in old.downstreams:
         is_at = (place.url, place.path) == (record.url, record.path)
@@ -222,8 +237,6 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
     variant = resolved.variant
     fresh = context.rendered.variants[variant.key].fresh
     spec = variant.spec.model_dump(exclude_none=True)
-    view = context.inventory.repositories[resolved.view]
-    git, file = view.manifest.spec.git, view.source.location.path
     return PackageVariantRecord(
         namespace=variant.key.namespace,
         name=variant.key.name,
@@ -255,9 +268,6 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=change.unready,
         failed=change.failed,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
-        branch=view.branch,
-        remote=recorded_address(git.repo if git else "", view.remote),
-        registration="" if is_within(file, context.inventory.policy.snapshot.path) else file,
         refused=_refused(resolved, change, context),
     )
 

@@ -175,13 +175,15 @@ def _differences(old: _Place, new: _Place) -> tuple[str, str]:
     """Return what differs between two places in words."""
     pairs = [
         (old.address or old.url, new.address or new.url) if old.url != new.url else None,
-        (f"directory {old.directory or '/'}", f"directory {new.directory or '/'}")
-        if old.directory != new.directory
-        else None,
+        (_named_directory(old), _named_directory(new)) if old.directory != new.directory else None,
         (f"branch {old.branch}", f"branch {new.branch}") if old.branch not in ("", new.branch) else None,
     ]
     named = [pair for pair in pairs if pair]
     return ", ".join(a for a, _ in named), ", ".join(b for _, b in named)
+
+
+def _named_directory(place: _Place) -> str:
+    return f"directory {place.directory}" if place.directory else "the root directory"
 
 
 def _registration(

@@ -312,7 +312,7 @@ def find_releases(
     policies |= {key: deletion_policy(record, inventory) for key, record in gone.items()}
     if ORPHAN not in policies.values():
         return
-    for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
+    for view in sorted(inventory.views.values(), key=lambda v: v.key):
         for path in sorted(view.packages):
             key = PackageKey(view.url, path)
             if key in downstreams or key in released:

@@ -237,12 +237,12 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
     names = state_ref(inventory.policy.instance), status_ref(inventory.policy.instance)
     if [refs.get(name) for name in names] != [recorded.state, recorded.status]:
         return False
-    views = inventory.repositories.values()
+    views = inventory.views.values()
     return not any(view.problem for view in views) and inputs.forges.reads() is not None
 
 
 def _watched(inventory: "Inventory", mirrors: Mirrors, forges: "Forges") -> Watched:
-    policy, views = inventory.policy, inventory.repositories.values()
+    policy, views = inventory.policy, inventory.views.values()
     remotes = {view.url: view.remote for view in views if view.is_available}
     commits = {(remotes[at.url], at.commit) for at in inventory.trees if at.url in remotes}
     engine, reads = policy.functions.runtime, forges.reads() or ()

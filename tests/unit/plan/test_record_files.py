@@ -63,7 +63,8 @@ FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
 RECORD = "packagevariants/default/web.json"
 LOCK = "locks/upstreams/default/web.json"
 SET = "packagevariantsets/default/fleet.json"
-OLD = a_record(uid="old", inputs="then", output_tree="b1")
+PLACE = {"branch": "main", "remote": "https://host/edge", "registration": "repositories.yaml"}
+OLD = a_record(uid="old", inputs="then", output_tree="b1", **PLACE)
 WRITE = a_write()
 CONFLICT = ConflictNote("a.yaml", "spec", "1", None, "Pod a", "a#spec")
 OPEN = OpenConflict(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
@@ -129,9 +130,7 @@ NEW = a_record(
     output_tree=oid("e1"),
     objects={"Team blue": "digest"},
     facts={"engine": "1"},
-    branch="main",
-    remote="https://host/edge",
-    registration="repositories.yaml",
+    **PLACE,
 )
 
 
@@ -146,6 +145,12 @@ def test_applied_variant_leaves_a_record_and_its_pin() -> None:
         RECORD: record_bytes(NEW),
         LOCK: lock_bytes(lock_pin(WEB, upstream_data(resolved.variant), resolved.pin)),
     }
+
+
+def test_record_of_an_older_version_gets_its_place() -> None:
+    older = replace(OLD, branch="", remote="", registration="")
+
+    assert record_of(replace(KEPT, reason=Reason.PAUSED), a_resolved(), old=older) == OLD
 
 
 def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> None:
