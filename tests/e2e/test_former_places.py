@@ -312,3 +312,35 @@ def test_a_pull_request_without_any_repository_is_listed_by_its_path_alone(world
     assert world.run("approve", "clusters/*").code == Exit.USAGE
     assert world.run("pr", "merge", "clusters/west/web").code == Exit.REFUSED
     assert world.run("pr", "close", "clusters/west/web").code == Exit.DONE
+
+
+def test_a_draft_that_could_not_be_closed_is_tried_again(world: EdgeFleet) -> None:
+    change(world, {"rome": registered("rome", "fresh", "")})
+    hook = world.root / "rome.git/hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+
+    assert world.run("apply").code == Exit.REFUSED
+    hook.unlink()
+
+    assert decided(world)["../rome/web"] == ("delete", "Moved")
+    world.apply()
+    assert opened(world)["../rome/web"] == "Delete web"
+
+
+def test_a_package_of_a_repository_that_is_gone_is_released_where_its_set_orphans(world: EdgeFleet) -> None:
+    template = {"template": {"deletionPolicy": "orphan"}}
+    text = json.loads(git(world.control, "show", "main:manifests/set.json"))
+    text["spec"]["targets"][0]["template"] |= template["template"]
+    Repo(world.control).commit({"manifests/set.json": json.dumps(text)})
+    world.settle()
+    change(world, {"rome": None})
+
+    assert decided(world)["rome/web"] == ("orphan", "Orphaned")
+    world.apply()
+    world.settle()
+    world.apply()
+    assert on_main(world, "rome", "web")
+    assert "reconciler.dev/owner" not in Repo(world.root / "rome.git").read("main", "web/Kptfile").decode()
+    assert "rome/web" not in decided(world)
