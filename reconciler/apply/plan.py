@@ -270,7 +270,7 @@ def _failed_with_places(
     plan: Plan, inventory: Inventory, failed: frozenset[PackageKey]
 ) -> frozenset[PackageKey]:
     """Return failed packages with those that their variants have now: only old records know the former."""
-    left = (record for record in inventory.records.values() if any(map(record.is_at, failed)))
+    left = (record for record in inventory.records.values() if not record.packages.isdisjoint(failed))
     paths = (record_path(record) for record in left)
     return failed | {plan.record_owners[path] for path in paths if path in plan.record_owners}
 

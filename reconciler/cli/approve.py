@@ -57,7 +57,10 @@ class Approved(NamedTuple):
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
 @click.option(
-    "--all", "every", is_flag=True, help="Every open pull request, except those of other instances."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Every open pull request, except those of other instances and of no known Repository.",
 )
 @filter_options
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")

@@ -22,7 +22,7 @@ from reconciler.inventory.standing import Removal, Standing
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.names.refs import is_group, is_within
+from reconciler.names.refs import is_group, parent_directories
 from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
@@ -734,17 +734,26 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
 
         A Repository that is not understood keeps its packages, also from one that is registered around it.
         """
-        nearest: RepositoryView | None = None
-        for view in self.views_of(package.url):
-            former = view.former
-            if former is None:
-                is_nearer = nearest is None or nearest.former is not None
-                nearest = view if is_nearer and is_within(package.path, view.directory) else nearest
-            elif package.path in former.packages and not former.other_branch:
-                if not former.is_understood:
-                    return view
-                nearest = nearest or view
-        return nearest
+        former = self._former_by_package.get(package)
+        if former is not None and former.former is not None and not former.former.is_understood:
+            return former
+        above = (package.path, *reversed(parent_directories(package.path)), "")
+        nearest = (view for d in above if (view := self._registered_by_directory.get((package.url, d))))
+        return next(nearest, former)
+
+    @cached_property
+    def _former_by_package(self) -> Mapping[PackageKey, RepositoryView]:
+        former = [(view, view.former) for view in self.former.values() if view.former is not None]
+        return {
+            PackageKey(view.url, path): view
+            for view, why in sorted(former, key=lambda each: not each[1].is_understood)
+            for path in (() if why.other_branch else why.packages)
+        }
+
+    @cached_property
+    def _registered_by_directory(self) -> Mapping[tuple[str, str], RepositoryView]:
+        views = sorted(counted_views(self.repositories.values()), key=lambda v: v.key, reverse=True)
+        return {(view.url, view.directory): view for view in views}
 
     def pulls_of(self, url: str) -> PullRequests:
         """Return the pull requests of one Git repository."""

@@ -110,7 +110,7 @@ class PlanContext(Struct, frozen=True):
         """Return the variants that want packages, or that were applied there."""
         wanting = {v.key for key, variants in self.downstreams.items() if key in packages for v in variants}
         records = self.inventory.records.items()
-        return frozenset(wanting | {key for key, each in records if any(map(each.is_at, packages))})
+        return frozenset(wanting | {key for key, each in records if not each.packages.isdisjoint(packages)})
 
     def without(self, packages: Collection[PackageKey]) -> "PlanContext":
         """Return the context without some packages and what is known of their variants."""

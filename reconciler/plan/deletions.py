@@ -105,9 +105,8 @@ def _kept_at_former_place(target: PlanTarget) -> Held | None:
         return Held(Veto.OWNER, former.reason, why, waits=True)
     if view.problem is None:
         return None
-    consent = f"spec.consents: {{{place_consent(view)}: why}}"
-    why = f"{former.message}. Nothing is known of what is left there: {view.problem.message}"
-    why += f". If nothing there is needed, write in the configuration: {consent}"
+    consent = f"write spec.consents: {{{place_consent(view)}: why}} in the configuration"
+    why = f"{former.message}. {view.problem.message}. To forget that place, {consent}"
     return Held(Veto.OWNER, former.reason, why, waits=True)
 
 
@@ -235,6 +234,7 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     untouched = [d for d in target.drafts if d not in theirs]
     touched = kept_drafts(target)
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
+    comment = f"{target.view.former.message}. {comment}" if target.view.former is not None else comment
     branches, waits = close_drafts(untouched), bool(touched)
     close = close_pulls(target, [d.ref for d in untouched], comment)
     if target.main_owner is not None and (awaited := _successor(owner, context)):

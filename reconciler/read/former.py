@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import Former, Inventory, RepositoryView, So
 from reconciler.inventory.standing import SHORT
 from reconciler.names.ids import ObjectKey, ObjectName, recorded_address
 from reconciler.names.problems import Problem
-from reconciler.names.refs import is_within
+from reconciler.names.refs import parent_directories
 from reconciler.read.repositories import CLUSTER
 from reconciler.records.state import PackageVariantRecord, RecordedDownstream
 
@@ -57,14 +57,20 @@ def find_former(
         written: The same as they are written, by name.
     """
     registered = {place.key: place for place in _registered(located, written)}
+    by_directory: dict[tuple[str, str], list[_Place]] = defaultdict(list)
+    addresses: dict[str, str] = {}
+    for place in registered.values():
+        by_directory[place.url, place.directory].append(place)
+        addresses.setdefault(place.url, place.address)
     stalled = {k.object_name for k in inventory.stalled if (k.group, k.kind) == (GROUP, "Repository")}
     groups: dict[tuple[_Place, Reason, bool], dict[str, PackageVariantRecord]] = defaultdict(dict)
     for record in inventory.records.values():
         for downstream in record.downstreams:
             name = ObjectName(record.namespace, downstream.repository)
-            why = _why_former(downstream, name, registered, inventory, is_stalled=name in stalled)
+            now = registered.get(name)
+            why = _why_former(downstream, now, by_directory, inventory, is_stalled=name in stalled)
             if why is not None:
-                address = _address(downstream, registered.values())
+                address = addresses.get(downstream.url) or _address(downstream)
                 place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
                 groups[place, *why].setdefault(downstream.path, record)
     former: dict[ObjectName, FormerRegistration] = {}
@@ -99,14 +105,13 @@ def _directory(git: GitRepository) -> str:
 
 def _why_former(
     downstream: RecordedDownstream,
-    name: ObjectName,
-    registered: Mapping[ObjectName, _Place],
+    now: _Place | None,
+    registered: Mapping[tuple[str, str], list[_Place]],
     inventory: Inventory,
     *,
     is_stalled: bool,
 ) -> tuple[Reason, bool] | None:
     """Return why no Repository is at a recorded place, and whether one is on another branch; else None."""
-    now = registered.get(name)
     if now is None and is_stalled:
         return Reason.OWNER_STALLED, False
     if now is None and inventory.control.broken and _may_be_unread(downstream, inventory):
@@ -115,13 +120,12 @@ def _why_former(
         # The fleet itself is somewhere else than when this was recorded, with the same relative addresses.
         downstream = replace(downstream, url=now.url)
     reason = Reason.PLACE_GONE if now is None else Reason.MOVED
-    at_url = (place for place in registered.values() if place.url == downstream.url)
-    holders = [place for place in at_url if is_within(downstream.path, place.directory)]
+    above = (downstream.path, *reversed(parent_directories(downstream.path)), "")
+    holders = next((there for d in above if (there := registered.get((downstream.url, d)))), [])
     if not holders:
         return reason, False
-    deepest = max(len(place.directory) for place in holders)
-    branches = {place.branch for place in holders if len(place.directory) == deepest}
-    return None if not downstream.branch or downstream.branch in branches else (reason, True)
+    is_known = not downstream.branch or any(place.branch == downstream.branch for place in holders)
+    return None if is_known else (reason, True)
 
 
 def _may_be_unread(downstream: RecordedDownstream, inventory: Inventory) -> bool:
@@ -134,10 +138,9 @@ def _is_missing_here(downstream: RecordedDownstream) -> bool:
     return path is not None and not path.exists() and not path.with_name(f"{path.name}.git").exists()
 
 
-def _address(downstream: RecordedDownstream, registered: Iterable[_Place]) -> str:
-    """Return an address of the repository: one that is registered, else the recorded one, "" if unknown."""
-    there = next((place.address for place in registered if place.url == downstream.url), "")
-    return there or downstream.remote or (downstream.url if downstream.url.startswith("/") else "")
+def _address(downstream: RecordedDownstream) -> str:
+    """Return the address of a repository that is not registered, "" if it is not known."""
+    return downstream.remote or (downstream.url if downstream.url.startswith("/") else "")
 
 
 def _free_name(place: _Place, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:
@@ -244,7 +247,8 @@ def _is_same_directory(view: RepositoryView, other: RepositoryView) -> bool:
 
 def _shares_history(view: RepositoryView, other: RepositoryView, mirrors: Mirrors) -> bool:
     """Tell whether one has what the other has on main, and not only what both began with."""
-    if local_path(view.remote) is not None or view.head is None or other.head is None:
+    are_here = local_path(view.remote) is not None and local_path(other.remote) is not None
+    if are_here or view.head is None or other.head is None:
         return False
     if mirrors.open(other.remote).find_commit(view.head.oid) is not None:
         return True

@@ -438,9 +438,10 @@ def _removals(
     authored = [r for r in state.records.values() if not r.requested_by and not cluster_of(r.key)]
     recorded = {(record.manifest, owner_key(record)) for record in authored}
     recorded |= {
-        (record.registration, ObjectKey(GROUP, "Repository", record.namespace, record.repository))
+        (place.registration, ObjectKey(GROUP, "Repository", record.namespace, place.repository))
         for record in authored
-        if record.registration
+        for place in record.downstreams
+        if place.registration
     }
     absent = {each for each in recorded if each[1] not in declared and each[0] not in manifests.broken}
     if not absent or standing.is_outdated:
@@ -452,7 +453,8 @@ def _removals(
 def _recorded_files(state: State) -> set[str]:
     """Return the manifest files that declared what was applied."""
     records = state.records.values()
-    declared = {file for record in records for file in (record.manifest, record.registration) if file}
+    declared = {record.manifest for record in records}
+    declared |= {place.registration for record in records for place in record.downstreams} - {""}
     return declared | {record.manifest for record in state.set_records.values()}
 
 

@@ -230,9 +230,14 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
         """Every place where something of the package may be, the present one first."""
         return (self.downstream, *self.former)
 
+    @property
+    def packages(self) -> frozenset[tuple[str, str]]:
+        """The URLs and paths where the package is or was."""
+        return frozenset(((self.url, self.path), *((each.url, each.path) for each in self.former)))
+
     def is_at(self, package: tuple[str, str]) -> bool:
         """Tell whether the package is at a URL and path, or was there before."""
-        return (self.url, self.path) == package or any((f.url, f.path) == package for f in self.former)
+        return (self.url, self.path) == package or (bool(self.former) and package in self.packages)
 
 
 class SetRecord(Record, frozen=True, kw_only=True):

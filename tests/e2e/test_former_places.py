@@ -14,6 +14,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.edge_fleet import CONFIGURATION, EdgeFleet, blueprint
 from tests.support.git import Repo, make_repository
+from tests.support.http_git import serve
 from tests.support.small_world import repository
 from tests.support.world import git, restored
 
@@ -344,3 +345,29 @@ def test_a_package_of_a_repository_that_is_gone_is_released_where_its_set_orphan
     assert on_main(world, "rome", "web")
     assert "reconciler.dev/owner" not in Repo(world.root / "rome.git").read("main", "web/Kptfile").decode()
     assert "rome/web" not in decided(world)
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_one_repository_under_two_addresses_loses_nothing(world: EdgeFleet, *, is_copy: bool) -> None:
+    """A forge that renames a repository redirects from the old address; a copy looks the same."""
+    text = registered("rome", "rome", "")
+    with serve(world.root) as server:
+        at = {name: text.replace("../rome.git", server.url(f"{name}.git")) for name in ("rome", "roma")}
+        change(world, {"rome": at["rome"]})
+        # An address of this machine and one of its server are one place, which people have to say.
+        consent = world.rows()["../rome/web"]["message"].partition("spec.consents: {")[2].partition(":")[0]
+        world.configure(f"  consents: {{{consent}: The same}}\n")
+        world.run("apply")
+        (shutil.copytree if is_copy else shutil.move)(world.root / "rome.git", world.root / "roma.git")
+        server.moved |= {} if is_copy else {"/rome.git": "/roma.git"}
+        change(world, {"rome": at["roma"]})
+        before = git(world.root / "roma.git", "for-each-ref")
+
+        said = world.run("plan")
+
+        rows = {name: row for name, row in decided(world).items() if name.endswith("rome/web")}
+        assert set(rows.values()) == {("keep", "Moved"), ("keep", "InReview")}
+        assert "has the same history: one is a copy, or both are one" in said.out
+        assert said.code == Exit.WAITING
+        world.run("apply")
+        assert git(world.root / "roma.git", "for-each-ref") == before

@@ -11,11 +11,13 @@ from reconciler.expand import Desired
 from reconciler.inventory.inventory import (
     Commit,
     DeletionBranch,
+    Former,
     PackageRevision,
+    PackageState,
     PullRequest,
     PullState,
 )
-from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Parts, compose
@@ -36,6 +38,7 @@ from tests.support.plan_values import (
     a_draft,
     a_pull,
     a_record,
+    a_resolved,
     a_write,
     oid,
     web_context,
@@ -284,6 +287,54 @@ def test_reason_for_a_deletion_is_what_is_gone() -> None:
     gone = {generated: VariantChange(generated, Reason.NOT_DESIRED, "gone")}
     change = decision(target, gone=gone, inventory={"records": records})
     assert (change.op, change.message) == (Op.DELETE, "Nothing is generated for cluster prod any more")
+
+
+OLD_PLACE = "Repository default/edge moved from directory a to directory b"
+
+
+def at_former_place(reason: Reason = Reason.MOVED, *, problem: str = "", branch: bool = False) -> PlanTarget:
+    """Return the package at a place that its Repository left, or that cannot be read."""
+    view = replace(EDGE, former=Former(reason, OLD_PLACE, {"web": WEB}, branch))
+    where = Location("web.yaml")
+    unread = Problem(where, Reason.REPOSITORY_UNAVAILABLE, problem) if problem else None
+    view = replace(view, problem=unread)
+    if problem:
+        return PlanTarget(PACKAGE, view=view, package=PackageState("web"))
+    return a_target(view=view, draft=a_draft(), pulls=(a_pull(number=4),))
+
+
+@pytest.mark.parametrize(
+    ("given", "variants", "op", "reason", "waits"),
+    [
+        pytest.param({}, True, Op.DELETE, Reason.MOVED, False, id="the variant is elsewhere"),
+        pytest.param({}, False, Op.DELETE, Reason.NOT_DESIRED, False, id="the variant is gone too"),
+        pytest.param({"reason": Reason.PLACE_GONE}, False, Op.DELETE, Reason.PLACE_GONE, False,
+            id="the Repository is gone"),
+        pytest.param({"reason": Reason.OWNER_STALLED}, False, Op.KEEP, Reason.OWNER_STALLED, False,
+            id="the Repository is not understood"),
+        pytest.param({"reason": Reason.MANIFEST_UNREADABLE}, True, Op.KEEP, Reason.MANIFEST_UNREADABLE, False,
+            id="its file is unreadable"),
+        pytest.param({"branch": True}, True, Op.KEEP, Reason.MOVED, True, id="it has another branch"),
+        pytest.param({"problem": "down"}, True, Op.KEEP, Reason.MOVED, True, id="the old place is down"),
+        pytest.param({"reason": Reason.PLACE_GONE, "problem": "down"}, False, Op.KEEP, Reason.PLACE_GONE,
+            True, id="nobody can look"),
+    ],
+)  # fmt: skip
+def test_package_at_a_former_place(
+    given: dict[str, Any], variants: bool, op: Op, reason: Reason, waits: bool
+) -> None:
+    target = at_former_place(**given)
+    wanted = replace(a_resolved(), downstream=PackageKey(PACKAGE.url, "b/web"))
+    fields: dict[str, Any] = {"variants": {WEB: a_desired()}, "resolved": {WEB: wanted}} if variants else {}
+    record = {"repository": "edge", "url": PACKAGE.url, "path": PACKAGE.path}
+
+    change = decision(target, record=record, **fields)
+
+    assert (change.op, change.reason, change.waits, change.variant) == (op, reason, waits, WEB)
+    assert OLD_PLACE in change.message
+    assert bool(change.writes) is (op is Op.DELETE)
+    assert [close.comment for close in change.close] == [f"{OLD_PLACE}. {OBSOLETE}"] * (op is Op.DELETE)
+    assert ("spec.consents" in change.message) is ("problem" in given)
 
 
 def test_policy_of_a_variant_that_moved_is_that_of_its_manifest() -> None:
