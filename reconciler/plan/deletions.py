@@ -59,7 +59,7 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     if _policy(owner, context) == ORPHAN and target.package.main_tree is None and _has_open_draft(target):
         # Nothing is there to be let go of: the draft stays a draft, under its own title (as in Porch).
         ways = "Merge its pull request to have the package without management, or close it"
-        message = f"{_cause(owner, context)}. Nobody asks for it any more. {ways}"
+        message = f"{_cause(target, owner, context)}. Nobody asks for it any more. {ways}"
         return _unwanted(target, owner, Op.KEEP, Reason.ORPHANED, message)
     return _delete(target, owner, context)
 
@@ -187,11 +187,12 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
         return f"Nothing is generated for cluster {cluster} any more"
     record = inventory.records.get(owner)
     if owner in context.variants:
-        now = context.resolved[owner]
-        if former and former.reason is Reason.MOVED and record and now.view.name == record.repository:
+        now = context.resolved.get(owner)
+        if former and former.reason is Reason.MOVED and now and record and now.view.name == record.repository:
             return former.message
         moved = f"PackageVariant {owner} has another downstream now"
-        moved = f"{moved}: {location_text(inventory.repositories[now.view], now.downstream.path)}"
+        if now is not None:
+            moved = f"{moved}: {location_text(inventory.repositories[now.view], now.downstream.path)}"
         return f"{former.message}, and {moved}" if former else moved
     gone = context.gone[owner].message
     if former is None or record is None:
