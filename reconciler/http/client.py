@@ -18,6 +18,7 @@ from reconciler.base.redact import mask_tokens
 from reconciler.git import effects
 from reconciler.http.addresses import Server, find_server, printable, resolve, shown
 from reconciler.http.errors import (
+    LONGEST_WAIT_S,
     SECONDARY_WAIT_S,
     BlockedError,
     ClassifiedReply,
@@ -223,7 +224,9 @@ class Client:
             self.skew_s = date - self.clock.now()
         now = self.clock.now() + self.skew_s
         if reply.headers.get("ratelimit-remaining", "").partition(";")[0].strip() == "0" and reply.is_own:
-            self._hold(reply.url, stated_wait(reply.headers, now) or 0.0)
+            wait = stated_wait(reply.headers, now) or 0.0
+            # A day is no window that a server means: one odd answer would end all work with it.
+            self._hold(reply.url, wait if wait < LONGEST_WAIT_S else 0.0)
         return reply, classify(reply.status, reply.headers, reply.data, now=now)
 
     def _follow(self, request: Request, value: str, until: float) -> Reply:

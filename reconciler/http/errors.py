@@ -122,8 +122,6 @@ def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) 
 def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
     """Return for how many seconds a server wants to be left alone, None if it does not tell. Total.
 
-    More than a day is no time that a server means: believed, one odd answer would end all work with it.
-
     Source: RFC 9110 (Retry-After: seconds, or a date), GitHub (X-RateLimit-Reset: a time), GitLab
     (RateLimit-Reset: a time), the draft of the IETF (the same: seconds), Docker Hub
     (`RateLimit-Remaining: 0;w=21600`).
@@ -142,7 +140,7 @@ def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
         wait = max(until - now if until > now / 2 else until, 1.0)
     else:
         return None
-    return max(wait, 0.0) if wait <= LONGEST_WAIT_S else None
+    return min(max(wait, 0.0), LONGEST_WAIT_S)
 
 
 def remaining(headers: Mapping[str, str]) -> str:

@@ -190,9 +190,11 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
         now = context.resolved.get(owner)
         if former and former.reason is Reason.MOVED and now and record and now.view.name == record.repository:
             return former.message
-        moved = f"PackageVariant {owner} has another downstream now"
+        downstream = context.variants[owner].spec.downstream
+        place = f"{downstream.repo}/{downstream.package}" if downstream else "nowhere"
         if now is not None:
-            moved = f"{moved}: {location_text(inventory.repositories[now.view], now.downstream.path)}"
+            place = location_text(inventory.repositories[now.view], now.downstream.path)
+        moved = f"PackageVariant {owner} has another downstream now: {place}"
         return f"{former.message}, and {moved}" if former else moved
     gone = context.gone[owner].message
     if former is None or record is None:

@@ -42,19 +42,20 @@ def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     settled = (each.resolved for each in fleet.deliveries.items if each.resolved.settled is not None)
     desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
     places = {v.key: key for key, variants in fleet.resolution.downstreams.items() for v in variants}
-    views = [view for view in inventory.repositories.values() if view.role is RepositoryRole.PLANNED]
-    main = {PackageKey(view.url, path): p.main_tree for view in views for path, p in view.packages.items()}
+    views = [view for view in inventory.views.values() if view.role is RepositoryRole.PLANNED]
+    registered = [view for view in views if view.former is None]
+    main = {PackageKey(v.url, path): p.main_tree for v in registered for path, p in v.packages.items()}
     trees: dict[str, set[Oid | None]] = {}
     for view in views:
         for path, package in view.packages.items():
             key, owner = PackageKey(view.url, path), None
-            if key not in desired:
+            if key not in desired or view.former is not None:
                 owner = find_owner(package.main_header, key, inventory)
-            if main[key] is not None and (
+            if package.main_tree is not None and (
                 package.drafts or package.deletion is not None or owner is not None
             ):
                 drafts = (draft.tree for draft in package.drafts)
-                trees.setdefault(view.url, set()).update((main[key], *drafts))
+                trees.setdefault(view.url, set()).update((package.main_tree, *drafts))
             if owner in places:
                 # What a package that moved has at its new place is not lost with the old one.
                 trees.setdefault(places[owner].url, set()).add(main.get(places[owner]))

@@ -50,6 +50,7 @@ def test_dashboard_is_written_only_when_it_changes(world: ForgeWorld) -> None:
     world.run()
     reject(world)
     assert world.run().code is Exit.WAITING
+    assert world.run().code is Exit.DONE  # a person was asked
     (issue,) = issues(world)
     writes = len(world.simulator.writes())
 

@@ -149,9 +149,10 @@ def test_local_archive_that_is_hostile_writes_nothing(
     for name, case in charts(METADATA, clashing("web", METADATA)).items():
         archive.write_bytes(case.data)
         code = invoke(["package", "from-chart", str(archive), str(tmp_path / "made")])
-        told[name] = (code, case.why in capsys.readouterr().err, list(tmp_path.iterdir()))
+        codes = {2, 4} if case.why.startswith("is no whole archive") else {4}
+        told[name] = (code in codes, case.why in capsys.readouterr().err, list(tmp_path.iterdir()))
 
-    assert told == dict.fromkeys(told, (4, True, [archive]))
+    assert told == dict.fromkeys(told, (True, True, [archive]))
 
 
 BOMBS = {

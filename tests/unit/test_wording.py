@@ -11,6 +11,9 @@ from reconciler.base.wording import plural, verb
 
 ROOT = Path(__file__).parents[2]
 NO_COUNTS = {
+    "{self.kind} and its objects (",
+    "{listed.name} takes objects with it: ",
+    "{alias} has versions of its own in the index, so it is no alias of ",
     "{desired.base} has all commits of ",
     "{branch} also changes ",
     "{method} pull requests",

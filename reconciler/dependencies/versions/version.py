@@ -9,6 +9,8 @@ from typing import Any
 
 import semver
 
+from reconciler.base.wording import plural
+
 _UINT64 = 2**64
 _LONGEST = 256
 """Of a version, in characters. Source: npm node-semver, MAX_LENGTH."""
@@ -31,7 +33,7 @@ def check_length(text: str, most: int = _LONGEST_RANGE) -> None:
         VersionError: It has more characters than `most`.
     """
     if len(text) > most:
-        raise VersionError(f"{text[:40]!r}... has {len(text)} characters; the limit is {most}")
+        raise VersionError(f"{text[:40]!r}... has more than {plural(most, 'character')}")
 
 
 @dataclass(frozen=True, slots=True)
