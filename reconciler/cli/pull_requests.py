@@ -53,6 +53,7 @@ _UNWANTED = frozenset(
     )
 )
 _MOST_NAMES = 5
+_NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
 _LIST = "`reconciler pr list` shows what there is."
 
@@ -78,14 +79,7 @@ class ListedPull(NamedTuple):
     labels: frozenset[str] = frozenset()
     members: tuple[str, ...] = ()
     is_registered: bool = True
-
-    @property
-    def left(self) -> str:
-        """Why neither a pattern nor `--all` decides about it, "" if they may."""
-        if not self.is_registered:
-            return "no registered Repository is there"
-        former = self.view.former
-        return former.message if former is not None and not former.is_understood else ""
+    left: str = ""
 
     @property
     def is_local(self) -> bool:
@@ -117,6 +111,11 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
     listed: list[ListedPull] = []
     sets = dict(_by_place(world.inventory.records.values(), _set_of))
     labels = dict(_by_place(world.inventory.records.values(), _labels_of))
+    gone = {
+        (record.url, record.path): record
+        for record in world.inventory.records.values()
+        if ObjectName(record.namespace, record.repository) not in world.inventory.repositories
+    }
     for url in sorted({view.url for view in world.inventory.views.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
@@ -133,7 +132,9 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
             members = tuple(groups.get(pull.head, ()))
-            view = _view_of(pull, url, world.inventory) or grouped_by.get(pull.head)
+            view = grouped_by.get(pull.head) or _view_of(pull, url, world.inventory)
+            is_known = view is not None or _is_of_control(pull, url, world.inventory)
+            why = _why_left(pull, view, gone) if view else "" if is_known else _NOT_REGISTERED
             listed.append(
                 ListedPull(
                     view or whole,
@@ -144,7 +145,8 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
                     instance,
                     labelled,
                     members,
-                    is_registered=view is not None or _is_of_control(pull, url, world.inventory),
+                    is_registered=is_known,
+                    left=why,
                 )
             )
     listed += _of_control(world, {each.view.url for each in listed})
@@ -366,6 +368,25 @@ def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryVie
     if about is not None and not isinstance(about, LockHead):
         return inventory.view_of(PackageKey(url, about.path))
     return next((view for view in inventory.views_of(url) if is_group_in(ref, view.key.name)), None)
+
+
+def _why_left(
+    pull: PullRequest, view: RepositoryView, gone: Mapping[tuple[str, str], PackageVariantRecord]
+) -> str:
+    """Return why only a person who names the pull request decides about it, "" for no reason.
+
+    Its package is of a Repository that is not understood, or that is `gone` from inside the directory of
+    another one, which has gates of its own.
+    """
+    if view.former is not None:
+        return "" if view.former.is_understood else view.former.message
+    about, ref = parse_head(pull.head), f"{HEADS}{pull.head}"
+    if about is None:
+        return "" if is_group_in(ref, view.key.name) else _NOT_REGISTERED
+    record = gone.get((view.url, about.path))
+    if record is None or len(record.downstream.directory) <= len(view.directory):
+        return ""
+    return f"Repository {record.namespace}/{record.repository} is not registered any more"
 
 
 def _is_of_control(pull: PullRequest, url: str, inventory: Inventory) -> bool:
@@ -596,15 +617,19 @@ class ReadinessReader:
 
     def find(self, listed: ListedPull) -> Readiness:
         """Return the unmet conditions of a pull request."""
-        each = [self._readiness(draft, view, listed.mirror) for view, draft in self._drafts_of(listed)]
+        is_strict = bool(listed.left)
+        each = [
+            self._readiness(draft, view, listed.mirror, is_strict=is_strict or view.deployment)
+            for view, draft in self._drafts_of(listed)
+        ]
         return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
 
-    def _readiness(self, draft: Draft, view: RepositoryView, mirror: Mirror) -> Readiness:
+    def _readiness(self, draft: Draft, view: RepositoryView, mirror: Mirror, *, is_strict: bool) -> Readiness:
         conflicts, unready, failed = self._find_unmet(draft, view)
         blob = _kptfile(draft, mirror)
         unmet = unmet_gates(mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
         gates = tuple(dict.fromkeys((*unmet, *unready)))
-        if not view.deployment:
+        if not is_strict:
             return Readiness(conflicts, shown=gates)
         return Readiness(conflicts, gates, failures=unready[:1] if failed else ())
 

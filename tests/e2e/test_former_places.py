@@ -15,7 +15,7 @@ from reconciler.base.errors import Exit
 from tests.support.edge_fleet import CONFIGURATION, EdgeFleet, blueprint
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import serve
-from tests.support.small_world import repository
+from tests.support.small_world import repository, variant
 from tests.support.world import git, restored
 
 SELECTED = {"repositorySelector": {"matchLabels": {"fleet": "web"}}}
@@ -295,6 +295,25 @@ def test_nothing_merges_or_closes_a_pull_request_of_a_repository_that_is_not_und
     assert {ref: after.get(ref) for ref in west} == {ref: before[ref] for ref in west}
     change(world, {"west": text})
     world.run("apply")
+    assert image(world) == "v2"
+
+
+def test_a_repository_around_one_that_is_gone_does_not_approve_for_it(world: EdgeFleet) -> None:
+    """A directory inside that of another Repository; the manifest of its package still asks for it."""
+    alone = variant("west", "web", revision=2).replace("web-west", "own")
+    label = registered("west", *PLACES["west"]).replace("fleet: web", "role: own")
+    around = (
+        registered("around", "mono", "clusters").replace("fleet: web", "role: all").replace("true", "false")
+    )
+    change(world, {"west": label, "around": around, "own": alone})
+    world.settle()
+    change(world, {"own": alone.replace("revision: 2", "revision: 1")})
+    world.run("apply")
+    change(world, {"west": None})
+
+    assert decided(world)["around/west/web"] == ("keep", "OwnerStalled")
+    for command in (("approve", "--all"), ("approve", "around/*"), ("pr", "merge", "around/*")):
+        world.run(*command)
     assert image(world) == "v2"
 
 

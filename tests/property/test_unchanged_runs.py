@@ -510,6 +510,7 @@ NOTICED = {
     "stalled": CONTROL,
     "claims": CONTROL,
     "repositories": REFS,
+    "former": REFS,
     "snapshot": CONTROL,
     "records": STATE,
     "broken_records": NEVER,  # each is a problem

@@ -298,7 +298,7 @@ def at_former_place(reason: Reason = Reason.MOVED, *, problem: str = "", branch:
     unread = Problem(where, Reason.REPOSITORY_UNAVAILABLE, problem) if problem else None
     view = replace(view, problem=unread)
     if problem:
-        return PlanTarget(PACKAGE, view=view, package=a_package("web"))
+        return a_target(view=view, package=a_package(), owner=None, main_owner=None)
     return a_target(view=view, draft=a_draft(), pulls=(a_pull(number=4),))
 
 
