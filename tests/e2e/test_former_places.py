@@ -382,6 +382,7 @@ def test_a_package_of_a_repository_that_is_gone_is_released_where_its_set_orphan
     world.run("apply")  # with nothing to do its report is kept until something changes, here too
     assert "approved rome/web" in world.run("approve", "--all").out
     world.apply()
+    assert "rome.jsonl" not in git(world.control, "ls-tree", "-r", "reconciler/fleet/state")
     assert on_main(world, "rome", "web")
     assert "reconciler.dev/owner" not in Repo(world.root / "rome.git").read("main", "web/Kptfile").decode()
     assert "rome/web" not in decided(world)
