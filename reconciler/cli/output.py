@@ -237,7 +237,7 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
         UnavailableError: The repository of one of them could not be read.
     """
     named = {name.partition("/")[0].partition("#")[0] for name in names}
-    for view in inventory.repositories.values():
+    for view in inventory.views.values():
         if view.problem is not None and view.key.name in named:
             message = f"Repository {view.key} was not read: {view.problem.message}"
             raise UnavailableError(message, hint=view.problem.hint)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
@@ -89,8 +90,14 @@ def read_origins(
 
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
-    """Yield the revisions of a package, the newest first; open drafts come before them."""
+    """Yield the revisions of a package, the newest first; open drafts come before them.
+
+    Raises:
+        UnavailableError: Its repository could not be read.
+    """
     view = inputs.inventory.views[change.repository]
+    if view.problem is not None:
+        raise UnavailableError(view.unread_message, hint=view.problem.hint)
     package = view.packages.get(change.package.path)
     if package is None:
         return

@@ -239,6 +239,9 @@ def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> N
     assert said.code == Exit.WAITING
     assert decided(world)["rome/web"] == ("keep", "PlaceGone")
     assert states(world)["rome/web"] == "held back"
+    assert "Repository default/rome is not registered any more" in world.run("explain", "rome/web").out
+    for command in (("explain", "--history"), ("approve",), ("pr", "show")):
+        assert world.run(*command, "rome/web").code == Exit.UNAVAILABLE
     consent = world.rows()["rome/web"]["message"].partition("spec.consents: {")[2].partition(":")[0]
     world.configure(f"  consents: {{{consent}: Rome was torn down}}\n")
     world.apply()
