@@ -183,10 +183,9 @@ def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
 def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
     """Return what is gone that the package was made for, or where it is now."""
     former, inventory = target.view.former, context.inventory
-    if cluster := cluster_of(owner):
-        return f"Nothing is generated for cluster {cluster} any more"
     record = inventory.records.get(owner)
-    if owner in context.variants:
+    cluster = cluster_of(owner)
+    if owner in context.variants and (former or not cluster):
         now = context.resolved.get(owner)
         if former and former.reason is Reason.MOVED and now and record and now.view.name == record.repository:
             return former.message
@@ -196,6 +195,8 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
             place = location_text(inventory.repositories[now.view], now.downstream.path)
         moved = f"PackageVariant {owner} has another downstream now: {place}"
         return f"{former.message}, and {moved}" if former else moved
+    if cluster:
+        return f"Nothing is generated for cluster {cluster} any more"
     gone = context.gone[owner].message
     if former is None or record is None:
         return gone

@@ -15,6 +15,7 @@ from reconciler.records.state import (
     AnsweredConflict,
     OpenConflict,
     PackageVariantRecord,
+    RecordedDownstream,
     SetRecord,
     branch_files,
     branch_records,
@@ -104,6 +105,34 @@ def test_line_leaves_out_what_is_default() -> None:
     assert read_record(line, PackageVariantRecord) == variant(
         "web", conflicts=(conflict,), facts={"b": "2", "a": "1"}, unready=("x",)
     )
+
+
+def test_places_of_a_package_are_recorded_and_found() -> None:
+    before = RecordedDownstream(
+        url="/srv/mono", path="a/web", directory="a", repository="edge", branch="main"
+    )
+    record = variant("web", branch="prod", remote="../edge.git", registration="edge.yaml", former=(before,))
+
+    read = read_record(record_bytes(record), PackageVariantRecord)
+
+    assert read == record
+    assert read.downstreams == (record.downstream, before)
+    assert [
+        read.is_at(each) for each in (("/srv/edge", "web"), ("/srv/mono", "a/web"), ("/srv/mono", "web"))
+    ] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("package", "directory"), [("web", "clusters/a"), ("a/web", "clusters"), ("", "clusters/a/web")]
+)
+def test_directory_of_a_record_is_what_is_above_its_package(package: str, directory: str) -> None:
+    downstream = {"downstream": {"repo": "edge", "package": package}}
+
+    assert a_record(path="clusters/a/web", spec=downstream).downstream.directory == directory
 
 
 def test_branch_without_variants_has_no_version_of_them() -> None:
