@@ -168,7 +168,10 @@ def _read_pulls(
             try:
                 with guard(f"pull requests of {view.remote}"):
                     if not view.is_available:
-                        reader.forges.mark_unread(view.remote, view.url)
+                        if (
+                            view.former is None
+                        ):  # one that is gone for good would take its share of every budget
+                            reader.forges.mark_unread(view.remote, view.url)
                         continue
                     mirror = mirrors.open(view.remote)
                     # Listing costs API quota: a shard lists only where it writes.
