@@ -17,6 +17,7 @@ from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
@@ -52,6 +53,7 @@ _UNWANTED = frozenset(
         Reason.REMOVAL_UNPROVEN,
     )
 )
+_OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
@@ -365,7 +367,8 @@ def _names(listed: ListedPull) -> Iterator[str]:
 def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryView | None:
     """Return the view that every command names the pull request by: that of its package or its group."""
     about, ref = parse_head(pull.head), f"{HEADS}{pull.head}"
-    if about is not None and not isinstance(about, LockHead):
+    is_of_control = url == inventory.control.url and isinstance(about, LockHead) and about.path in _OF_CONTROL
+    if about is not None and not is_of_control:
         return inventory.view_of(PackageKey(url, about.path))
     return next((view for view in inventory.views_of(url) if is_group_in(ref, view.key.name)), None)
 

@@ -115,6 +115,10 @@ class Package:
     def ours(self) -> list[Branch]:
         return [draft for draft in self.drafts() if draft.state.owner]
 
+    def is_proposed(self, draft: Branch) -> bool:
+        """Tell whether people may merge a draft: neither did they nor did they close it as it is."""
+        return not self.is_merged(draft) and not self.is_closed(draft.ref, draft.tip.oid)
+
     @property
     def draft(self) -> Branch | None:
         """The open draft."""

@@ -226,8 +226,11 @@ class NaivePlanner:
             return "keep", kept
         record, spec = self.record(owner), self.world.variants.get(owner)
         policy = spec.deletion_policy if spec else record.deletion_policy if record else ""
-        is_ours = package.main is None or package.main.owner is not None
-        return self.orphaned(package) if policy == "orphan" and is_ours else self.deleted(package, record)
+        if policy == "orphan" and package.main is not None and package.main.owner is not None:
+            return self.orphaned(package)
+        if policy == "orphan" and package.main is None and any(map(package.is_proposed, package.ours)):
+            return "keep", "Orphaned"
+        return self.deleted(package, record)
 
     def kept(self, owner: str) -> str:
         """Return why nothing proves that the owner let go of its package, "" if something does (D3)."""

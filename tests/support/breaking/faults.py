@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
+from reconciler.base import redact
 from reconciler.render import update
 from reconciler.render.update.settings import MergeCache
 from tests.support.breaking.world import CONTAINERS, PACKAGES
@@ -178,6 +179,8 @@ def forget() -> None:
                 if isinstance(value, _Cached):
                     value.cache_clear()
     update._CACHE = MergeCache()
+    redact._IN_USE.names.clear()
+    redact._IN_USE.words = {}
 
 
 _Cached = type(cache(lambda: None))

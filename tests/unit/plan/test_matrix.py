@@ -63,7 +63,8 @@ POINT = team_point("optional")
 def expected(adoption: str, deletion: str, life: str, cause: str) -> Op:
     """Return what the design says, cell by cell, without asking the planner."""
     if cause == "gone":
-        if life.startswith("theirs") or life == "deletion-proposed":
+        is_first = life in {"draft", "proposed"}  # nothing is there to be let go of
+        if life.startswith("theirs") or life == "deletion-proposed" or (deletion == "orphan" and is_first):
             return Op.KEEP
         return Op.ORPHAN if deletion == "orphan" else Op.DELETE
     if life in MINE:
