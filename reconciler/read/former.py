@@ -1,7 +1,7 @@
 """Find the places of recorded packages that no registered Repository is at any more (D36)."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import GROUP, REPOSITORY, GitRepository, Repository, RepositorySpec
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
@@ -45,8 +46,11 @@ def find_former(
     inventory: Inventory,
     located: Iterable[Registration],
     written: Mapping[ObjectName, Registration],
-) -> Mapping[ObjectName, FormerRegistration]:
+) -> tuple[Mapping[ObjectName, FormerRegistration], Mapping[ObjectName, DefectError]]:
     """Return the former places of records, each under a name that no registered Repository has.
+
+    Registrations that a bug of ours breaks are returned with it: each may be at any place, so none is known
+    to be former then, and all are kept.
 
     A place that another registered Repository is at now is not former: a Repository that is renamed, or
     registered twice, hands its packages over. One that is not understood keeps its place.
@@ -56,7 +60,8 @@ def find_former(
         located: The registrations at their absolute addresses.
         written: The same as they are written, by name.
     """
-    registered = {place.key: place for place in _registered(located, written)}
+    places, broken = _registered(located, written)
+    registered = {place.key: place for place in places}
     by_directory: dict[tuple[str, str], list[_Place]] = defaultdict(list)
     addresses: dict[str, str] = {}
     for place in registered.values():
@@ -68,7 +73,16 @@ def find_former(
         for downstream in record.downstreams:
             name = ObjectName(record.namespace, downstream.repository)
             now = registered.get(name)
-            why = _why_former(downstream, now, by_directory, inventory, is_stalled=name in stalled)
+            try:
+                with guard(f"Repository {name}"):
+                    why = _why_former(downstream, now, by_directory, inventory, is_stalled=name in stalled)
+            except DefectError as error:
+                broken[name] = error
+                continue
+            if name in broken:
+                continue
+            if why is not None and broken:
+                why = Reason.MANIFEST_UNREADABLE, why[1]
             if why is not None:
                 address = addresses.get(downstream.url) or _address(downstream)
                 place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
@@ -81,22 +95,27 @@ def find_former(
         message = _message(place, reason, now, record, inventory)
         registration = _registration(key, place, now, written, record)
         former[key] = FormerRegistration(registration, Former(reason, message, owners, is_branch))
-    return former
+    return former, broken
 
 
 def _registered(
     located: Iterable[Registration], written: Mapping[ObjectName, Registration]
-) -> Iterator[_Place]:
+) -> tuple[list[_Place], dict[ObjectName, DefectError]]:
+    places, broken = list[_Place](), dict[ObjectName, DefectError]()
     for each in located:
         git, as_written = each.manifest.spec.git, written[each.key].manifest.spec.git
         if git is None or as_written is None:
             continue
         try:
-            remote = parse_remote(git.repo)
+            with guard(f"Repository {each.key}"):
+                remote = parse_remote(git.repo)
+                address = recorded_address(as_written.repo, remote.address)
+                places.append(_Place(remote.url, _directory(git), git.branch, address, each.key))
         except UnavailableError:
             continue
-        address = recorded_address(as_written.repo, remote.address)
-        yield _Place(remote.url, _directory(git), git.branch, address, each.key)
+        except DefectError as error:
+            broken[each.key] = error
+    return places, broken
 
 
 def _directory(git: GitRepository) -> str:

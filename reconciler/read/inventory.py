@@ -29,6 +29,7 @@ from reconciler.inventory.inventory import (
     Source,
     Sourced,
     Unit,
+    unusable,
 )
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Position, Removals, Standing
@@ -486,17 +487,16 @@ def _read_views(
     policy, records = content.inventory.policy, content.inventory.records.values()
     written = {r.key: r for r in content.declared.registrations}
     located = [_located(r, options.control.mirror) for r in written.values()]
-    former = find_former(content.inventory, located, written) if options.deep else {}
+    former, broken = find_former(content.inventory, located, written) if options.deep else ({}, {})
     written |= {key: each.registration for key, each in former.items()}
     located += [_located(each.registration, options.control.mirror) for each in former.values()]
 
     def as_written(views: Views) -> Views:
-        return {
-            key: replace(view, manifest=written[key].manifest, former=former[key].former)
-            if key in former
-            else replace(view, manifest=written[key].manifest)
-            for key, view in views.items()
+        named = {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
+        named |= {
+            key: replace(named[key], former=each.former) for key, each in former.items() if key in named
         }
+        return named | {key: unusable(named[key], error) for key, error in broken.items() if key in named}
 
     if not options.deep:
         home = options.control.mirror.url
