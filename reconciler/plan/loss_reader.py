@@ -9,6 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_name
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
@@ -156,7 +157,7 @@ class LossReader(Struct):
         packages = lock.resolution.packages if lock is not None else ()
         own = ResourceId(resource.group_kind.partition(".")[0], resource.namespace, resource.name)
         new = next(map(_version, _installs(after or {})), None)
-        if after is None and own in map(_resource, packages):
+        if after is None and own in (_resource(each) for each in packages if each.owner == USER):
             return  # a manifest of a person has the object now
         for install in _installs(value):
             ecosystem, source = install.need.id

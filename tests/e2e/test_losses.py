@@ -370,6 +370,16 @@ def test_kinds_go_with_their_provider_and_objects_with_their_kinds(tmp_path: Pat
     assert "Net.x.io goes with it" in world.run("graph").out
 
 
+def test_cluster_that_goes_takes_the_objects_of_its_generated_providers(tmp_path: Path) -> None:
+    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    change(world, {"manifests/dev.yaml": None})
+
+    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}
+    world.run("apply")
+    assert world.run("approve", "--all").code == 4
+
+
 @pytest.mark.parametrize(
     ("name", "want"),
     [("my-fam", {"dev Provider a-fam Net.x.io": (1, ["n"])}), ("a-fam", {})],
