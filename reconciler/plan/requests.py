@@ -253,7 +253,8 @@ def _content(
         status=_status(changes, context),
         proposes=content.after or "" if len(members) == 1 and (content := members[0].content) else "",
     )
-    return replace(planned, digest=_digest(planned, [_facts(*member) for member in members]))
+    facts = [[*_facts(*member), *_former(context.targets[member.change.package])] for member in members]
+    return replace(planned, digest=_digest(planned, facts))
 
 
 def _labels(members: Iterable[Change], context: PlanContext) -> tuple[str, ...]:
@@ -343,6 +344,14 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
         *([request.rollout] if request.rollout else []),
         *([[loss.text, loss.replacement] for loss in change.losses]),
     ]
+
+
+def _former(target: PlanTarget) -> list[Any]:
+    """Return what a package is called where no Repository is any more, and why, without the commit."""
+    name, former = target.view.key.name, target.view.former
+    if former is None:
+        return []
+    return [[name, former.reason, "" if former.reason is Reason.PLACE_GONE else former.message]]
 
 
 def _digest(planned: PullRequest, facts: Sequence[Any]) -> str:

@@ -143,6 +143,26 @@ def test_a_package_that_moved_with_its_directory_leaves_only_a_draft_to_close(wo
     assert "clusters/west/web" not in decided(world)
 
 
+def test_the_text_of_a_deletion_says_where_its_repository_is_now(world: EdgeFleet) -> None:
+    def text() -> str:
+        """Return the text of the one pull request that deletes a package."""
+        items = json.loads(world.run("pr", "list", "--output", "json").out)["items"]
+        (found,) = (each["name"] for each in items if each["title"] == "Delete web")
+        return world.run("pr", "show", found).out
+
+    change(world, {"rome": None})
+    world.apply()
+    assert "| package | `rome/web` |" in text()
+    assert "default/rome is not registered any more" in text()
+    change(world, {"rome": registered("rome", "fresh", "")})
+    world.apply()
+    assert "| package | `../rome/web` |" in text()
+    assert "is not registered any more" not in text()
+    change(world, {"rome": registered("rome", "rome", "").replace("fleet: web", "fleet: none")})
+    world.apply()
+    assert "| package | `rome/web` |" in text()
+
+
 @pytest.mark.parametrize("name", ["west", "rome"])
 def test_a_repository_that_is_gone_proposes_the_deletion_of_its_package(world: EdgeFleet, name: str) -> None:
     change(world, {name: None})
