@@ -22,6 +22,7 @@ from tests.faults.world import Runner
 from tests.support.combination.ledger import ViolationError
 from tests.support.combination.life import draw_life, replay
 from tests.support.combination.operations import OPERATIONS, draw_operations
+from tests.support.combination.places import PLACED, draw_places
 from tests.support.combination.shrink import same_violation, shrink
 from tests.support.combination.themes import THEMES
 from tests.support.notes import note
@@ -36,6 +37,8 @@ DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
 OPERATED = 3 if ALL else 1
 DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
+PLACES = 10 if ALL else 3
+DRAWN += [(PLACED, FIRST + n) for n in range(min(PLACES, LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")
@@ -64,7 +67,7 @@ def test_soak_keeps_every_promise(runner: Runner) -> None:
     lives = 0
     while time.monotonic() < end:
         seed = int.from_bytes(os.urandom(4))
-        theme = sorted({*THEMES, OPERATIONS})[lives % (1 + len(THEMES))]
+        theme = sorted({*THEMES, OPERATIONS, PLACED})[lives % (2 + len(THEMES))]
         lives += 1
         try:
             live(seed, theme, runner)
@@ -82,6 +85,8 @@ def live(seed: int, theme: str, runner: Runner) -> None:
     try:
         if theme == OPERATIONS:
             draw_operations(random, root / "w", STEPS)
+        elif theme == PLACED:
+            draw_places(random, root / "w", STEPS)
         else:
             draw_life(random, root / "w", THEMES[theme], STEPS, runner)
     except ViolationError as violation:

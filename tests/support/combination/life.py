@@ -16,6 +16,7 @@ from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
 from tests.support.combination.ledger import Token, ViolationError, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
 from tests.support.combination.operations import OPERATIONS, OperatorLife, replay_operations
+from tests.support.combination.places import PLACED, PlacedLife, replay_places
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
 from tests.support.combination.spec import FleetSpec
 from tests.support.combination.themes import Theme
@@ -312,10 +313,12 @@ def draw_life(random: Random, root: Path, theme: Theme, count: int, runner: Runn
     return {"spec": start, "steps": life.history}
 
 
-def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life | OperatorLife:
+def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life | OperatorLife | PlacedLife:
     """Play a trace again; raise ViolationError where it violates something."""
     if trace["spec"].get("theme") == OPERATIONS:
         return replay_operations(trace, root)
+    if trace["spec"].get("theme") == PLACED:
+        return replay_places(trace, root)
     life = Life(Fleet(root, FleetSpec.from_json(json.loads(json.dumps(trace["spec"])))).build(), runner)
     try:
         life.settle()
