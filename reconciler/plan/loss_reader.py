@@ -44,8 +44,9 @@ def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
     places = {v.key: key for key, variants in fleet.resolution.downstreams.items() for v in variants}
     views = [view for view in inventory.views.values() if view.role is RepositoryRole.PLANNED]
-    registered = [view for view in views if view.former is None]
-    main = {PackageKey(v.url, path): p.main_tree for v in registered for path, p in v.packages.items()}
+    # A former place may be on another branch: there a package of the same path is another one.
+    there = [view for view in views if view.former is None]
+    main = {PackageKey(view.url, path): p.main_tree for view in there for path, p in view.packages.items()}
     trees: dict[str, set[Oid | None]] = {}
     for view in views:
         for path, package in view.packages.items():

@@ -244,6 +244,10 @@ def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
     assert "moved from branch main to branch prod, and the package is still on main" in said.out
     world.settle()
     assert on_main(world, "mono", "clusters/west/web", branch="prod")
+    world.want(1, target=SELECTED)
+    world.apply()
+    assert [row["losses"] for row in world.rows().values()] == [[]] * 4
+    world.settle()
     files = git(mono.path, "ls-tree", "-r", "--name-only", "main").split()
     mono.commit({path: None for path in files if path.startswith("clusters/west/")})
     world.apply()
