@@ -482,6 +482,7 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
             who = "Its manifest is gone" if change.reason is Reason.ORPHANED else "A person left it there"
+            who = listed.view.former.message if listed.view.former is not None else who
             hint = f"{who}. Approve it by name, {listed.name}, or {way}."
         message = f"Pull request {listed.name} {what}: {change.package.path}"
         errors[listed.name] = RefusedError(message, hint=hint)
@@ -524,7 +525,9 @@ def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
     if context is None or target is None:
         return None
     is_first = change.reason is Reason.ORPHANED and target.package.main_tree is None
-    is_left = change.reason in _UNWANTED or is_first
+    # Where no Repository is any more, only what ends the management of a package is proposed.
+    is_placed = target.view.former is None or change.reason is Reason.ORPHANED
+    is_left = change.reason in _UNWANTED or is_first or not is_placed
     if package in context.downstreams:
         resolved = context.resolved.get(change.variant) if change.variant else None
         base = resolved.draft_base if resolved is not None else None

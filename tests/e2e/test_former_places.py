@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import CONFIGURATION, EdgeFleet, blueprint
+from tests.support.edge_fleet import CONFIGURATION, WAVES, EdgeFleet, blueprint
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import serve
 from tests.support.small_world import repository, variant
@@ -252,6 +252,23 @@ def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
     mono.commit({path: None for path in files if path.startswith("clusters/west/")})
     world.apply()
     assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
+
+
+def test_a_draft_at_a_former_place_is_left_while_its_wave_waits(world: EdgeFleet) -> None:
+    world.configure(WAVES)
+    world.run("apply")
+    change(world, {"rome": registered("rome", "fresh", "")})
+    world.apply()
+    row = world.rows()["../rome/web"]
+    assert (row["op"], row["reason"]) == ("keep", "AwaitingWave")
+    assert "wave main waits for wave canary" in row["message"]
+    before = world.all_refs()["rome.git"]
+
+    said = world.run("approve", "--all")
+
+    assert "refused: ../rome/web" in said.out
+    assert "Repository default/rome moved from ../rome.git to ../fresh.git" in said.out
+    assert world.all_refs()["rome.git"] == before
 
 
 def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> None:
