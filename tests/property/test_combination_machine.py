@@ -37,8 +37,8 @@ DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
 OPERATED = 3 if ALL else 1
 DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
-PLACES = 10 if ALL else 3
-DRAWN += [(PLACED, FIRST + n) for n in range(min(PLACES, LIVES))]
+PLACES = 20 if ALL else 6
+DRAWN += [(PLACED, FIRST + n) for n in range(min(PLACES, 3 * LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")

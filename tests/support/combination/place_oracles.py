@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tests.support.combination import trees
 from tests.support.combination.operations import read
 from tests.support.git import Repo
-from tests.support.world import git
 
 if TYPE_CHECKING:
     from tests.support.combination.places import PlacedLife
@@ -62,7 +61,7 @@ def pulls(life: "PlacedLife") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, repo in repositories(life).items():
         for ref in repo.refs():
             if ref.startswith(PULLS):
-                value = json.loads(git(repo.path, "show", f"{ref}:pull.json"))
+                value = json.loads(trees.files(repo, trees.root(repo, ref))["pull.json"])
                 if value["state"] == "open":
                     yield name, value
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -19,14 +20,14 @@ import yaml
 from reconciler.base.errors import Exit
 from tests.e2e.test_former_places import PLACES, registered
 from tests.e2e.test_losses import BASE, FAMILY, S3, install, snapshot, xpkg
-from tests.support.combination import place_oracles
+from tests.support.combination import place_oracles, trees
 from tests.support.combination.ledger import ViolationError
 from tests.support.combination.operations import changed, read
 from tests.support.edge_fleet import CONFIGURATION, blueprint, the_set
 from tests.support.git import Repo, make_repository
 from tests.support.kept_states import KEPT, restore
 from tests.support.small_world import repository
-from tests.support.world import Said, World, git
+from tests.support.world import Said, World
 
 PLACED = "places"
 """How traces and tests call these lives."""
@@ -62,6 +63,12 @@ class Place(NamedTuple):
             or other.has(self.git, self.directory)
             or not other.directory
         )
+
+
+@cache
+def parsed(text: str) -> tuple[Value, ...]:
+    """Return the documents of a file, which nobody may change."""
+    return tuple(value for value in yaml.safe_load_all(text) if value)
 
 
 def place_of(value: Value) -> Place:
@@ -105,16 +112,16 @@ class PlacedLife:
 
     def texts(self) -> dict[str, str]:
         """Return every manifest file; of a broken one as it was."""
-        paths = git(self.world.control, "ls-tree", "-r", "--name-only", "main", "manifests").split()
+        root = trees.root(self.control, "main")
         return {
-            path: self.broken[path][0] if path in self.broken else self.control.read("main", path).decode()
-            for path in paths
+            path: self.broken[path][0] if path in self.broken else data.decode()
+            for path, data in trees.files(self.control, root, "manifests").items()
         }
 
     def documents(self) -> Iterator[tuple[str, Value]]:
         """Yield every manifest with its file."""
         for path, text in self.texts().items():
-            yield from ((path, value) for value in yaml.safe_load_all(text) if value)
+            yield from ((path, value) for value in parsed(text))
 
     def is_wrong(self, path: str, value: Value) -> bool:
         """Tell whether a manifest cannot be understood."""
@@ -147,7 +154,7 @@ class PlacedLife:
         for path, _ in self.find(kind, name):
             if path in self.broken:
                 return False
-            values = [v for v in yaml.safe_load_all(self.texts()[path]) if v]
+            values = parsed(self.texts()[path])
             altered = [
                 change(deepcopy(v)) if (v["kind"], v["metadata"]["name"]) == (kind, name) else v
                 for v in values
@@ -191,7 +198,8 @@ class PlacedLife:
         before = place_oracles.published(self)
         if self.has_other:
             self.other().run("apply", cache="other-cache")
-        self.run("apply")
+        said = self.run("apply").out
+        self.violations += [f"apply says {each}: {said}" for each in place_oracles.check_sentence(self, said)]
         after = self.world.all_refs()
         plan = read(self.run("apply", "-o", "json", cache="fresh-cache"))
         if self.has_other:
@@ -452,7 +460,7 @@ def break_manifest(life: PlacedLife, kind: str, name: str, how: str) -> None:
             return
         text = life.texts()[path]
         if how == "yaml":
-            life.control.commit({path: f"{text}\n{{{{{{"})
+            life.control.commit({path: f"{{{{{{\n{text}"})
             life.broken[path] = text, "", ""
             return
 
@@ -523,7 +531,8 @@ def ask_revision(life: PlacedLife, name: str, revision: int) -> None:
 
 def _source(life: PlacedLife, random: Random) -> Arguments | None:
     found = _document(life, random, "Provider", "Configuration")
-    return found and {**found, "package": random.choice(SOURCES)}
+    there = [v["spec"]["package"] for _, v in life.find(found["kind"], found["name"])] if found else []
+    return found and {**found, "package": random.choice([s for s in SOURCES if s not in there])}
 
 
 def move_source(life: PlacedLife, kind: str, name: str, package: str) -> None:
@@ -619,12 +628,12 @@ STEPS: Mapping[str, tuple[Any, Any, int]] = {
     "move_repository": (_move, move_repository, 7),
     "rename_repository": (_rename, move_repository, 3),
     "add_repository": (_addition, add_repository, 2),
-    "break_manifest": (_breakage, break_manifest, 6),
+    "break_manifest": (_breakage, break_manifest, 7),
     "mend": (_broken, mend, 6),
     "remove_manifest": (_removable, remove_manifest, 2),
     "rename_package": (_package_name, rename_package, 4),
     "ask_revision": (_revision, ask_revision, 4),
-    "move_source": (_source, move_source, 3),
+    "move_source": (_source, move_source, 5),
     "approve": (_pull, approve, 4),
     "approve_all": (_nothing, approve_all, 8),
     "close": (_pull, close, 2),
