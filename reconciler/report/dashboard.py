@@ -55,12 +55,14 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     if not calls and not counts:
         return Dashboard("", calls=False)
     problems = group_problems(plan.problems)
+    # A rejection is asked about once: the next run would write the text anew. Its section has a box instead.
+    asked = [status for status in statuses if status.phase is not Phase.REJECTED]
     text = fill(
         "dashboard.md",
         instance=names.instance,
         report_url=names.report_url,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
-        needs=find_needs(plan, statuses),
+        needs=find_needs(plan, asked),
         rollouts=tuple(rollout_texts(plan.rollouts)),
         sections=tuple(_sections(plan, statuses)),
         eta=eta,

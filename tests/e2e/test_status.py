@@ -415,3 +415,14 @@ def test_package_of_a_repository_that_is_away_keeps_its_cluster_and_its_last_ver
     world.run("apply")
     change(world, {"README.md": "Still nothing.\n"})
     assert package(world)["since"] == since
+
+
+def test_a_dashboard_is_written_once_after_a_rejection(tmp_path: Path) -> None:
+    rejected = build_world(PROJECT / "fixtures/worlds/36-approved-by-policy", tmp_path / "w")
+    for line in ("apply",), ("apply",), ("pr", "close", "prod#1"):
+        rejected.run(*line)
+    assert "decide     retry it, or leave it  prod#1" in rejected.run("apply").out
+    before = rejected.all_refs()
+
+    assert "Nothing was written." in rejected.run("apply").out
+    assert rejected.all_refs() == before
