@@ -199,7 +199,9 @@ def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[
                 continue
             if former.other_branch and target.main_owner is not None:
                 # The draft and the path are those of the package that is wanted, on another branch.
-                yield replace(target, key=branch_key(key, view.branch), draft=None, merged=(), others=())
+                yield replace(
+                    target, key=branch_key(key, view.branch), draft=None, merged=(), others=(), pulls=()
+                )
             elif not former.other_branch and key not in downstreams:
                 yield target
 

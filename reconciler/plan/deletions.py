@@ -84,7 +84,11 @@ def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
     if not leftovers:
         return _unwanted(target, None, Op.KEEP, Reason.NOT_OURS)
     held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else None
-    return _unwanted(target, None, Op.CLOSE, Reason.ALREADY_ABSENT, after=None, branches=leftovers, held=held)
+    ended = f"Nothing is left to delete: the package is not on {target.view.branch}."
+    close = close_pulls(target, [write.ref for write in leftovers], ended)
+    return _unwanted(
+        target, None, Op.CLOSE, Reason.ALREADY_ABSENT, after=None, branches=leftovers, close=close, held=held
+    )
 
 
 def _recorded_owner(target: PlanTarget) -> ObjectName | None:
@@ -292,7 +296,11 @@ def _propose(
     message = _cause(target, owner, context)
     if touched:
         message += f". {left_to_people(target, touched)}"
-    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(owner, context)):
+    if (
+        pull is not None
+        and pull.state is PullState.CLOSED
+        and (standing or _was_proposed(target, owner, context))
+    ):
         return _declined(target, owner, context, pull, **parts)
     # Where main changed a proposal cannot be approved: its pull request does not list what it removes.
     has_changed = deletion is not None and deletion.base_tree != target.package.main_tree
@@ -347,9 +355,15 @@ def _declined(
     )
 
 
-def _was_proposed(owner: ObjectName, context: PlanContext) -> bool:
+def _was_proposed(target: PlanTarget, owner: ObjectName, context: PlanContext) -> bool:
+    """Tell whether the last run recorded that the removal of a package is proposed at its place."""
     record = context.inventory.records.get(owner)
-    return record is not None and record.deletion_proposed
+    if record is None:
+        return False
+    if target.view.former is None or PackageKey(record.url, record.path) == target.key:
+        return record.deletion_proposed
+    former = (place for place in record.former if PackageKey(place.url, place.path) == target.key)
+    return any(place.deletion_proposed for place in former)
 
 
 def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:

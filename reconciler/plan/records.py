@@ -120,7 +120,9 @@ def _former_downstreams(
         is_at = (place.url, place.path) == (record.url, record.path)
         is_present = is_at and place.branch in ("", record.branch)
         if not is_present and _has_left(place, record.key, context, changes):
-            yield place
+            change = changes.get(PackageKey(place.url, place.path))
+            told = _after_deletion(change) if change is not None else {}
+            yield replace(place, deletion_proposed=told.get("deletion_proposed", place.deletion_proposed))
 
 
 def _has_left(

@@ -131,7 +131,8 @@ class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forb
 
     `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
     where that is how it was registered. `directory` and `repository` are those of the Repository then, and
-    `registration` is the file that declared it. What an older version did not record is "".
+    `registration` is the file that declared it. What an older version did not record is "". Of a place where
+    it was, `deletion_proposed` says whether its removal is proposed, or was declined.
     """
 
     url: str
@@ -141,6 +142,7 @@ class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forb
     branch: str = ""
     remote: str = ""
     registration: str = ""
+    deletion_proposed: bool = False
 
 
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -223,6 +225,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
             branch=self.branch,
             remote=self.remote,
             registration=self.registration,
+            deletion_proposed=self.deletion_proposed,
         )
 
     @property

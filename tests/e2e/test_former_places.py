@@ -213,7 +213,8 @@ def test_a_package_at_a_former_place_is_remembered_after_its_variant_goes(world:
     rows = decided(world)
 
     assert rows["rome/web"] == ("delete", "PlaceGone")
-    assert {name for name, row in rows.items() if row == ("keep", "DeletionProposed")} == {"../rome/web"}
+    # Its text says why nobody wants it now.
+    assert rows["../rome/web"] == ("update", "PullRequestOutdated")
     world.settle()
     assert not on_main(world, "rome", "web")
 
@@ -269,6 +270,32 @@ def test_a_draft_at_a_former_place_is_left_while_its_wave_waits(world: EdgeFleet
     assert "refused: ../rome/web" in said.out
     assert "Repository default/rome moved from ../rome.git to ../fresh.git" in said.out
     assert world.all_refs()["rome.git"] == before
+
+
+def test_a_proposed_deletion_ends_where_its_repository_has_another_branch(world: EdgeFleet) -> None:
+    Repo(world.root / "mono.git").commit({"README.md": "prod\n"}, branch="prod")
+    Repo(world.control).commit({"manifests/set.json": None})
+    world.run("apply")
+    (number,) = (n for n, pull in world.pulls("west").items() if pull["title"] == "Delete web")
+    change(world, {"west": None, "bern": registered("bern", *PLACES["west"], branch="prod")})
+
+    world.apply()
+
+    assert decided(world)["west/web@main"] == ("keep", "PlaceGone")
+    pull = json.loads(git(world.root / "mono.git", "show", f"refs/reconciler/pulls/{number}:pull.json"))
+    assert pull["state"] == "closed"
+
+
+def test_a_deletion_at_a_former_place_that_people_decline_is_not_proposed_again(world: EdgeFleet) -> None:
+    change(world, {"rome": registered("rome", "fresh", "")})
+    world.run("apply")
+    (number,) = (number for number, pull in world.pulls("../rome").items() if pull["title"] == "Delete web")
+
+    world.run("pr", "close", f"../rome#{number}")
+    world.apply()
+
+    assert decided(world)["../rome/web"] == ("keep", "Rejected")
+    assert on_main(world, "rome", "web")
 
 
 def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> None:

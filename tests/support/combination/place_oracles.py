@@ -142,8 +142,8 @@ def check_everything(life: "PlacedLife", plan: Books) -> Iterator[str]:
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """Return the Git repository and the path of a row."""
-    return row["package"]["url"].rpartition("/")[2].removesuffix(".git"), row["package"]["path"]
+    """Return the Git repository and the path of a row, which may be of a former branch (`PATH@BRANCH`)."""
+    return row["package"]["url"].rpartition("/")[2], row["package"]["path"].partition("@")[0]
 
 
 def check_books(life: "PlacedLife", rows: list[Books]) -> Iterator[str]:
