@@ -18,6 +18,8 @@ from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
+from reconciler.expand.expansion import expand
+from reconciler.expand.variants import owner_key
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
@@ -57,6 +59,7 @@ _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+_WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 _LIST = "`reconciler pr list` shows what there is."
 
 
@@ -118,6 +121,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
         for record in world.inventory.records.values()
         if ObjectName(record.namespace, record.repository) not in world.inventory.repositories
     }
+    stalled = _stalled_owners(world.inventory)
     for url in sorted({view.url for view in world.inventory.views.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
@@ -137,6 +141,8 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             view = grouped_by.get(pull.head) or _view_of(pull, url, world.inventory)
             is_known = view is not None or _is_of_control(pull, url, world.inventory)
             why = _why_left(pull, view, gone) if view else "" if is_known else _NOT_REGISTERED
+            owners = (stalled[url, about] for about in _about(pull) if (url, about) in stalled)
+            why = why or next((f"{owner} is not understood" for owner in owners), "")
             listed.append(
                 ListedPull(
                     view or whole,
@@ -153,6 +159,20 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             )
     listed += _of_control(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
+
+
+def _stalled_owners(inventory: Inventory) -> Mapping[tuple[str, str], str]:
+    """Return the owners that are not understood, by URL and path, or group branch, of their packages."""
+    if not any(pull.state is PullState.OPEN for pulls in inventory.pulls.values() for pull in pulls):
+        return {}
+    stalled = expand(inventory).stalled
+    return {
+        (url, about): owner.subject
+        for record in inventory.records.values()
+        if (owner := owner_key(record)) in stalled
+        for url, about in (*record.packages, (record.url, record.group))
+        if about
+    }
 
 
 def _groups(
@@ -293,9 +313,13 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
         UsageError: It names none, or a bare number names several.
     """
     if _PATTERN.search(text):
-        named = [f for f in listed if not f.left]
-        matching = [f for f in named if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
-        return _some([f for f in matching if f.pull.state is PullState.OPEN], text, ())
+        opened = [f for f in listed if f.pull.state is PullState.OPEN]
+        matching = [f for f in opened if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
+        named = [f for f in matching if not f.left]
+        if matching and not named:
+            message = f"{text} matches only what is left: {matching[0].name}: {matching[0].left}"
+            raise UsageError(message, hint=f"A pattern leaves it. Name it: {matching[0].name}.")
+        return _some(named, text, ())
     if text.isdecimal() or "#" in text:
         repository, _, number = text.rpartition("#")
         named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.view.key.name)]
@@ -481,7 +505,7 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
         if draft is not None:
             # Closing a group refuses what others want, too.
             way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
-            who = "Its manifest is gone" if change.reason is Reason.ORPHANED else "A person left it there"
+            who = _WHO_LEFT.get(change.reason, "A person left it there")
             who = listed.view.former.message if listed.view.former is not None else who
             hint = f"{who}. Approve it by name, {listed.name}, or {way}."
         message = f"Pull request {listed.name} {what}: {change.package.path}"

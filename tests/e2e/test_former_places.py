@@ -388,6 +388,55 @@ def test_a_repository_around_one_that_is_gone_does_not_approve_for_it(world: Edg
     assert image(world) == "v2"
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("gone", [False, True])
+def test_no_pattern_merges_a_draft_whose_variant_is_not_understood(
+    world: EdgeFleet, *, gone: bool, grouped: bool
+) -> None:
+    """It names a Repository that is gone, or has an error of its own."""
+    alone = variant("rome", "web", revision=1).replace("web-rome", "own")
+    label = registered("rome", *PLACES["rome"]).replace("fleet: web", "role: own")
+    if grouped:
+        world.configure("  pullRequests: {groupBy: repository}\n")
+    change(world, {"rome": label, "own": alone})
+    world.settle()
+    change(world, {"own": alone.replace("revision: 1", "revision: 2")})
+    world.run("apply")
+    broken = {"rome": None} if gone else {"own": alone.replace("revision: 1", "revison: 2")}
+    change(world, broken)
+    world.run("apply")
+    before = world.all_refs()["rome.git"]
+
+    assert decided(world)["rome/web"] == ("keep", "OwnerStalled")
+    said = world.run("approve", "--all")
+    assert "is left: PackageVariant default/own is not understood" in said.err + said.out
+    for command in (("approve",), ("pr", "merge"), ("pr", "close")):
+        said = world.run(*command, "rome/*")
+        assert said.code == Exit.USAGE
+        assert "rome/* matches only what is left: rome#" in said.err + said.out
+    assert world.all_refs()["rome.git"] == before
+    assert world.run("approve", "rome/web").code == Exit.DONE
+
+
+def test_a_paused_draft_at_a_former_place_is_left(world: EdgeFleet) -> None:
+    alone = variant("rome", "web", revision=1).replace("web-rome", "own")
+    label = registered("rome", *PLACES["rome"]).replace("fleet: web", "role: own")
+    change(world, {"rome": label, "own": alone})
+    world.settle()
+    change(world, {"own": alone.replace("revision: 1", "revision: 2")})
+    world.run("apply")
+    moved = registered("rome", "fresh", "").replace("fleet: web", "role: own")
+    paused = alone.replace("metadata:\n", 'metadata:\n  annotations: {reconciler.dev/paused: "true"}\n')
+    change(world, {"rome": moved, "own": paused})
+    world.run("apply")
+    before = world.all_refs()["rome.git"]
+
+    said = world.run("approve", "--all")
+
+    assert "Its variant is paused. Approve it by name" in said.err + said.out
+    assert world.all_refs()["rome.git"] == before
+
+
 def test_a_pull_request_without_any_repository_is_listed_by_its_path_alone(world: EdgeFleet) -> None:
     change(world, {"west": None})
     git(world.control, "branch", "-D", "reconciler/fleet/state")
