@@ -121,8 +121,8 @@ def _former_downstreams(
         is_present = is_at and place.branch in ("", record.branch)
         if not is_present and _has_left(place, record.key, context, changes):
             change = changes.get(PackageKey(place.url, place.path))
-            told = _after_deletion(change) if change is not None else {}
-            yield replace(place, deletion_proposed=told.get("deletion_proposed", place.deletion_proposed))
+            updates = _after_deletion(change) if change is not None else {}
+            yield replace(place, deletion_proposed=updates.get("deletion_proposed", place.deletion_proposed))
 
 
 def _has_left(

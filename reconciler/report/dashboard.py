@@ -56,13 +56,13 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
         return Dashboard("", calls=False)
     problems = group_problems(plan.problems)
     # A rejection is asked about once: the next run would write the text anew. Its section has a box instead.
-    asked = [status for status in statuses if status.phase is not Phase.REJECTED]
+    others = [status for status in statuses if status.phase is not Phase.REJECTED]
     text = fill(
         "dashboard.md",
         instance=names.instance,
         report_url=names.report_url,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
-        needs=find_needs(plan, asked),
+        needs=find_needs(plan, others),
         rollouts=tuple(rollout_texts(plan.rollouts)),
         sections=tuple(_sections(plan, statuses)),
         eta=eta,
