@@ -418,22 +418,26 @@ def test_no_pattern_merges_a_draft_whose_variant_is_not_understood(
     assert world.run("approve", "rome/web").code == Exit.DONE
 
 
-def test_a_paused_draft_at_a_former_place_is_left(world: EdgeFleet) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_draft_that_is_kept_at_a_former_place_is_left(world: EdgeFleet, *, paused: bool) -> None:
+    """Its variant is paused, or the new address of its Repository cannot be read."""
     alone = variant("rome", "web", revision=1).replace("web-rome", "own")
     label = registered("rome", *PLACES["rome"]).replace("fleet: web", "role: own")
     change(world, {"rome": label, "own": alone})
     world.settle()
     change(world, {"own": alone.replace("revision: 1", "revision: 2")})
     world.run("apply")
-    moved = registered("rome", "fresh", "").replace("fleet: web", "role: own")
-    paused = alone.replace("metadata:\n", 'metadata:\n  annotations: {reconciler.dev/paused: "true"}\n')
-    change(world, {"rome": moved, "own": paused})
+    moved = registered("rome", "fresh" if paused else "nowhere", "").replace("fleet: web", "role: own")
+    pause = alone.replace("revision: 1", "revision: 2").replace(
+        "metadata:\n", f'metadata:\n  annotations: {{reconciler.dev/paused: "{str(paused).lower()}"}}\n'
+    )
+    change(world, {"rome": moved, "own": pause})
     world.run("apply")
     before = world.all_refs()["rome.git"]
 
     said = world.run("approve", "--all")
 
-    assert "Approve it by name" in said.err + said.out
+    assert "Approve it by name, ../rome#" in said.err + said.out
     assert world.all_refs()["rome.git"] == before
 
 
