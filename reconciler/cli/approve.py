@@ -1,6 +1,7 @@
 """`approve`: merge drafts and deletions, on every forge, if nothing forbids it (D10, D18)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,6 +99,7 @@ def approve(
         PullFilter,
         find_or_open_pulls,
         find_pulls,
+        is_pattern,
         list_pulls,
         shared_error,
     )
@@ -140,7 +142,8 @@ def approve(
     else:
         plans = _Plans(plan, cache(lambda: plan_run(settings)))
         pulls = list(once.values())
-        results = _approve_all(pulls, refused, world, plans, named=bool(names), dry_run=dry_run)
+        named = {pull.name for text, some in by_name.items() if not is_pattern(text) for pull in some}
+        results = _approve_all(pulls, refused, world, plans, named=named, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     printer.notes(
@@ -177,22 +180,21 @@ def _approve_all(
     world: "RunInputs",
     plans: _Plans,
     *,
-    named: bool,
+    named: AbstractSet[str],
     dry_run: bool,
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order.
 
     Only a person who names it publishes what a manifest does not want any more, or what takes objects of a
-    cluster with it. `refused` are those that
-    nothing is asked about any more.
+    cluster with it: a pattern does not. `refused` are those that nothing is asked about any more.
     """
     from reconciler.cli.pull_requests import ReadinessReader, loss_errors, withdrawn_errors
 
     reader = ReadinessReader(world, plans.before)
     reader.fetch(pull for pull in pulls if pull.name not in refused)
     withdrawn = {}
-    if pulls and not named:
-        withdrawn = {**loss_errors(pulls, plans.before()), **withdrawn_errors(pulls, plans.before())}
+    if matched := [pull for pull in pulls if pull.name not in named]:
+        withdrawn = {**loss_errors(matched, plans.before()), **withdrawn_errors(matched, plans.before())}
     results: dict[str, Approved] = dict(refused)
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}

@@ -303,6 +303,11 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
     yield from (ListedPull(view, pull, forge, mirror) for pull in pulls)
 
 
+def is_pattern(text: str) -> bool:
+    """Tell whether an argument names whatever matches it."""
+    return bool(_PATTERN.search(text))
+
+
 def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     """Return the pull requests that `text` names.
 
@@ -312,7 +317,7 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     Raises:
         UsageError: It names none, or a bare number names several.
     """
-    if _PATTERN.search(text):
+    if is_pattern(text):
         opened = [f for f in listed if f.pull.state is PullState.OPEN]
         matching = [f for f in opened if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
         named = [f for f in matching if not f.left]

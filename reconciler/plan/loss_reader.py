@@ -35,6 +35,7 @@ _MARKS = (
     *(b"pkg.crossplane.io", b"packaging.carvel.dev"),
 )
 """Bytes without which a file has nothing that takes others with it: most files need not be parsed."""
+_PROVIDER = "Provider"
 _INSTALLERS = frozenset({Ecosystem.XPKG, Ecosystem.CARVEL})
 
 
@@ -246,6 +247,8 @@ class LossReader(Struct):
             for each in self._candidates
             if each.id.ecosystem == ecosystem and name in (each.id.name, *each.names)
             if version in ("", each.version.text)
+            # A Provider without a kind does not exist: the index has its manifest alone.
+            if each.provides or each.kind != _PROVIDER
         ]
         return frozenset().union(*every) if every else None
 

@@ -127,12 +127,12 @@ class RefusedMerge(Record, frozen=True, kw_only=True):
 
 
 class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Where the package of a variant is or was, and what it takes to find it again (D36).
+    """The place of a variant's package, now or before, complete enough to be read again (D36).
 
     `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
-    where that is how it was registered. `directory` and `repository` are those of the Repository then, and
+    where that is how it was registered. `directory` and `repository` are those of the former Repository, and
     `registration` is the file that declared it. What an older version did not record is "". Of a place where
-    it was, `deletion_proposed` says whether its removal is proposed, or was declined.
+    it was, `deletion_proposed` is True if its removal is proposed, or was declined.
     """
 
     url: str

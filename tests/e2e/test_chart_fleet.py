@@ -1,6 +1,7 @@
 """A chart in three versions over six clusters: waves, edits, a conflict, injected objects, a rollback."""
 
 import json
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -183,13 +184,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(root)
 
 
-def settle(world: World, which: str = "--all") -> str:
+BY_NAME = tuple(f"{edge}/web" for edge in EDGES)
+
+
+def settle(world: World, which: Iterable[str] = ("--all",)) -> str:
     """Apply and approve until nothing moves; return what was printed."""
     printed = ""
     for _ in range(6):
         said = world.run("apply")
         assert said.code in (0, 7), said.out + said.err
-        approved = world.run("approve", which).out
+        approved = "".join(world.run("approve", each).out for each in which)
         printed += said.out + approved
         if "approved" not in approved:
             break
@@ -308,11 +312,11 @@ def bumped_again(world: World) -> None:
 
 def rolled_back(world: World) -> None:
     follow(world, 1)
-    settle(world, "*/web")  # a CRD goes, and its objects with it: `--all` leaves that to people
+    settle(world, BY_NAME)  # a CRD goes, and its objects with it: `--all` leaves that to people
     (conflict,) = explained(world, "edge-05")["conflicts"]
     assert (conflict["upstream"], conflict["local"]) == ("30", "45")
     keep_local(world, conflict)
-    settle(world, "*/web")
+    settle(world, BY_NAME)
 
     assert having(world, "configmap_web.yaml", "mode: plain") == set(EDGES)
     assert having(world, "deployment_web.yaml", "# Source: web/templates/deployment.yaml") == set(EDGES)

@@ -32,6 +32,7 @@ NOT_OF_ONE_UNIT = {
     ("reconciler.base.wire", "read_record"): "a ValueError is a record that is refused",
     ("reconciler.base.redact", "outgoing_file"): "what may not be written is a failed write of the state",
     ("reconciler.base.redact", "refuse_credentials"): "the same",
+    ("reconciler.base.redact", "mask_credentials"): "all that is printed passes it",
     (
         "reconciler.git.urls",
         "local_path",

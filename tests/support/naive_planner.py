@@ -133,7 +133,11 @@ class NaivePlanner:
     def refused(self, package: Package, owner: str | None, variant: str, *, exists: bool) -> str:
         """Return why a variant may not have a package, "" if it may (D5)."""
         if owner is not None:
-            return "OwnerStalled" if owner != variant and self.is_uncertain(owner) else ""
+            if owner != variant and self.is_uncertain(owner):
+                return "OwnerStalled"
+            releases = (draft for draft in package.drafts() if draft.written and draft.state.owner is None)
+            is_released = owner not in self.world.variants and any(map(package.is_proposed, releases))
+            return "PackageExists" if is_released else ""
         is_there = package.main is not None or (exists and package.draft is None)
         if is_there and self.world.variants[variant].adoption_policy != "adoptExisting":
             return "PackageExists"
