@@ -12,6 +12,7 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 
+from reconciler.base.defects import is_unforeseen
 from reconciler.base.errors import RefusedError
 
 MASK = "***"
@@ -86,6 +87,16 @@ class _Credential(NamedTuple):
     ours: bool = True
 
 
+def _is_in(value: str, names: Callable[[], Iterable[str]]) -> bool:
+    """Tell whether a value is a part of one of the names; of those that a bug of ours breaks it is none."""
+    try:
+        return any(value in name for name in names())
+    except Exception as error:
+        if not is_unforeseen(error):
+            raise
+        return False  # it stays hidden, and the guard of what is named tells
+
+
 class _Credentials:
     """Every credential that this process has in use; safe for several threads without a lock.
 
@@ -107,7 +118,7 @@ class _Credentials:
         if "\n" in value or (is_token(value) and is_ours):
             return False
         if value not in words:
-            is_name = any(value in name for names in tuple(self.names) for name in names())
+            is_name = any(_is_in(value, names) for names in tuple(self.names))
             words[value] = is_name or any(value in word for word in _FIXED)
         return words[value]
 
