@@ -33,8 +33,9 @@ _NAMES = re.compile(
 _FIXED = (
     *("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2"),
     *("reconciler:begin", "reconciler:end", "reconciler:comment:", "reconciler:ask", "reconciler:shard"),
+    *("PackageVariantSet", "Repository"),
 )
-"""Words that forges take in place of a user or a password, and marks by which runs find their own texts."""
+"""Words that forges take for a user or a password, marks by which runs find their own texts, and kinds."""
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
