@@ -280,7 +280,7 @@ def _error(
     def place(fault: FieldError) -> Location:
         # A variable holds all items of a list.
         setting = [step for step in fault.path[1:] if isinstance(step, str)]
-        if environment.get(variable := variable_name(setting)):
+        if (variable := variable_name(setting)) in environment:
             return Location(f"${variable}")
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)

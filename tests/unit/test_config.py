@@ -258,6 +258,14 @@ def test_wrong_item_of_a_list_in_a_variable_names_the_variable() -> None:
     assert caught.value.location == Location("$RECONCILER_PULL_REQUESTS_SCHEDULE")
 
 
+@pytest.mark.parametrize("text", ["", "ture"])
+def test_wrong_boolean_in_a_variable_names_the_variable(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be true or false") as caught:
+        parse(HEAD, RECONCILER_SUSPEND=text)
+
+    assert caught.value.location == Location("$RECONCILER_SUSPEND")
+
+
 def test_other_variables_are_none_of_our_business() -> None:
     assert parse(HEAD, RECONCILER_CONFORMANCE="/x", RECONCILER_SUSPENDED="true") == Policy(instance="fleet")
 
