@@ -49,6 +49,17 @@ class Internet:
         return {each.server for each in self.sent}
 
 
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign")
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+        **dict.fromkeys(unused, False),
+    )
+
+
 class Authority:
     """An authority for certificates, made for one test; `file` has its own one."""
 
@@ -86,6 +97,12 @@ class Authority:
             .not_valid_before(today - timedelta(days=1))
             .not_valid_after(today + timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=not hosts, path_length=None), critical=True)
+            # Python 3.13 verifies strictly: an authority has a key for certificates, and these name that key.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
+            )
+            .add_extension(_usage(is_authority=not hosts), critical=True)
         )
         if hosts:
             built = built.add_extension(x509.SubjectAlternativeName(hosts), critical=False)

@@ -3,6 +3,7 @@
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -156,11 +157,16 @@ def broken(function: FunctionType, unit: str, make: Callable[[], Exception]) -> 
 
     forget()
     function.__globals__[_CALL] = call
-    function.__code__ = _trampoline.__code__
+    with warnings.catch_warnings():
+        # Python 3.13 warns of a generator that becomes a plain function.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        function.__code__ = _trampoline.__code__
     try:
         yield failed
     finally:
-        function.__code__ = code
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            function.__code__ = code
         del function.__globals__[_CALL]
 
 
