@@ -1,17 +1,14 @@
-"""`lock`: resolve dependencies and record the pins; `lock hold`, `follow` and `what-if`."""
+"""`lock`: resolve dependencies and record the pins; `lock hold` and `follow`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
-from reconciler.base.progress import open_task
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
-    control_options,
     make_printer,
     output_options,
     resolving_options,
@@ -56,7 +53,6 @@ def lock(
       reconciler lock --check              is the lock up to date, upstreams too? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
       reconciler lock --prune              remove unneeded packages
-      reconciler lock what-if db.io@2.0.0  which clusters could take it, and what blocks the others?
     """
     from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
     from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
@@ -185,62 +181,3 @@ def _pin_notes(locking: "LockResult") -> Iterator[str]:
     elif not (locking.pins or locking.decision.scopes or locking.problems):
         nothing = "Nothing to lock: no upstream floats, and no cluster asks for a package"
         yield nothing if locking.is_empty else "No pin changed"
-
-
-@lock.command(name="what-if")
-@control_options
-@output_options(Output.TEXT, Output.JSON)
-@click.argument("change", metavar="PACKAGE@VERSION|VARIANT@REVISION|INTERFACE=PACKAGE")
-@click.option("--remove", is_flag=True, help="What if PACKAGE or PACKAGE@VERSION could not be used any more?")
-@click.option(
-    "--manifest",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The manifest of that version; else it needs what the highest known version needs.",
-)
-def what_if(
-    settings: "RunOptions",
-    change: str,
-    manifest: Path | None,
-    output: str,
-    *,
-    remove: bool,
-) -> Exit:
-    r"""Show which clusters could take a change.
-
-    It lists the moves that come along, and the blockers of the others.
-
-    A change is a version that is published, another upstream revision of a PackageVariant, another default
-    of an interface, or a package that is removed. For each blocked cluster the smallest changes are named
-    that would let it move. Nothing is written, and nothing moves by itself: `lock --upgrade` moves.
-
-    \b
-    Examples:
-      reconciler lock what-if db.io@2.0.0
-      reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
-      reconciler lock what-if web@v3                              the upstream of PackageVariant web
-      reconciler lock what-if io.cnab.interface.mysql=bundle:r.example.com/mysql
-      reconciler lock what-if db.io@1.0.0 --remove
-    """
-    from reconciler.dependencies.what_if import what_if as rehearse
-    from reconciler.plan.unread import find_unread
-    from reconciler.report.json import listing
-    from reconciler.report.locks import condition, what_if_lines, what_if_values
-    from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import resolve_inputs
-    from reconciler.run.what_if import find_hypothesis
-
-    inputs = read_inputs(settings)
-    printer = make_printer()
-    exits = show_unread(printer, find_unread(inputs.inventory))
-    show_standing(printer, inputs.inventory.control.standing)
-    fleet = resolve_inputs(inputs)
-    hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)
-    with open_task("resolving with the change"):
-        results = rehearse(fleet.clusters.worlds, fleet.locks, hypothesis)
-    if output == Output.JSON:
-        value = listing("Prospect", what_if_values(results))
-        printer.value({**value, "condition": condition(hypothesis)})
-    else:
-        printer.lines(what_if_lines(hypothesis, results))
-    return worst(exits)

@@ -42,7 +42,6 @@ OUTPUTS = {
     "PackageTree": ("package tree",),
     "PackageUpdate": ("package update",),
     "Plan": ("plan", "apply"),
-    "Prospect": ("lock what-if",),
     "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
     "SnapshotImport": ("snapshot import",),
     "SnapshotKind": ("snapshot kinds",),

@@ -1,6 +1,6 @@
 """Lock updates as text and JSON: pins, satisfied requirements, conflicts, revisions, owners and CRDs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import to_builtins
@@ -18,7 +18,6 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import MoveOp, cluster_changes, waiting_text
-from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
 from reconciler.names.problems import Problem
 from reconciler.report.console import Paint, plain
 from reconciler.report.text import problem_lines
@@ -182,56 +181,3 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 def _unavailable(package: LockedPackage, scope: ClusterUpdate) -> str:
     return scope.unavailable.get(str(package.instance), "is no longer published")
-
-
-# What if
-
-_REMOVED = {
-    WhatIfOutcome.MOVES: "could do without it",
-    WhatIfOutcome.BLOCKED: "cannot do without it",
-    WhatIfOutcome.UNAFFECTED: "not affected",
-}
-_MEANINGS = {
-    WhatIfOutcome.MOVES: "could move",
-    WhatIfOutcome.STAYS: "could take it, but another version fits better",
-    WhatIfOutcome.BLOCKED: "cannot move",
-    WhatIfOutcome.CURRENT: "has it already",
-    WhatIfOutcome.UNAFFECTED: "not affected",
-}
-
-
-def what_if_lines(hypothesis: Hypothesis, results: Iterable[WhatIfResult]) -> Iterator[str]:
-    """Yield the effects of a change as text: a block for clusters with equal results."""
-    meanings = _REMOVED if hypothesis.forgets else _MEANINGS
-    yield terminal(f"{condition(hypothesis)}:")
-    for result in results:
-        preferred = f" ({', '.join(result.preferred)})" if result.preferred else ""
-        yield terminal(f"  {meanings[result.verdict]}{preferred}: {', '.join(result.clusters)}")
-        yield from (terminal(f"    {change.op} {change}") for change in result.changes)
-        for explanation in result.explanations:
-            yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
-
-
-def condition(hypothesis: Hypothesis) -> str:
-    """Return the first clause of the report, in text and in JSON."""
-    return f"If {hypothesis.text}"
-
-
-_OF_CHANGES = ("instance", "before", "after", "why")
-
-
-def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
-    """Return the effects of a change as JSON values."""
-    return [
-        {
-            "verdict": str(result.verdict),
-            "clusters": list(result.clusters),
-            "changes": [
-                {"op": str(change.op), **{name: getattr(change, name) for name in _OF_CHANGES}}
-                for change in result.changes
-            ],
-            "preferred": list(result.preferred),
-            "explanations": [explanation_value(explanation) for explanation in result.explanations],
-        }
-        for result in results
-    ]

@@ -209,26 +209,6 @@ def _locked_versions(packages: "tuple[LockedPackage, ...]", candidate: Candidate
     }
 
 
-def install_keys(
-    inventory: Inventory, desired: Desired, variant: str
-) -> dict[str, frozenset[tuple[str, str]]]:
-    """Return the possible namespaces and names of the installs of a variant, by cluster.
-
-    `variant` is the name of a PackageVariant or of its package, each with or without namespace.
-    """
-    keys: dict[str, frozenset[tuple[str, str]]] = {}
-    for own in desired.variants:
-        downstream = own.spec.downstream
-        repository = ObjectName(own.key.namespace, downstream.repo or "") if downstream else None
-        view = inventory.repositories.get(repository) if repository else None
-        name = (downstream.package or "").strip("/") if downstream else ""
-        called = (own.key.name, str(own.key), name, f"{own.key.namespace}/{name}")
-        if view is not None and variant in called:
-            names = {(own.key.namespace, name), (own.key.namespace, f"{view.key.name}/{name}")}
-            keys[view.cluster] = keys.get(view.cluster, frozenset()) | names
-    return keys
-
-
 def _inside(view: RepositoryView, path: str) -> str:
     return path.removeprefix(view.directory).removeprefix("/") if view.directory else path
 

@@ -15,7 +15,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
     root = tmp_path_factory.mktemp("worlds")
     names = {
         "packages": "52-dependency-settings",
-        "interfaces": "54-default-per-environment",
         "kinds": "55-crossplane-tree",
         "fixed": "57-fan-out",
         "variants": "11-floating-tag",
@@ -30,23 +29,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
         ("kinds", "graph --why Buckt.s3.aws.io", "Did you mean Bucket.s3.aws.io?"),
         ("packages", "lock --upgrade db.oi", "Did you mean db.io?"),
         ("packages", "plan --upgrade db.oi", "Did you mean db.io?"),
-        ("packages", "lock what-if db.oi@2.0.0", "Did you mean db.io?"),
-        ("packages", "lock what-if db.oi@2.0.0 --remove", "Did you mean db.io?"),
-        ("packages", "lock what-if db.oi --remove", "Did you mean db.io?"),
-        ("packages", "lock what-if db.io@9 --remove", "Did you mean db.io@2.0.0 or db.io@1.0.0?"),
-        ("fixed", "lock what-if web-edge-1-wbe@v3", "Did you mean web-edge-1-web"),
-        (
-            "interfaces",
-            "lock what-if mysql=bundle:r.example.com/aws-mysq",
-            "Did you mean bundle:r.example.com/aws-mysql",
-        ),
-        (
-            "interfaces",
-            "lock what-if mysq=bundle:r.example.com/aws-mysql",
-            "Did you mean io.cnab.interface.mysql?",
-        ),
         ("packages", "lock --upgrade carvel:db.oi", "Did you mean carvel:db.io?"),
-        ("fixed", "lock what-if web-edge-1-web", "Write web-edge-1-web@REVISION."),
         ("fixed", "lock --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
         ("fixed", "plan --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
         ("fixed", "lock --upgrade web-edge-1-web", "Write another revision there"),
@@ -64,12 +47,3 @@ def test_unknown_name_is_refused_with_the_closest(
 
     assert ran.code == 2, ran.out
     assert f"\nhint: {hint}" in ran.err
-
-
-def test_interface_may_be_written_short(worlds: dict[str, World]) -> None:
-    ran = worlds["interfaces"].run("lock", "what-if", "mysql=bundle:r.example.com/aws-mysql")
-
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith(
-        "If bundle:r.example.com/aws-mysql were the default of io.cnab.interface.mysql:"
-    )

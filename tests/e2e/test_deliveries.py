@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.schema import output_violations, violations
+from tests.support.schema import violations
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -143,22 +143,6 @@ def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
 
     assert [(one["kind"], one["status"]["foundDependencies"]) for one in said] == [("Configuration", 1)]
     assert "Provider dev/acme-net" in world.run("status", "-o", "wide").out
-
-
-def test_a_manifest_of_its_own_decides_what_a_version_would_need(world: World, tmp_path: Path) -> None:
-    delivered(world)
-    manifest = tmp_path / "crossplane.yaml"
-    manifest.write_text(
-        "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: net}\n"
-        "spec: {dependsOn: [{provider: x.example.com/acme/missing}]}\n"
-    )
-    line = ("lock", "what-if", "x.example.com/acme/net@v9.0.0")
-
-    assert "could move: dev" in world.run(*line).out
-    assert output_violations("Prospect", world.run(*line, "-o", "json").out) == []
-    assert "cannot move: dev" in world.run(*line, "--manifest", str(manifest)).out
-    manifest.write_text("kind: [")
-    assert world.run(*line, "--manifest", str(manifest)).code == 2
 
 
 @pytest.mark.parametrize(

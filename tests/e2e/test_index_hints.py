@@ -55,14 +55,18 @@ def test_printed_command_adds_the_package_that_is_missing(
 def test_printed_command_replaces_the_default_of_a_nearer_layer(tmp_path: Path) -> None:
     world = build_world(DEFAULTS, tmp_path / "w")
     world.run("lock")
-    said = world.run("lock", "what-if", "r.example.com/aws-mysql", "--remove")
-    commands = re.findall(COMMAND, said.out)
-    follow(world, commands[0])
+    copy = world.root / "without"
+    git(world.root, "clone", "-q", str(world.control), str(copy))
+    git(copy, "rm", "-qr", "index/aws-mysql")
+    git(copy, "commit", "-qm", "Withdraw a package", when=EPOCH + 30)
+    git(copy, "push", "-q")
 
-    after = world.run("lock", "what-if", "r.example.com/aws-mysql", "--remove")
+    before = world.run("lock", "--check")
+    follow(world, re.findall(COMMAND, before.out)[0])
+    after = world.run("lock", "--check")
 
-    assert "cannot do without it: prod-2" in said.out
-    assert "cannot do without it" not in after.out
+    assert "2. r.example.com/wordpress 1.0.0 requires the interface" in before.out
+    assert (before.code, after.code, "no solution" in after.out) == (3, 10, False)
 
 
 def follow(world: World, command: str) -> None:

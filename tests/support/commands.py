@@ -11,7 +11,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "lock": (),
     "lock hold": ("web-edge-1",),
     "lock follow": ("web-edge-1",),
-    "lock what-if": ("web@2",),
     "index list": (),
     "index show": ("web",),
     "index add": ("blueprints/web",),

@@ -15,7 +15,6 @@ LINES = {
         "lock": "lock",
         "lock hold": "lock hold web",
         "lock follow": "lock follow web",
-        "lock what-if": "lock what-if web@v2",
         "approve": "approve edge-1/web",
         "pr list": "pr list",
         "pr show": "pr show edge-1/web",

@@ -264,8 +264,7 @@ class ClusterInputs(Struct, frozen=True):
 
     `held` names the package that owns a CRD or composition in the lock; it keeps it until its owner
     consents. `activations` are requested activations of revisions. `observed` are the revisions in the
-    snapshot: they matter only to the first lock, so the input digest leaves them out. `assumed` are versions
-    that packages must have in a rehearsal.
+    snapshot: they matter only to the first lock, so the input digest leaves them out.
     """
 
     installs: tuple[Install, ...]
@@ -278,7 +277,6 @@ class ClusterInputs(Struct, frozen=True):
     observed: tuple[ObservedRevision, ...] = ()
     choices: ResolverSettings = ResolverSettings()
     cluster: str = ""
-    assumed: tuple[tuple[PackageId, str], ...] = ()
 
     def install_of(self, instance: Instance) -> Install | None:
         """Return the user's install in this slot, if there is one."""

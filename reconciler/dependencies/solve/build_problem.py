@@ -205,7 +205,6 @@ def _excluded_versions(
     may_take = inputs.may_take_over(own) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
     foreign = lookup.foreign(instance)
-    assumed = dict(inputs.assumed).get(package, "")
     bans: dict[int, tuple[Cause, ...]] = {}
     for place in sorted(demands):
         candidate = candidates[place]
@@ -235,8 +234,6 @@ def _excluded_versions(
             for install in asking
             if package.ecosystem is Ecosystem.XPKG and not _admits(install.requested, candidate)
         ]
-        if assumed not in ("", candidate.version.text):
-            causes.append(Cause(CauseKind.ASSUMED, package, assumed))
         if foreign is not None:
             causes.append(Cause(CauseKind.FOREIGN, instance, qualified(foreign.namespace, foreign.name)))
         if causes:

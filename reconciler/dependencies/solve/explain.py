@@ -67,7 +67,6 @@ _FACTS = {
     CauseKind.HELD: "{name} brings {what} of {more}",
     CauseKind.ONCE: "{name} may be installed only once in a {what}: {more}",
     CauseKind.CYCLE: "Packages that need one another in a circle have no order of installation",
-    CauseKind.ASSUMED: "{name} is to be {what}",
     CauseKind.ALIAS: "{name} has no dependency {what}, which its manifest names, only {more}",
 }
 

@@ -54,7 +54,6 @@ class CauseKind(StrEnum):
     HELD = "held"
     ONCE = "once"
     CYCLE = "cycle"
-    ASSUMED = "assumed"
     ALIAS = "alias"
 
 

@@ -267,9 +267,6 @@ class StallSearch:
     def next(self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions) -> Stall | None:
         """Return the next stall; None if the whole problem keeps its lock."""
         conflict = self._smallest(problem, conflict, questions)
-        # An assumed version is a question: an install that gave way to it would keep another version.
-        if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
-            return None
         asking = self._asking(problem, conflict)
         rivals = self._rivals(problem, conflict, asking)
         is_contest = bool(rivals) or any(cause.kind in _OWNERSHIP for cause in conflict.causes)

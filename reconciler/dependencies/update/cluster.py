@@ -329,7 +329,7 @@ class ClusterResolver(Struct):
             *(item.location for item in inputs.activations),
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
-        return (self.digests.of(inputs), history, inputs.assumed, places, keeps)
+        return (self.digests.of(inputs), history, places, keeps)
 
     def solution(self, inputs: ClusterInputs) -> Solution:
         """Return the verified solution, computed once per distinct question; problems have places.
@@ -337,7 +337,7 @@ class ClusterResolver(Struct):
         Raises:
             UnverifiedSolutionError: A solution does not pass the independent check.
         """
-        key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.chosen, inputs.held, inputs.assumed)
+        key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.chosen, inputs.held)
         if key in self._solutions and self._solutions[key].problems:
             key = (key, tuple(install.location for install in inputs.installs))
         if key not in self._solutions:

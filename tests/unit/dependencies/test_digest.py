@@ -273,7 +273,7 @@ FACTS = [
             "choices": ResolverSettings(depth=1),
             "activations": (ActivationRequest("R", "r", active=True),),
         },
-        frozenset({"pins", "chosen", "held", "observed", "cluster", "assumed"}),
+        frozenset({"pins", "chosen", "held", "observed", "cluster"}),
     ),
 ]
 
