@@ -1,10 +1,9 @@
-"""`package`: begin, update, render, compare and list packages in directories, as kpt does."""
+"""`package`: update and render packages in directories, as kpt does, and make them of charts."""
 
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import unified_diff
 from pathlib import Path, PurePosixPath
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -30,7 +29,6 @@ from reconciler.git import effects
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
-    from reconciler.functions.secrets import SecretValues
     from reconciler.functions.step import PipelineResult
     from reconciler.names.objects import Files
     from reconciler.policy import FunctionPolicy, Policy
@@ -41,49 +39,14 @@ EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.group()
 def package() -> None:
-    r"""Begin, update, render, compare and list packages in directories.
+    r"""Update and render packages in directories, and make them of charts.
 
     \b
     Examples:
-      reconciler package init blueprints/nginx
       reconciler package from-chart ../charts/web blueprints/web
-      reconciler package tree edge-east/nginx
-      reconciler package diff blueprints/nginx edge-east/nginx
       reconciler package render edge-east/nginx
       reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
-
-
-@package.command()
-@click.argument("directory", type=EXISTING, default=".")
-@click.option("--description", default="sample description", show_default=True, help="What the package is.")
-@click.option("--keywords", default="", metavar="WORD,...", help="Words that describe it.")
-@click.option("--site", default="", metavar="URL", help="A page about it.")
-@output_options(Output.TEXT, Output.JSON)
-def init(directory: Path, *, description: str, keywords: str, site: str, output: str) -> Exit:
-    r"""Make a package of a directory: write the Kptfile that it lacks.
-
-    It is the Kptfile that `kpt pkg init` writes. Other files stay as they are, and none is added. The next
-    steps are printed: a fleet sees the package once a revision of it is committed and tagged.
-
-    \b
-    Examples:
-      reconciler package init blueprints/nginx
-      reconciler package init blueprints/nginx --description "A web server" --keywords web,proxy
-    """
-    from reconciler.api.kptfile import KPTFILE, new_kptfile
-
-    path = directory / KPTFILE
-    if path.is_symlink() or path.exists():
-        hint = "Nothing was written. `reconciler package tree` lists what the package has."
-        raise RefusedError(f"{directory} is a package: {path} exists", hint=hint)
-    words = [word.strip() for word in keywords.split(",") if word.strip()]
-    info = {"site": site, "description": description, "keywords": words}
-    text = new_kptfile(directory.resolve().name, {name: value for name, value in info.items() if value})
-    steps = list(_steps_to_publish(directory.resolve()))
-    path.write_bytes(text)
-    show_files(make_printer(wraps=False), output, [f"wrote {path}", *steps], written=[path])
-    return Exit.DONE
 
 
 @package.command("from-chart")
@@ -238,69 +201,6 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
     return Exit.WAITING if updated.conflicts else Exit.DONE
 
 
-@package.command()
-@click.argument("first", type=EXISTING)
-@click.argument("second", type=EXISTING)
-@detailed_exitcode_option
-@output_options(Output.TEXT, Output.JSON)
-def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> int:
-    r"""Show what differs between two packages, as a unified diff.
-
-    \b
-    Example:
-      reconciler package diff blueprints/nginx edge-east/nginx
-    """
-    from reconciler.functions.secrets import values_in_secrets
-    from reconciler.read.files import read_package
-    from reconciler.report.json import API_VERSION
-
-    before, after = read_package(first), read_package(second)
-    paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-    values = values_in_secrets(before, after)
-    lines = {path: _file_diff(path, before.get(path), after.get(path), values) for path in paths}
-    if output == Output.JSON:
-        changes = {path: change for change, of in _changes(before, after).items() for path in of}
-        files = [{"path": p, "change": changes[p], "diff": "\n".join(lines[p]) + "\n"} for p in paths]
-        make_printer().value({"apiVersion": API_VERSION, "kind": "PackageDiff", "files": files})
-    else:
-        _print([line for path in paths for line in lines[path]])
-    return Exit.PENDING if paths and detailed_exitcode else Exit.DONE
-
-
-@package.command()
-@click.argument("directory", type=EXISTING, default=".")
-@output_options(Output.TEXT, Output.JSON)
-def tree(directory: Path, output: str) -> int:
-    r"""List a package's resources and sub-packages.
-
-    \b
-    Example:
-      reconciler package tree edge-east/nginx
-    """
-    from reconciler.read.files import read_package
-    from reconciler.render.update.documents import list_package, package_contents
-    from reconciler.report.json import API_VERSION
-
-    files = read_package(directory)
-    if output == Output.JSON:
-        head = {"apiVersion": API_VERSION, "kind": "PackageTree", "name": directory.resolve().name}
-        make_printer().value({**head, "files": package_contents(files)})
-    else:
-        _print(list_package(directory.resolve().name, files))
-    return Exit.DONE
-
-
-def _file_diff(path: str, old: Any, new: Any, values: "SecretValues") -> list[str]:
-    """Return the unified diff of one file, after the change of its mode if there is one."""
-    names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-    has_mode = old and new and old.mode != new.mode
-    lines = [f"mode of {path}: {old.mode:o} -> {new.mode:o}"] if has_mode else []
-    before, after = _shown(old, new, values)
-    difference = unified_diff(before, after, *names)
-    body = values.text("\n".join(line.rstrip("\n") for line in difference))
-    return [*lines, *(body.split("\n") if body else ())]
-
-
 def _update(
     original: "Files", upstream: "Files", local: "Files", *, ref: str, commit: str, **options: Any
 ) -> "Updated":
@@ -379,23 +279,6 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
             shown = ["(absent)"] if text is None else cut_lines(text.strip().split("\n"))
             lines.append("\n             ".join([f"  {side:9} {shown[0]}", *shown[1:]]))
     return lines
-
-
-def _shown(old: Any, new: Any, values: "SecretValues") -> Iterator[list[str]]:
-    """Yield the lines of both sides of a file, none of them if it may hold a Secret on either side."""
-    from reconciler.functions.secrets import MASK, holds_secret
-    from reconciler.render.update.three_way import file_text, is_text
-
-    is_secret = holds_secret(old, new) or values.hides_file(old, new)
-    for file in (old, new):
-        if file is None:
-            yield []
-        elif is_secret:
-            yield [f"{MASK} (Secret, {file.oid})\n"]
-        elif not is_text(file):
-            yield [f"({file_text(file)})\n"]
-        else:
-            yield file.data.decode().splitlines(keepends=True)
 
 
 def _print(lines: list[str]) -> None:

@@ -99,7 +99,7 @@ def find_in_place(
             return what, "Name that package: what is inside of it is a part of it, and has no revisions."
     if package and path in closest.directories:
         hint = (
-            f"Make it one: `reconciler package init {path}` in a clone of that repository, commit and tag;"
+            f"Make it one: `kpt pkg init {path}` in a clone of that repository, commit and tag;"
             f' or annotate Repository {closest.key} with {PLAIN_PACKAGES}: "true", and name a branch or tag.'
         )
         return f"{package} is a directory without a Kptfile, and so no package", hint

@@ -111,8 +111,6 @@ def test_output_about_files_is_as_its_schema_says(tmp_path: Path, capfd: pytest.
     objects.write_text('{"apiVersion": "x.io/v1", "kind": "Box", "metadata": {"name": "a"}}')
     index, copy = "index", ("--control", str(tmp_path / "d/control"))
     lines = [
-        ("PackageDiff", "package", "diff", str(first), str(second)),
-        ("PackageTree", "package", "tree", str(first)),
         (
             "SnapshotImport",
             "snapshot",
@@ -124,7 +122,6 @@ def test_output_about_files_is_as_its_schema_says(tmp_path: Path, capfd: pytest.
             str(tmp_path / "s"),
         ),
         ("Files", "init", str(tmp_path / "i")),
-        ("Files", "package", "init", str(objects.parent)),
         ("Files", "demo", str(tmp_path / "d")),
         ("Files", index, "add", "bundle:r.io/db", "1.0.0", "--interface", "mysql", *copy),
         ("Files", index, "set-default", "mysql", "bundle:r.io/db", *copy),

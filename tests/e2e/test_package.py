@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,10 @@ import pytest
 
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.cli.main import invoke
-from reconciler.krm.yaml import load_documents
 from reconciler.names.objects import File, Mode
 from reconciler.policy import Limits
 from reconciler.read.files import read_directory, stays_inside
 from reconciler.workdir.directory import write_directory
-from tests.support.git import run
 from tests.support.identifiers import without_identifiers
 from tests.support.schema import output_violations
 
@@ -121,7 +118,6 @@ def test_secrets_are_not_shown(sides: Path, capsys: pytest.CaptureFixture[str]) 
         (sides / side / "r.yaml").write_text(SECRET.format(f"hush-{side}"))
 
     assert update(sides) == 7
-    assert invoke(["package", "diff", str(sides / "original"), str(sides / "local")]) == 0
 
     assert "hush" not in capsys.readouterr().out
     assert without_identifiers((sides / "out" / "r.yaml").read_text()) == SECRET.format("hush-local")
@@ -205,83 +201,3 @@ def test_output_is_the_form_of_the_report(sides: Path, capsys: pytest.CaptureFix
     assert invoke(["package", "update", *paths, "--output=json"]) == 2
     assert "--out-dir" in capsys.readouterr().err
     assert not (sides / "out").exists()
-
-
-MAKE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n"
-
-
-@pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a repository with directories that have no Kptfile; commands run in it."""
-    for directory in ("web", "a b", "apps/x/y"):
-        (tmp_path / directory).mkdir(parents=True)
-        (tmp_path / directory / "r.yaml").write_text(MAKE)
-    run("init", "-q", "-b", "main", cwd=tmp_path)
-    run("commit", "-q", "--allow-empty", "-m", "Begin", cwd=tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_a_directory_becomes_a_package(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("tag", "web/v2", cwd=plain)
-
-    assert invoke(["package", "init", "web", "--description", "Serves: pages", "--keywords", "a, 1"]) == 0
-
-    assert capsys.readouterr().out.splitlines() == [
-        "wrote web/Kptfile",
-        "",
-        "Next:",
-        "  git add web && git commit -m 'Make a package of web'",
-        "  git tag web/v3",
-        "  git push origin HEAD web/v3",
-    ]
-    assert load_documents((plain / "web" / "Kptfile").read_bytes())[0].value == {
-        "apiVersion": "kpt.dev/v1",
-        "kind": "Kptfile",
-        "metadata": {"name": "web", "annotations": {"config.kubernetes.io/local-config": "true"}},
-        "info": {"description": "Serves: pages", "keywords": ["a", "1"]},
-    }
-    assert sorted(path.name for path in (plain / "web").iterdir()) == ["Kptfile", "r.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("directory", "why"),
-    [
-        ("web", "web is a package: web/Kptfile exists"),
-        (".", "No fleet can have a package at .: it is the root of its repository"),
-        ("a b", "No fleet can have a package at a b: 'a b' may not be part of a Git ref"),
-    ],
-)
-def test_no_package_is_begun_where_none_can_be(
-    directory: str, why: str, plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (plain / "web" / "Kptfile").write_text(KPTFILE)
-
-    assert invoke(["package", "init", directory]) == 4
-
-    assert why in capsys.readouterr().err
-    assert [path.read_text() for path in plain.rglob("Kptfile")] == [KPTFILE]
-
-
-@pytest.mark.usefixtures("plain")
-def test_a_package_in_a_package_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
-    for directory, said in (
-        ("apps/x/y", ""),
-        ("apps", "sub-packages now: x/y"),
-        ("apps/x", "sub-package of apps"),
-    ):
-        assert invoke(["package", "init", directory]) == 0
-        assert said in capsys.readouterr().out
-
-
-@pytest.mark.needs("kpt")
-@pytest.mark.parametrize("name", ["web", "on", "1.5", "Web_App"])
-def test_the_kptfile_is_that_of_kpt(name: str, tmp_path: Path) -> None:
-    (tmp_path / "kpt" / name).mkdir(parents=True)
-    (tmp_path / name).mkdir()
-
-    subprocess.run(["kpt", "pkg", "init", str(tmp_path / "kpt" / name)], check=True)
-    assert invoke(["package", "init", str(tmp_path / name)]) == 0
-
-    kpt, ours = ((path / name / "Kptfile").read_text() for path in (tmp_path / "kpt", tmp_path))
-    assert ours == kpt

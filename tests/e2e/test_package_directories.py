@@ -81,10 +81,6 @@ def test_an_update_in_place_takes_a_dot(tmp_path: Path) -> None:
     assert done.returncode == Exit.DONE, done.stderr
     assert "size: large" in (tmp_path / "local" / "cm.yaml").read_text()
     assert not (tmp_path / "local" / "old").exists()
-    same = run_reconciler(["package", "diff", ".", "../local"], cwd=tmp_path / "local")
-    assert (same.returncode, same.stdout) == (Exit.DONE, "")
-    listed = run_reconciler(["package", "tree"], cwd=tmp_path / "local")
-    assert listed.stdout.startswith("Package local\n├── Kptfile\n")
 
 
 def test_a_package_that_is_a_whole_working_copy_is_rendered_in_place(package: Path) -> None:
@@ -180,7 +176,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("command", ["render", "update", "diff", "tree"])
+@pytest.mark.parametrize("command", ["render", "update"])
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_directory_that_is_no_package_is_an_error(name: str, command: str, tmp_path: Path) -> None:
     text, message = BROKEN[name]
@@ -192,8 +188,6 @@ def test_a_directory_that_is_no_package_is_an_error(name: str, command: str, tmp
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     lines = {
         "render": [["bad"]],
-        "tree": [["bad"]],
-        "diff": [["bad", "good"], ["good", "bad"], ["bad", "bad"]],
         "update": [
             [f"--original={o}", f"--upstream={u}", f"--local={at}", f"--out-dir={at}"]
             for o, u, at in (("bad", "bad", "bad"), ("bad", "good", "good"), ("good", "good", "bad"))

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from reconciler.api.kptfile import new_kptfile
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.policy import FunctionPolicy
@@ -203,3 +205,60 @@ def test_directory_of_git_is_read_at_a_version_of_its_chart(tmp_path: Path, vers
     assert f"version: {want}\n" in text
     assert f"chart-source: {address}/charts/web@{pinned}" in text
     assert from_chart(f"{address}/charts/wep", tmp_path / "none", *cache, "--version", "main") == 5
+
+
+@pytest.fixture
+def working_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a repository with a chart beside it; commands run in it."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    write_chart(tmp_path)
+    git(copy, "init", "-q", "-b", "main")
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Begin")
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def test_what_a_fleet_needs_is_printed(working_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(working_copy, "tag", "apps/v2")
+    newer = write_chart(working_copy.parent / "newer", "1.1.0")
+    for chart_, directory, note in (
+        ("../web", "apps", ""),
+        ("../web", "apps/db", "note: it is a sub-package of apps\n"),
+        (newer, "apps", "note: these are its sub-packages now: db\n"),
+    ):
+        assert from_chart(chart_, directory) == 0
+        assert note in (said := capsys.readouterr().out)
+        tag = "apps/v3" if directory == "apps" else "apps/db/v1"
+        assert said.splitlines()[-4:] == [
+            "Next:",
+            f"  git add {directory} && git commit -m 'Make a package of {directory}'",
+            f"  git tag {tag}",
+            f"  git push origin HEAD {tag}",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("directory", "why"),
+    [(".", "it is the root of its repository"), ("a b", "'a b' may not be part of a Git ref")],
+)
+@pytest.mark.usefixtures("working_copy")
+def test_no_package_is_made_where_none_can_be(
+    directory: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert from_chart("../web", directory) == 4
+
+    assert f"No fleet can have a package at {directory}: {why}" in capsys.readouterr().err
+    assert list(Path().rglob("Kptfile")) == []
+
+
+@pytest.mark.needs("kpt")
+@pytest.mark.parametrize("name", ["web", "on", "1.5", "Web_App"])
+def test_the_kptfile_is_that_of_kpt(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+
+    subprocess.run(["kpt", "pkg", "init", str(tmp_path / name)], check=True)
+
+    assert (
+        new_kptfile(name, {"description": "sample description"}) == (tmp_path / name / "Kptfile").read_bytes()
+    )

@@ -37,7 +37,7 @@ def control(tmp_path: Path) -> Repo:
 
 
 INIT = (
-    "Make it one: `reconciler package init {}` in a clone of that repository, commit and tag;"
+    "Make it one: `kpt pkg init {}` in a clone of that repository, commit and tag;"
     ' or annotate Repository default/{} with reconciler.dev/plain-packages: "true", and name a branch or tag.'
 )
 

@@ -34,7 +34,7 @@ LINES = {
 LOCAL = frozenset(
     {
         *(f"index {name}" for name in ("list", "show", "add", "import", "sync", "remove", "set-default")),
-        *(f"package {name}" for name in ("from-chart", "init", "update", "render", "diff", "tree")),
+        *(f"package {name}" for name in ("from-chart", "update", "render")),
         *(f"functions {name}" for name in ("list", "pull")),
         *(
             "snapshot import",

@@ -1,16 +1,15 @@
-"""Split a file into its resource documents, join, edit and list them without losing a byte."""
+"""Split a file into its resource documents, join and edit them without losing a byte."""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
 
-from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.merge import Identity, TextFormat, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits, end_line
-from reconciler.names.objects import File, Files, Mode
+from reconciler.names.objects import File, Mode
 
 _MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
@@ -145,49 +144,3 @@ def _span(text: str, index: int) -> tuple[int, int]:
 def _has_content(text: str) -> bool:
     lines = (line.strip() for line in text.splitlines())
     return any(line and not line.startswith(("#", "%")) and line != "..." for line in lines)
-
-
-def list_package(name: str, files: Files) -> list[str]:
-    """Return one line per file, sub-package and resource, indented by depth.
-
-    Total: a file that is no YAML is listed by its name alone.
-    """
-    return [f"Package {name}", *_list_directory(files, "")]
-
-
-def package_contents(files: Files) -> list[dict[str, object]]:
-    """Return each file of a package with its sub-package and resources, as JSON values."""
-    packages = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2] == KPTFILE}
-    return [
-        {"path": path, "package": _package_of(path, packages), "resources": list(_identities(files, path))}
-        for path in sorted(files)
-    ]
-
-
-def _package_of(path: str, packages: Collection[str]) -> str:
-    """Return the directory of the innermost package that holds a file, "" for the package itself."""
-    directory = path.rpartition("/")[0]
-    while directory and directory not in packages:
-        directory = directory.rpartition("/")[0]
-    return directory
-
-
-def _list_directory(files: Files, prefix: str) -> Iterator[str]:
-    names = sorted({path.removeprefix(prefix).partition("/")[0] for path in files if path.startswith(prefix)})
-    for place, name in enumerate(names):
-        last = place == len(names) - 1
-        branch, stem = ("└── ", "    ") if last else ("├── ", "│   ")
-        path = prefix + name
-        children = list(_list_resources(files, path) if path in files else _list_directory(files, f"{path}/"))
-        kind = "Package " if f"{path}/{KPTFILE}" in files else ""
-        yield f"{branch}{kind}{name}"
-        yield from (stem + line for line in children)
-
-
-def _list_resources(files: Files, path: str) -> Iterator[str]:
-    yield from (f"[{identity}]" for identity in _identities(files, path))
-
-
-def _identities(files: Files, path: str) -> Iterator[str]:
-    if path.endswith((".yaml", ".yml")):
-        yield from (str(document.identity) for document in documents_of(files[path]))

@@ -1,4 +1,4 @@
-"""Files as documents: split and joined without losing a byte, edited one by one, listed."""
+"""Files as documents: split and joined without losing a byte, edited one by one."""
 
 import pytest
 
@@ -9,10 +9,8 @@ from reconciler.render.update.documents import (
     documents_of,
     edit_document,
     join_documents,
-    list_package,
     split_documents,
 )
-from tests.support.model import package
 
 
 def cm(name: str, comment: str = "") -> str:
@@ -130,34 +128,3 @@ def test_document_without_content_has_no_number(empty: str) -> None:
     file = File.of(f"{empty}---\na: 1\n".encode())
 
     assert edit_document(file, [SetValue(("a",), 2)]).data.decode() == f"{empty}---\na: 2\n"
-
-
-def test_package_is_listed_as_a_tree() -> None:
-    files = package(
-        {
-            "Kptfile": "kind: Kptfile\n",
-            "a/b.yaml": f"{cm('x')}---\n{cm('y')}",
-            "a/c.yml": cm("z"),
-            "a/d.json": "{}",
-            "broken.yaml": "a: [",
-            "sub/Kptfile": "kind: Kptfile\n",
-            "sub/deep/e.txt": "",
-        }
-    )
-
-    assert list_package("web", files) == [
-        "Package web",
-        "├── Kptfile",
-        "├── a",
-        "│   ├── b.yaml",
-        "│   │   [ConfigMap x]",
-        "│   │   [ConfigMap y]",
-        "│   ├── c.yml",
-        "│   │   [ConfigMap z]",
-        "│   └── d.json",
-        "├── broken.yaml",
-        "└── Package sub",
-        "    ├── Kptfile",
-        "    └── deep",
-        "        └── e.txt",
-    ]
