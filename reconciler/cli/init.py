@@ -49,21 +49,6 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
     metavar="FILE|DIRECTORY",
     help="Convert manifests of Porch, from kubectl or a repository; may be repeated.",
 )
-@click.option(
-    "--from-argocd",
-    "application_sets",
-    type=click.Path(exists=True, path_type=Path),
-    multiple=True,
-    metavar="FILE|DIRECTORY",
-    help="Convert ApplicationSets, with the Secrets of their clusters; may be repeated.",
-)
-@click.option(
-    "--checkout",
-    "checkouts",
-    multiple=True,
-    metavar="URL=DIRECTORY",
-    help="With --from-argocd: a clone of what a Git generator reads; may be repeated.",
-)
 def init(
     directory: Path,
     *,
@@ -74,8 +59,6 @@ def init(
     revision: int,
     downstreams: tuple[str, ...],
     exports: tuple[Path, ...],
-    application_sets: tuple[Path, ...],
-    checkouts: tuple[str, ...],
     output: str,
 ) -> Exit:
     r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
@@ -91,16 +74,10 @@ def init(
         --package web --downstream-url https://github.com/acme/edge.git
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml
-      reconciler init fleet --from-argocd apps.yaml --downstream-url 'https://git.example.com/{cluster}.git'
 
-    With --from-porch and --from-argocd each change is printed with its reason. It exits 3 where manifests
-    need corrections.
+    With --from-porch each change is printed with its reason. It exits 3 where manifests need corrections.
     """
-    if exports and application_sets:
-        raise UsageError("--from-porch and --from-argocd make different fleets", hint="Convert one of them.")
-    if checkouts and not application_sets:
-        raise UsageError("--checkout is for --from-argocd", hint="Add --from-argocd FILE, or leave it out.")
-    converts = bool(exports or application_sets)
+    converts = bool(exports)
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
     if not (forge or upstream or downstreams or converts) and _is_terminal():
@@ -109,8 +86,6 @@ def init(
     starter = starter._replace(branch=_branch_of(starter.upstream))
     notes: list[str] = []
     manifests = _converted(exports, notes) if exports else None
-    if application_sets:
-        manifests = _of_argocd(application_sets, checkouts, starter, notes)
     files = starter.files(manifests)
     _check(starter.instance, files)
     files |= editor_schemas(files)
@@ -139,33 +114,6 @@ def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]
     from reconciler.workdir.porch_export import convert_export
 
     conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
-    notes += conversion.lines()
-    return conversion.manifests
-
-
-def _of_argocd(
-    exports: tuple[Path, ...], checkouts: tuple[str, ...], starter: Starter, notes: list[str]
-) -> Mapping[str, str]:
-    from reconciler.names.ids import normalise_url
-    from reconciler.workdir.argocd import Addresses, convert_application_sets
-    from reconciler.workdir.control_files import read_manifest_files
-
-    pairs = [text.rpartition("=") for text in checkouts]
-    wrong = next(
-        (
-            text
-            for text, (url, _, at) in zip(checkouts, pairs, strict=True)
-            if not (url and Path(at).is_dir())
-        ),
-        None,
-    )
-    if wrong is not None:
-        raise UsageError(
-            f"--checkout {wrong} names no directory", hint="Write URL=DIRECTORY, of a directory that exists."
-        )
-    checkouts_by_url = {normalise_url(url): Path(at) for url, _, at in pairs}
-    addresses = Addresses(starter.upstream, next(iter(starter.downstreams), ""), checkouts_by_url)
-    conversion = convert_application_sets(read_manifest_files({str(p): p for p in exports}), addresses)
     notes += conversion.lines()
     return conversion.manifests
 

@@ -16,7 +16,7 @@ VARIABLE = "RECONCILER_ECOSYSTEM"
 ROOT = Path(os.environ.get(VARIABLE) or PROJECT.parent / "shared" / "ecosystem")
 ABSENT = f"needs the packages that {VARIABLE} names"
 EVERYTHING = "RECONCILER_ECOSYSTEM_ALL" in os.environ
-SAMPLE = {"nephio": 2, "kpt-fn-render": 6, "carvel": 2, "crossplane": 1, "porter": 2, "applicationsets": 2}
+SAMPLE = {"nephio": 2, "kpt-fn-render": 6, "carvel": 2, "crossplane": 1, "porter": 2}
 """How many inputs of each kind are in the sample; of packages those that are not large."""
 LARGE = 80_000
 """Bytes of a package that is left out of the sample."""
