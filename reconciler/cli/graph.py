@@ -1,24 +1,17 @@
-"""`graph`: the dependencies of the fleet as a tree of text, or for Markdown."""
+"""`graph`: the dependencies of the fleet as a tree of text."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.suggestions import suggest
-from reconciler.cli.output import (
-    Output,
-    control_options,
-    make_printer,
-    out_file_option,
-    output_options,
-    show_standing,
-    show_unread,
-)
+from reconciler.cli.output import control_options, make_printer, show_standing, show_unread
 
 if TYPE_CHECKING:
-    from reconciler.report.graph import Graph
+    from collections.abc import Iterable
+
+    from reconciler.report.graph import Group
     from reconciler.run.options import RunOptions
 
 
@@ -34,11 +27,9 @@ if TYPE_CHECKING:
     "--why",
     default="",
     metavar="PACKAGE|KIND",
-    help="Highlight one path from a manifest to a package, or to the owner of a kind.",
+    help="Only one path from a manifest to a package, or to the owner of a kind.",
 )
-@output_options(Output.TEXT, Output.MERMAID, Output.JSON)
-@out_file_option("Write the picture to this file.")
-def graph(*, settings: "RunOptions", cluster: str, why: str, output: str, out: Path | None) -> Exit:
+def graph(*, settings: "RunOptions", cluster: str, why: str) -> Exit:
     r"""Draw the dependencies of the fleet: what needs what, who owns which kind, what is shared or unused.
 
     It draws the locks as `lock` would write them now; clusters with equal locks are drawn once. A shared
@@ -46,15 +37,13 @@ def graph(*, settings: "RunOptions", cluster: str, why: str, output: str, out: P
 
     \b
     Examples:
-      reconciler graph                                        a tree of text
-      reconciler graph --cluster prod --why db.io             why is db.io in prod?
-      reconciler graph --why Bucket.s3.aws.io                 which package owns it, and why is it there?
-      reconciler graph -o mermaid                             for Markdown
+      reconciler graph                              every cluster
+      reconciler graph --cluster prod --why db.io   why is db.io in prod?
+      reconciler graph --why Bucket.s3.aws.io       which package owns it, and why is it there?
     """
     from reconciler.plan.unread import find_unread
     from reconciler.report.dependency_graph import dependency_graph, highlight
-    from reconciler.report.graph import graph_value, mermaid, text_tree
-    from reconciler.report.json import dump
+    from reconciler.report.graph import text_tree
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
 
@@ -68,33 +57,23 @@ def graph(*, settings: "RunOptions", cluster: str, why: str, output: str, out: P
         otherwise = "`reconciler lock --check` lists the clusters with dependencies."
         hint = suggest(cluster, clusters, otherwise=otherwise)
         raise UsageError(f"No cluster with dependencies is called {cluster}", hint=hint)
-    picture = dependency_graph(locks, cluster=cluster)
+    groups = dependency_graph(locks, cluster=cluster)
     if why:
-        every, picture = picture, highlight(picture, why)
-        if not picture.groups:
+        every, groups = groups, highlight(groups, why)
+        if not groups:
             raise _missing(why, cluster, every, dependency_graph(locks))
-    if not picture.groups and output == Output.TEXT:
+    if not groups:
         printer.lines(["No cluster has dependencies. `reconciler status` lists the packages of the fleet."])
-        return worst(exits)
-    if output == Output.JSON:
-        text = dump(graph_value(picture), printer.redactor)
     else:
-        draw = mermaid if output == Output.MERMAID else text_tree
-        text = printer.redactor.text(draw(picture))
-    if out is not None:
-        out.write_text(text, encoding="utf-8")
-    elif output == Output.TEXT:
-        printer.lines([text.removesuffix("\n")])
-    else:
-        printer.text(text)
+        printer.lines(text_tree(groups))
     return worst(exits)
 
 
-def _missing(name: str, cluster: str, drawn: "Graph", fleet: "Graph") -> UsageError:
+def _missing(name: str, cluster: str, drawn: "Iterable[Group]", fleet: "Iterable[Group]") -> UsageError:
     """Return the error that no cluster that is drawn has a package."""
     from reconciler.report.dependency_graph import highlight, node_names
 
-    elsewhere = [group.title for group in highlight(fleet, name).groups]
+    elsewhere = [group.title for group in highlight(fleet, name)]
     if cluster and elsewhere:
         hint = f"Name one that has it: {', '.join(elsewhere)}."
         return UsageError(f"Cluster {cluster} has no package {name}", hint=hint)

@@ -37,7 +37,7 @@ GROUPS = {
     "Look": {
         "status": "Show the version, state and pull request of every package.",
         "explain": "Explain one package: reasons, obstacles, history, fields.",
-        "graph": "Draw the dependencies of the fleet as text or Mermaid.",
+        "graph": "Draw the dependencies of the fleet.",
         "expand": "Print the PackageVariants that the sets expand to.",
     },
     "Packages and index": {

@@ -44,7 +44,6 @@ class Output(StrEnum):
     YAML = "yaml"
     JSONL = "jsonl"
     CSV = "csv"
-    MERMAID = "mermaid"
 
 
 class Printer(Struct, frozen=True):

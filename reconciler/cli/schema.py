@@ -30,7 +30,6 @@ OUTPUTS = {
         "package from-chart",
     ),
     "Functions": ("functions list",),
-    "Graph": ("graph",),
     "Images": ("functions pull",),
     "IndexPackage": ("index list",),
     "IndexVersion": ("index show",),

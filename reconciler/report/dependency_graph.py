@@ -13,10 +13,10 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
-from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
+from reconciler.report.graph import Edge, GraphNode, Group, find_path
 
 
-def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
+def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> tuple[Group, ...]:
     """Return the dependencies of a fleet or of one cluster; clusters with equal locks are one group. Pure."""
     clusters: dict[str, list[str]] = {}
     resolutions: dict[str, Resolution] = {}
@@ -27,34 +27,27 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
             resolutions[scope.after.lock.resolution] = scope.after.resolution
             unavailable.update(scope.unavailable)
     pairs = sorted((tuple(sorted(names)), digest) for digest, names in clusters.items())
-    groups = tuple(_group(names, resolutions[digest], unavailable) for names, digest in pairs)
-    title = f"Dependencies of {cluster}" if cluster else "Dependencies of the fleet"
-    return Graph(title, groups, " ".join(map(_description, groups)))
+    return tuple(_group(names, resolutions[digest], unavailable) for names, digest in pairs)
 
 
-def highlight(graph: Graph, package: str) -> Graph:
+def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
     """Return the groups that have a package, each with a path from a manifest to it highlighted.
 
     The package is named as `lock` prints it, with or without ecosystem and slot, or by its last segment, or
     by a kind that it owns.
     """
-    groups = []
-    for group in graph.groups:
+    highlighted = []
+    for group in groups:
         matches = (node.key for node in group.nodes if package in (*_names(node.key), *node.owns))
         paths = [find_path(group, key) or (key,) for key in matches]
         if paths:
-            groups.append(replace(group, path=min(paths, key=len)))
-    description = " ".join(
-        f"{group.title}: {' needs '.join(_labels(group, group.path))}." for group in groups
-    )
-    return Graph(f"{graph.title}: why {package}", tuple(groups), description)
+            highlighted.append(replace(group, path=min(paths, key=len)))
+    return tuple(highlighted)
 
 
-def node_names(graph: Graph) -> set[str]:
+def node_names(groups: Iterable[Group]) -> set[str]:
     """Return every name by which `highlight` finds a package."""
-    return {
-        name for group in graph.groups for node in group.nodes for name in (*_names(node.key), *node.owns)
-    }
+    return {name for group in groups for node in group.nodes for name in (*_names(node.key), *node.owns)}
 
 
 def _names(key: str) -> tuple[str, str, str, str]:
@@ -62,19 +55,6 @@ def _names(key: str) -> tuple[str, str, str, str]:
     package = key.rpartition("@")[0]
     name = package.partition(":")[2]
     return key, package, name, name.rpartition("/")[2]
-
-
-def _description(group: Group) -> str:
-    """Return a group in a sentence, for readers who do not see the picture."""
-    if not group.nodes:
-        return f"{group.title}: no package is locked."
-    steps = (" needs ".join(_labels(group, (edge.source, edge.target))) for edge in group.edges)
-    return f"{group.title}: {', '.join(steps)}."
-
-
-def _labels(group: Group, keys: Iterable[str]) -> list[str]:
-    labels = {node.key: node.label for node in group.nodes}
-    return [labels[key] for key in keys]
 
 
 def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[str, str]) -> Group:
@@ -89,7 +69,6 @@ def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mappi
             notes=tuple(_notes(package, uncontrolled.pop(str(package.instance), ()), unavailable)),
             shared=parents[str(package.instance)] > 1,
             unused=str(package.instance) in unused,
-            version=package.version,
             owns=tuple(owned.get(str(package.instance), ())),
         )
         for package in resolution.packages
@@ -97,14 +76,14 @@ def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mappi
     drawn = {node.key for node in packages}
     others = sorted({key for edge in edges for key in (edge.source, edge.target)} - drawn)
     roots = [key for key in others if key.startswith(_MANIFEST)]
-    named = [GraphNode(key, key.removeprefix(_MANIFEST), NodeRole.ROOT) for key in roots]
-    outside = [GraphNode(key, _outside(key), NodeRole.OUTSIDE) for key in others if key not in roots]
+    named = [GraphNode(key, key.removeprefix(_MANIFEST), is_root=True) for key in roots]
+    outside = [GraphNode(key, _outside(key)) for key in others if key not in roots]
     removed = [
-        GraphNode(key, f"{package_name(key)}, which is removed", NodeRole.OUTSIDE, tuple(names))
+        GraphNode(key, f"{package_name(key)}, which is removed", notes=tuple(names))
         for key, names in sorted(uncontrolled.items())
     ]
     nodes = (*named, *packages, *outside, *removed)
-    return Group(", ".join(clusters), nodes, edges, clusters=clusters)
+    return Group(", ".join(clusters), nodes, edges)
 
 
 _MANIFEST = "manifest "

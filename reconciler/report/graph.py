@@ -1,37 +1,26 @@
-"""A directed graph, and its forms: a tree of text, Mermaid, a JSON value. Pure and deterministic."""
+"""A directed graph as a tree of text. Pure and deterministic."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from reconciler.base.escape import terminal
-from reconciler.report.json import API_VERSION
-
-
-class NodeRole(StrEnum):
-    """Role of a node, which decides how it is drawn."""
-
-    ROOT = "root"
-    PACKAGE = "package"
-    OUTSIDE = "outside"
 
 
 class GraphNode(Struct, frozen=True):
     """One node. `label` is its text, `owns` and `notes` make further lines of it.
 
-    A `shared` node has several parents, an `unused` one has none though it needs one.
+    Paths start at a root. A `shared` node has several parents, an `unused` one has none though it needs one.
     """
 
     key: str
     label: str
-    role: NodeRole = NodeRole.PACKAGE
+    is_root: bool = False
     notes: tuple[str, ...] = ()
     shared: bool = False
     unused: bool = False
-    version: str = ""
     owns: tuple[str, ...] = ()
 
     @property
@@ -58,25 +47,12 @@ class Group(Struct, frozen=True):
     nodes: tuple[GraphNode, ...] = ()
     edges: tuple[Edge, ...] = ()
     path: tuple[str, ...] = ()
-    clusters: tuple[str, ...] = ()
-
-    def on_path(self, edge: Edge) -> bool:
-        """Tell whether an edge is a step of the highlighted path."""
-        return (edge.source, edge.target) in zip(self.path, self.path[1:], strict=False)
-
-
-class Graph(Struct, frozen=True):
-    """Groups with a title for the whole picture and a description of it."""
-
-    title: str
-    groups: tuple[Group, ...] = ()
-    description: str = ""
 
 
 def find_path(group: Group, target: str) -> tuple[str, ...]:
     """Return the shortest path from a root to a node, the first in order; empty if no root leads there."""
     children = _children(group)
-    roots = [node.key for node in group.nodes if node.role is NodeRole.ROOT]
+    roots = [node.key for node in group.nodes if node.is_root]
     paths: deque[tuple[str, ...]] = deque((root,) for root in roots)
     seen = set(roots)
     while paths:
@@ -97,36 +73,16 @@ def _children(group: Group) -> Mapping[str, list[Edge]]:
     return children
 
 
-def graph_value(graph: Graph) -> dict[str, Any]:
-    """Return a graph as a JSON value."""
-    groups = list(map(_group_value, graph.groups))
-    return {"apiVersion": API_VERSION, "kind": "Graph", "title": graph.title, "groups": groups}
-
-
-def _group_value(group: Group) -> dict[str, Any]:
-    nodes = [to_builtins(node) for node in group.nodes]
-    return {
-        "title": group.title,
-        "clusters": list(group.clusters),
-        "nodes": [{"id": node.pop("key"), **node} for node in nodes],
-        "edges": [{"source": e.source, "target": e.target, "requirement": e.label} for e in group.edges],
-        "path": list(group.path),
-    }
-
-
-# Text
-
-
-def text_tree(graph: Graph) -> str:
-    """Return a graph as lines; of a group with a highlighted path that path alone.
+def text_tree(groups: Iterable[Group]) -> list[str]:
+    """Return groups as lines, with an empty one between two; of one with a highlighted path that path alone.
 
     Each node is there once below its first parent, with its notes; its other parents refer to it.
     """
     lines: list[str] = []
-    for group in graph.groups:
+    for group in groups:
         rows = _path(group) if group.path else _tree(group)
         lines += [group.title, *(rows if group.nodes else ["  no package is locked"]), ""]
-    return "\n".join(map(terminal, lines[:-1])) + "\n"
+    return list(map(terminal, lines[:-1]))
 
 
 def _tree(group: Group) -> Iterator[str]:
@@ -178,63 +134,3 @@ def _described(node: GraphNode, edge: Edge | None) -> str:
     words += ["shared"] if node.shared else []
     words += ["unused"] if node.unused else []
     return " ".join([node.label, *words])
-
-
-# Mermaid, which GitHub, GitLab and Gitea draw in Markdown
-
-
-_SAFE = frozenset(" ._/:@+-")
-_STYLES = (
-    "  classDef root stroke-dasharray:4",
-    "  classDef outside stroke-dasharray:2,fill:none",
-    "  classDef shared stroke-width:3px",
-    "  classDef unused opacity:0.6",
-    "  classDef path stroke:#d1242f,stroke-width:4px",
-)
-
-
-def mermaid(graph: Graph) -> str:
-    """Return a graph as a flowchart; every text is quoted, and every special character is an entity."""
-    lines = ["flowchart LR", f"  accTitle: {_plain(graph.title)}", f"  accDescr: {_plain(graph.description)}"]
-    highlighted: list[int] = []
-    count = 0
-    for place, group in enumerate(graph.groups):
-        numbers = {node.key: f"n{place}_{i}" for i, node in enumerate(group.nodes)}
-        lines += [f'  subgraph g{place}["{_entities(group.title)}"]']
-        for node in group.nodes:
-            lines += _mermaid_node(numbers[node.key], node, group)
-        for edge in group.edges:
-            label = f'|"{_entities(edge.label)}"|' if edge.label else ""
-            lines.append(f"    {numbers[edge.source]} -->{label} {numbers[edge.target]}")
-            highlighted += [count] if group.on_path(edge) else []
-            count += 1
-        lines.append("  end")
-    lines += _STYLES
-    if highlighted:
-        lines.append(f"  linkStyle {','.join(map(str, highlighted))} stroke:#d1242f,stroke-width:4px")
-    return "\n".join(lines) + "\n"
-
-
-def _mermaid_node(number: str, node: GraphNode, group: Group) -> Iterator[str]:
-    text = "<br/>".join(_entities(line) for line in (node.label, *node.lines))
-    opening, closing = ("([", "])") if node.role is NodeRole.ROOT else ("[", "]")
-    yield f'    {number}{opening}"{text}"{closing}'
-    flags = [
-        ("root", node.role is NodeRole.ROOT),
-        ("outside", node.role is NodeRole.OUTSIDE),
-        ("shared", node.shared),
-        ("unused", node.unused),
-        ("path", node.key in group.path),
-    ]
-    yield from (f"    class {number} {name}" for name, is_set in flags if is_set)
-
-
-def _entities(text: str) -> str:
-    """Return a text in which Mermaid sees nothing but letters, digits and harmless signs."""
-    return "".join(c if c.isalnum() or c in _SAFE else f"#{ord(c)};" for c in terminal(text))
-
-
-def _plain(text: str) -> str:
-    """Return a text for a line of its own, which knows no entities."""
-    shown = terminal(text)
-    return "".join(c if c.isalnum() or c in _SAFE or c in ",()<>=|" else " " for c in shown).strip()

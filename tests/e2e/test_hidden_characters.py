@@ -23,8 +23,7 @@ FORMS = (
     ),
     *(f"explain {NAME}", f"explain {NAME} -o json", f"explain {NAME} --why-not newest --history"),
     *(f"status -o {form}" for form in ("text", "wide", "csv", "json", "jsonl", "yaml")),
-    *(f"graph -o {form}" for form in ("text", "json", "mermaid")),
-    *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
+    *("graph", "pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
     *(f"check --head proposal -o {form}" for form in ("text", "json", "markdown", "sarif")),
     "check --head proposal --diff",
 )

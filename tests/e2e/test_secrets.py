@@ -107,7 +107,7 @@ def outputs(world: World) -> Iterator[tuple[str, str]]:
         *("plan --diff --all", f"plan --diff {NAME}", f"plan --html {page}", "plan --verbose"),
         *(f"explain {NAME}", f"explain {NAME} -o json", f"explain {NAME} --why-not newest --history"),
         *("status -o wide", "status -o json", "status -o yaml", "status -o csv", "status -o jsonl"),
-        *("doctor", "graph", "graph -o json", check, f"{check} --diff"),
+        *("doctor", "graph", check, f"{check} --diff"),
         *(f"{check} --html {tables}", *(f"{check} -o {form}" for form in ("markdown", "sarif", "json"))),
         *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
     ):

@@ -52,7 +52,7 @@ def test_locked_version_that_is_no_candidate_says_why(
     assert line.startswith(f"unavailable: {KEY} {why}")
     assert line.endswith("; it stays")
     assert ("Input should be" in line or "installationType" in line) is why.startswith("was refused")
-    (group,) = dependency_graph(decision).groups
+    (group,) = dependency_graph(decision)
     (note,) = (note for node in group.nodes for note in node.notes)
     assert note.startswith(why.removeprefix("is "))
 
