@@ -15,7 +15,6 @@ from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.dependencies.update.changes import MoveOp
 from reconciler.expand.expansion import empty_selections
-from reconciler.functions.pipeline import RunPipelines
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
@@ -24,7 +23,7 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, Plan, Refusal, problem_exits
-from reconciler.plan.chart_causes import ChartCauses
+from reconciler.plan.chart_values import with_templates
 from reconciler.plan.checksum import changed_pins, plan_checksum
 from reconciler.plan.compare import compare_upstreams
 from reconciler.plan.compose import Changes
@@ -58,15 +57,12 @@ def build_plan(
     rendered: Rendered,
     shard: Shard = WHOLE,
     contents: Contents | None = None,
-    *,
-    run: RunPipelines | None = None,
 ) -> Plan:
     """Compare what should be with what is, package by package, and list every effect of this shard.
 
     Total: every package in scope yields exactly one change. Deterministic and order-free. A plan
     made after its own application keeps every package (law 1). The checksum covers all effects, so the
-    plan must not be changed afterwards. `contents` are the packages on main, from which impacts are computed,
-    `run` renders charts again to find what conflicts of theirs come from.
+    plan must not be changed afterwards. `contents` are the packages on main, from which impacts are computed.
     """
     context = build_context(inventory, fleet, rendered)
     losses = LossReader(inventory, fleet.locks)
@@ -74,7 +70,7 @@ def build_plan(
     locks, lock = fleet.locks, plan_lock(_with_last_records(inventory, decided.every, context), fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     own = [change for change in decided.every if shard.holds(change.package.url)]
-    described = _described(own, decided.changes, fleet, context, contents or {}, run=run)
+    described = _described(own, decided.changes, fleet, context, contents or {})
     changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda each: each.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
@@ -232,12 +228,9 @@ def _described(
     fleet: ResolvedFleet,
     context: PlanContext,
     contents: Contents,
-    *,
-    run: RunPipelines | None = None,
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items
-    causes = ChartCauses(run) if run is not None else None
     variants = {each.variant.key: each for each in context.resolution.variants}
     for change in own:
         key, written = change.variant, change.written
@@ -251,8 +244,10 @@ def _described(
             values = set_values(variants[key].variant.spec) if key in variants else ()
             impact = reader.impact(before, written.files, change.own_names, values)
         traced: tuple[ConflictNote, ...] = ()
-        if causes and change.conflicts and written is not None and key in variants:
-            traced = causes.trace_conflicts(change.conflicts, variants[key], contents, written.files)
+        if change.conflicts and written is not None and key in variants:
+            local = variants[key].local
+            main = contents.get(local, {}) if local else {}
+            traced = with_templates(change.conflicts, written.files, main)
         meaning = {"pins": pins, "requirements": requirements, "impact": impact, "conflicts": traced}
         yield changes.described(change.package, **meaning)
 

@@ -189,7 +189,7 @@ class ConflictNote(NamedTuple):
 
     A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
     `base` is the value before both, None where it was absent or is not known any more. `template` is the one
-    of a chart that gave the file, `values` what changed there that the value of upstream has.
+    of a chart that gave the file.
     """
 
     path: str
@@ -200,7 +200,6 @@ class ConflictNote(NamedTuple):
     name: str = ""
     base: str | None = None
     template: str = ""
-    values: str = ""
 
 
 class AnswerNote(NamedTuple):

@@ -1,6 +1,6 @@
 """Where the values of a rendered chart came from: setters, injected objects, files upstream, or people."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.functions.builtin.fields import split_path
@@ -8,6 +8,7 @@ from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
 from reconciler.names.objects import File, Files
+from reconciler.plan.changes import ConflictNote
 from reconciler.render.charts import chart_configurations
 from reconciler.render.update.documents import documents_of
 
@@ -43,6 +44,14 @@ def template_of(file: File | None) -> str:
     """Return the template that rendered a file, as its first line tells; "" of any other file."""
     first = file.data.partition(b"\n")[0].decode(errors="replace") if file else ""
     return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
+
+
+def with_templates(notes: Iterable[ConflictNote], files: Files, main: Files) -> tuple[ConflictNote, ...]:
+    """Return conflicts with the template of a chart that gave the file; `files` are those of the draft."""
+    # A resource that gets a namespace gets another file, and the conflict names that of main.
+    return tuple(
+        note._replace(template=template_of(files.get(note.path) or main.get(note.path))) for note in notes
+    )
 
 
 def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDefaults]:

@@ -41,7 +41,6 @@ def _shown(change: Change, note: N) -> N:
         return note
     there = (name for name in _VALUES if getattr(note, name, None) is not None)
     masked: dict[str, Any] = dict.fromkeys(there, MASK)
-    masked |= {"values": ""} if "values" in note._fields else {}
     return note._replace(**masked)
 
 
@@ -55,15 +54,12 @@ def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
     """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
 
-    `template` is that of the chart which rendered the file, `values` what changed there.
+    `template` is that of the chart which rendered the file.
     """
     shown = _shown(change, note)._asdict().items()
-    value = {field: text for field, text in shown if text or field not in _OF_CHARTS}
+    value = {field: text for field, text in shown if text or field != "template"}
     name = value.pop("name")
     return {**value, "keep": keep_line(name) if name else None}
-
-
-_OF_CHARTS = ("template", "values")
 
 
 def keep_line(name: str) -> str:
@@ -81,7 +77,6 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
     rows = []
     for note in (_shown(change, each) for each in change.conflicts[:MOST_CONFLICTS]):
         place = f"{note.path}, of template {note.template}" if note.template else note.path
-        place = f"{place}, by {note.values}" if note.values else place
         base = "" if note.base is None else _cell(note.base, note)
         values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
         heading, block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
@@ -94,9 +89,8 @@ def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
     for note in (_shown(change, each) for each in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
-        for name in _OF_CHARTS:
-            if text := getattr(note, name):
-                yield f"    {name}: {terminal(text)}"
+        if note.template:
+            yield f"    template: {terminal(note.template)}"
         if note.base is not None:
             yield from _value_lines("before", note.base, note)
         yield from _value_lines("upstream", note.upstream, note)

@@ -15,7 +15,8 @@ from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.chart_causes import ChartCauses
+from reconciler.plan.chart_changes import changed_values
+from reconciler.plan.chart_values import with_templates
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
@@ -79,10 +80,9 @@ def read_origins(
         files = contents.get(change.after)
     upstream = contents.get(resolved.pin.tree) or {}
     with opened_pipelines(planned.inputs) as run:
-        causes = ChartCauses(run)
-        conflicts = causes.trace_conflicts(change.conflicts, resolved, contents.files, files or {})
-        changed = tuple(causes.changed_values(resolved, contents, files)) if files else ()
+        changed = tuple(changed_values(run, resolved, contents, files)) if files else ()
     main = contents.get(resolved.local or Oid("")) or {}
+    conflicts = with_templates(change.conflicts, files or {}, main)
     origins = find_origins(
         resolved, files or {}, inventory, variant.trace, upstream, main=main, changed=changed
     )

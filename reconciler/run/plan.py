@@ -156,7 +156,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
             with timed(SpanKind.STAGE, "plan") as span:
-                plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents}, run=run)
+                plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents})
                 span.items = len(plan.changes)
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {

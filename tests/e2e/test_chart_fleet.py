@@ -262,7 +262,6 @@ def edited_and_bumped(world: World) -> None:
     planned = json.loads(world.run("plan", "-o", "json").out)["changes"]
     (conflict,) = [each for change in planned for each in change["conflicts"]]
     assert conflict["template"] == "web/templates/workload.yaml"
-    assert conflict["values"] == ".Values.grace: 30 -> 60"
     settle(world)
 
     others = set(EDGES) - {"edge-05"}
@@ -278,12 +277,11 @@ def conflict_answered(world: World) -> None:
     (conflict,) = explained(world, "edge-05")["conflicts"]
     assert (conflict["upstream"], conflict["local"]) == ("60", "45")
     assert conflict["template"] == "web/templates/workload.yaml"
-    assert conflict["values"] == ".Values.grace: 30 -> 60"
     changed = {f["field"]: (f["value"], f["source"]) for f in explained(world, "edge-05")["fields"]}
     assert changed[".Values.grace"] == ("30 -> 60", "defaults of chart web 1.1.0")
     assert changed[".Chart.Version"] == ("1.0.0 -> 1.1.0", "upstream web/v2")
     body = world.run("pr", "show", "edge-05/web").out
-    place = "deployment_web.yaml, of template web/templates/workload.yaml, by .Values.grace: 30 -> 60"
+    place = "deployment_web.yaml, of template web/templates/workload.yaml"
     row = f"| `{place}` | `Deployment web` | "
     assert f"{row}`spec.template.spec.terminationGracePeriodSeconds` | `30` | `60` | `45` | " in body
     keep_local(world, conflict)

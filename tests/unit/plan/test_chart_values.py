@@ -2,7 +2,8 @@
 
 from reconciler.krm.yaml import emit
 from reconciler.names.objects import File, Files
-from reconciler.plan.chart_values import ChartDefaults, ChartValue, chart_values, template_of
+from reconciler.plan.changes import ConflictNote
+from reconciler.plan.chart_values import ChartDefaults, ChartValue, chart_values, template_of, with_templates
 from tests.support.charts import config, package
 
 REPLACEMENTS = emit(
@@ -66,3 +67,14 @@ def test_files_that_the_package_does_not_have_are_those_of_its_upstream() -> Non
 def test_first_line_of_a_rendered_file_names_its_template() -> None:
     assert template_of(File.of(b"# Source: web/templates/a.yaml\nkind: A\n")) == "web/templates/a.yaml"
     assert [template_of(None), template_of(File.of(b"kind: A\n# Source: web/templates/a.yaml\n"))] == ["", ""]
+
+
+def test_conflict_names_the_template_that_gave_its_file() -> None:
+    made = File.of(b"# Source: web/templates/a.yaml\nkind: A\n")
+    notes = [ConflictNote(path, "x", "1", "2") for path in ("draft.yaml", "main.yaml", "plain.yaml")]
+
+    named = with_templates(
+        notes, {"draft.yaml": made, "plain.yaml": File.of(b"kind: A\n")}, {"main.yaml": made}
+    )
+
+    assert [note.template for note in named] == ["web/templates/a.yaml", "web/templates/a.yaml", ""]
