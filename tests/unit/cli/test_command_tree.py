@@ -17,6 +17,7 @@ EVERYWHERE = {"--quiet", "-q"}
 WITHOUT_JSON = {
     "action": "runs another command, whose outputs a workflow gets",
     "completion": "prints a script for a shell",
+    "graph": "prints a tree for people; `plan -o json` has the lock",
 }
 """Commands that print no JSON, and why."""
 ONE_MEANING = {
@@ -29,8 +30,6 @@ ONE_MEANING = {
     "--label": "a label",
     "--namespace": "a namespace of Kubernetes",
     "-n": "a namespace of Kubernetes",
-    "--manifest": "a file with the manifest of a version",
-    "--out": "a file that gets the result",
     "--out-dir": "a directory that gets the result",
 }
 """The meaning of each option whose help differs between commands. Add one only after a look at all of them:
