@@ -1,3 +1,3 @@
 """Stateless GitOps batch reconciler: read everything once, compute purely, write once."""
 
-__version__ = "0.2.0rc1"
+__version__ = "0.1.0"

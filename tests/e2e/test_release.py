@@ -135,9 +135,7 @@ def tagged(project_root: Path, tmp_path: Path) -> Path:
     (work / "reconciler").mkdir(parents=True)
     shutil.copytree(project_root / ".ci", work / ".ci")
     (work / "reconciler/__init__.py").write_text('__version__ = "1.2.3"\n')
-    (work / "CHANGELOG.md").write_text(
-        "# Changelog\n\n## [Unreleased]\n\n## [1.2.3]\n\n- News.\n\n## [1.2.2]\n\n- Old.\n"
-    )
+    (work / "CHANGELOG.md").write_text("# Changelog\n\n## [1.2.3]\n\n- News.\n\n## [1.2.2]\n\n- Old.\n")
     identity = ["-c", "user.name=Kim", "-c", "user.email=kim@example.com"]
     for command in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "Release"]):
         subprocess.run(["git", *command], cwd=work, check=True)
@@ -182,6 +180,54 @@ def test_candidate_has_the_notes_of_its_release_and_moves_no_tag(project_root: P
     assert (checked.code, checked.outputs.get("moving")) == (0, None)
     assert "- News." in checked.log
     assert released.code == 1
+
+
+def notes(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", clone / ".ci/notes", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def change(clone: Path, name: str, text: str) -> None:
+    (clone / ".changelog").mkdir(exist_ok=True)
+    (clone / ".changelog" / name).write_text(text)
+
+
+def test_changes_become_the_section_of_the_next_release(tagged: Path) -> None:
+    (tagged / "reconciler/__init__.py").write_text('__version__ = "1.3.0"\n')
+    change(tagged, "67.fixed.md", "One line\nand another.\n")
+    change(tagged, "new-name.breaking.md", "`old` is gone.\n")
+    unjoined = notes(tagged, "v1.3.0")
+
+    ran = notes(tagged, "--join")
+
+    section = "### Breaking\n\n- `old` is gone.\n\n### Fixed\n\n- One line\n  and another.\n"
+    assert (unjoined.returncode, ran.returncode, ran.stdout) == (1, 0, section)
+    text = re.sub(r" - \d{4}-\d\d-\d\d", " - DATE", (tagged / "CHANGELOG.md").read_text())
+    assert text.startswith(f"# Changelog\n\n## [1.3.0] - DATE\n\n{section}\n## [1.2.3]\n\n- News.\n")
+    assert list((tagged / ".changelog").iterdir()) == []
+    assert notes(tagged, "v1.3.0").stdout == section
+
+
+def test_changes_after_a_release_need_the_next_version_to_be_joined(tagged: Path) -> None:
+    change(tagged, "67.fixed.md", "More.")
+
+    assert (notes(tagged).returncode, notes(tagged).stdout) == (0, "### Fixed\n\n- More.\n")
+    assert notes(tagged, "--join").returncode == 1
+    assert (tagged / ".changelog/67.fixed.md").exists()
+
+
+@pytest.mark.parametrize("name", ["67.md", "fixed.md", "67.feature.md", "67.fixed.txt"])
+def test_change_without_a_kind_is_refused(tagged: Path, name: str) -> None:
+    change(tagged, name, "More.")
+
+    ran = notes(tagged)
+
+    assert ran.returncode == 1
+    assert name in ran.stderr
+
+
+def test_next_release_has_notes(project_root: Path) -> None:
+    assert notes(project_root).returncode == 0
 
 
 @pytest.mark.parametrize("moving", ["v1", ""])
