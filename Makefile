@@ -40,7 +40,7 @@ slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples
 	$(RUN)python -m pytest -n auto --dist worksteal -m slow
 
 ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
-	$(if $(AGAINST),$(RUN)python -m tests.ecosystem.against "$(AGAINST)",\
+	$(if $(AGAINST),$(RUN)python -m tools.against "$(AGAINST)",\
 		RECONCILER_ECOSYSTEM_ALL=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/ecosystem)
 
 docs-site: $(VENV)/.installed  ## Build the documentation site into docs/_build, and check every link in it
@@ -92,10 +92,10 @@ image: $(VENV)/.installed  ## Build the image on a base of Debian packages and p
 	RECONCILER_IMAGE=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_image.py
 
 bench: $(VENV)/.installed  ## Every goal of speed, met or missed (docs/performance.md); QUICK=1: what a minute decides and is met
-	@$(RUN)python tests/bench/run.py $(if $(QUICK),--quick)
+	@$(RUN)python tools/bench/run.py $(if $(QUICK),--quick)
 
 structure: $(VENV)/.installed  ## Size, vocabulary and hops of the code, and the path of one pull request through it
-	@$(RUN)python tests/bench/structure.py --path
+	@$(RUN)python tools/structure.py --path
 
 fix: $(VENV)/.installed  ## Format, and mend what can be mended
 	$(RUN)ruff format .
@@ -113,17 +113,17 @@ docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, th
 	$(RUN)python -m tests.support.promises
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail; CHANGED=COMMIT: those of files that differ from it
-	$(RUN)python tests/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")
+	$(RUN)python tools/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
-	$(RUN)python -m tests.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
+	$(RUN)python -m tools.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
 		$(if $(FOLDERS),--folders "$(FOLDERS)") $(if $(CHANGED),--changed "$(CHANGED)") $(if $(AGAIN),--again "$(AGAIN)") $(if $(TESTS),--tests "$(TESTS)") \
 		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
 
-scores: $(VENV)/.installed  ## Try ten mutants of every folder for each of SEEDS (1 2 3), and write tests/mutation/scores.md
-	for seed in $(or $(SEEDS),1 2 3); do $(RUN)python -m tests.mutation.run --seed $$seed --number 10 --budget 15 \
+scores: $(VENV)/.installed  ## Try ten mutants of every folder for each of SEEDS (1 2 3), and write tools/mutation/scores.md
+	for seed in $(or $(SEEDS),1 2 3); do $(RUN)python -m tools.mutation.run --seed $$seed --number 10 --budget 15 \
 		--limit 5 --minimum 0 --json .mutation/scores-$$seed.json || exit 1; done
-	$(RUN)python -m tests.mutation.scores $(patsubst %,.mutation/scores-%.json,$(or $(SEEDS),1 2 3))
+	$(RUN)python -m tools.mutation.scores $(patsubst %,.mutation/scores-%.json,$(or $(SEEDS),1 2 3))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
 	RECONCILER_SAMPLE=all RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
@@ -131,7 +131,7 @@ faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at m
 
 fuzz: $(VENV)/.installed  ## Every reader of foreign bytes for SECONDS seconds each (60), with atheris where it can be installed; findings become cases
 	@$(PIP) --group fuzz || echo "atheris cannot be installed here"
-	$(RUN)python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
+	$(RUN)python -m tools.fuzz.run --seconds $(or $(SECONDS),60)
 
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on FUZZ (10) times the examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=$(or $(FUZZ),10) RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
@@ -147,7 +147,7 @@ soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), fr
 	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -o faulthandler_timeout=0 -q -s -p no:xdist tests/property/test_combination_machine.py
 
 soak-team: $(VENV)/.installed  ## 200 changes of a simulated team over 30 repositories, a run after each: memory, state and time
-	$(RUN)python tests/bench/soak_team.py --changes $(or $(CHANGES),200)
+	$(RUN)python tools/soak_team.py --changes $(or $(CHANGES),200)
 
 LOCKED := --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
 GROUPS := --group dev --group docs --group audit --group release

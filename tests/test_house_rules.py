@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from vulture import Vulture
 
-from tests.mutants.anchors import changed, place, read_mutants
 from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, find_judges, weak_tests
+from tools.mutants.anchors import changed, place, read_mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))

@@ -22,7 +22,7 @@ PAGES = [
     *(page for page in sorted(ROOT.glob("*.md")) if page.name != "CHANGELOG.md"),
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts),
     *sorted((ROOT / "fixtures").glob("*.md")),
-    *sorted((ROOT / "tests").glob("*/README.md")),
+    *sorted(ROOT.glob("t*s/*/README.md")),
 ]
 FILES = [
     *sorted((ROOT / "templates").rglob("*.*")),

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.process import measure
 from tests.e2e.test_index_charts import make_world
 from tests.e2e.test_index_sync import CONFIGURATION, HOST, fleet_of, meta
 from tests.e2e.test_package_from_chart import index
@@ -21,6 +20,7 @@ from tests.support.charts import DEPLOYMENT, KPTFILE, config, needs_helm
 from tests.support.git import make_repository
 from tests.support.registry import Answer, Asked, MemoryRegistry, serve_gate
 from tests.support.world import Said, World, invoke, refs
+from tools.bench.process import measure
 
 MOST_MIB = 160
 """The memory of a command, of which half is its code. The bombs have 400 MiB each."""

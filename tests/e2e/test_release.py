@@ -23,7 +23,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def shipped(root: Path) -> list[Path]:
     """Return the files of the project that users get, read or copy."""
     listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True)
-    skipped = ("tests/", "fixtures/", ".ci/")
+    skipped = ("tests/", "tools/", "fixtures/", ".ci/")
     return [root / name for name in listed.stdout.splitlines() if not name.startswith(skipped)]
 
 

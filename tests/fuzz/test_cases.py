@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.run import CASES, mutated
-from tests.fuzz.seeds import SEEDS
-from tests.fuzz.shapes import drawn
-from tests.fuzz.targets import TARGETS
+from tools.fuzz.run import CASES, mutated
+from tools.fuzz.seeds import SEEDS
+from tools.fuzz.shapes import drawn
+from tools.fuzz.targets import TARGETS
 
 KEPT = sorted(path for path in CASES.rglob("*") if path.is_file() and path.name != "README.md")
 

@@ -22,11 +22,11 @@ from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample
 from tests.support.values import replace
+from tools.bench import bench_resolver as bench
 
 pytestmark = pytest.mark.slow
 

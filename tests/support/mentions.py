@@ -283,7 +283,9 @@ def _exists(path: str, name: str | None) -> bool:
 
 @cache
 def _file_names() -> set[str]:
-    tops = [path for path in ROOT.iterdir() if path.name in {"docs", "reconciler", "templates", "tests"}]
+    tops = [
+        path for path in ROOT.iterdir() if path.name in {"docs", "reconciler", "templates", "tests", "tools"}
+    ]
     return {file.name for top in tops for file in top.rglob("*.*")} | {path.name for path in ROOT.iterdir()}
 
 

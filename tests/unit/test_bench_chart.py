@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from tests.bench.chart import growth_svg
+from tools.bench.chart import growth_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 SERIES = {

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import goals, run
-from tests.bench.goals import Figure, Goals, Verdict, from_json, table, to_json
+from tools.bench import goals, run
+from tools.bench.goals import Figure, Goals, Verdict, from_json, table, to_json
 
 BENCH = """
-from tests.bench.goals import Goals
+from tools.bench.goals import Goals
 goals = Goals(__file__)
 goals.at_most("a goal", {figure}, 1)
 raise SystemExit(goals.finish())

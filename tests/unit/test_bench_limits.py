@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.policy import WriteLimits
-from tests.bench.bench_limits import hours, rows
+from tools.bench.bench_limits import hours, rows
 
 SCALE = Path(__file__).resolve().parents[2] / "docs/scale.md"
 

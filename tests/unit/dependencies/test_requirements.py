@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.anchors import read_mutants
+from tools.mutants.anchors import read_mutants
 
 PROJECT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"\| R(\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
