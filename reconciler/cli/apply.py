@@ -11,15 +11,12 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
 from reconciler.cli.differences import html_option, write_page
-from reconciler.cli.log import has_defects
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,
-    full_option,
     listing_options,
     make_printer,
-    open_reports,
     output_options,
     resolving_options,
     shard_option,
@@ -47,7 +44,6 @@ T = TypeVar("T")
 @click.option("--checksum", default="", metavar="SUM", help="Apply only the plan whose sum begins so.")
 @listing_options
 @resolving_options
-@full_option
 @html_option
 @measuring_options
 @click.argument(
@@ -63,14 +59,12 @@ def apply(
     measuring: "Measuring",
     shard: str,
     unchanged: bool,
-    full: bool,
 ) -> Exit:
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
 
     Safe to repeat and to interrupt: a second apply writes nothing, and a run that was killed is
     completed by the next one. Works from the tip of the default branch only: a checkout that is behind is
-    refused. If nothing changed since an apply that had nothing to do, its report is printed again, in a
-    moment; `--full` computes it anew.
+    refused.
 
     \b
     Examples:
@@ -83,24 +77,15 @@ def apply(
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer()
-    settings = with_shard(settings, shard, full=full)
-    reports = open_reports(settings, printer, writes=True)
-    is_new = full or checksum or html_file is not None or measuring.shows_timings
-    if not is_new and (report := reports.find()):
-        measuring.repeat(report)
-        printer.repeat(report.texts)
-        return report.exit_code
+    settings = with_shard(settings, shard)
     from reconciler.plan.changes import exit_of
     from reconciler.run.plan import plan_run
 
-    planned = plan_run(settings, to_apply=True, opened=reports.opened)
-    read = None if checksum else reports.inputs_of(planned)  # before anything is written
+    planned = plan_run(settings, to_apply=True)
     measuring.count(planned)  # a plan that is refused has numbers, too
     outcome = _apply(printer, planned, checksum, Output(output), measuring, unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
-    counts = measuring.count(planned, outcome)
-    is_kept = not (outcome.effects or measuring.shows_timings or has_defects())
-    reports.keep(read if is_kept else None, printer.printed, code, counts)
+    measuring.count(planned, outcome)
     if html_file is not None:
         from reconciler.run.html_report import plan_report
 

@@ -145,11 +145,6 @@ class DefectLog(logging.Handler):
         return "\n".join([*counts, *_OF_DEFECTS, *_listed(versions), ""])
 
 
-def has_defects() -> bool:
-    """Tell whether this run met a defect."""
-    return any(isinstance(each, DefectLog) and each.counts for each in logging.getLogger(LOGGER).handlers)
-
-
 def _listed(versions: Mapping[str, str]) -> Iterator[str]:
     yield from (f"  {name} {version}" for name, version in versions.items())
 

@@ -23,8 +23,8 @@ from reconciler.report.timings import SLOWEST, StageDuration, Timings, Work
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
+    from reconciler.report.metrics import Sample
     from reconciler.run.plan import PlannedRun
-    from reconciler.run.report_cache import Counts, Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,8 +81,8 @@ class Measuring:
     def __init__(self, metrics_file: Path | None, *, shows_timings: bool) -> None:
         self.metrics_file = metrics_file
         self.shows_timings = shows_timings
-        self.repeated = False
-        self.counts: Counts | None = None
+        self.counts: tuple[Sample, ...] = ()
+        self.labels: dict[str, str] = {}
         self.recorder: Recorder | None = None
 
     @property
@@ -90,12 +90,10 @@ class Measuring:
         """The durations until now; None if the report has none."""
         return self.recorder.timings() if self.recorder and self.shows_timings else None
 
-    def count(self, planned: "PlannedRun", outcome: "Outcome | None" = None) -> "Counts":
-        """Take the numbers of a plan, and of its outcome if it was applied; return them."""
-        from reconciler.run.report_cache import Counts
-
+    def count(self, planned: "PlannedRun", outcome: "Outcome | None" = None) -> None:
+        """Take the numbers of a plan, and of its outcome if it was applied."""
         if self.metrics_file is None:
-            return Counts()
+            return
         from reconciler.report.isolation import tell
         from reconciler.report.metrics import Sample, plan_samples
 
@@ -104,12 +102,8 @@ class Measuring:
         samples = tell(planned.plan, lambda plan: [*plan_samples(plan, inventory, outcome)])
         for api, spent, limit in forges.budgets():
             samples += [Sample("forge_writes", spent, (api,)), Sample("forge_writes_limit", limit, (api,))]
-        self.counts = Counts(tuple(samples), planned.names.instance, str(forges.shard))
-        return self.counts
-
-    def repeat(self, report: "Report") -> None:
-        """Take the numbers of an earlier run: nothing changed since."""
-        self.repeated, self.counts = True, report.counts
+        self.counts = tuple(samples)
+        self.labels = {"reconciler": planned.names.instance, "shard": str(forges.shard)}
 
     def write(self, command: str, code: int) -> None:
         """Write the metrics file in one step: a collector may read it at any time.
@@ -119,15 +113,12 @@ class Measuring:
         """
         if self.metrics_file is None or self.recorder is None:
             return
-        from reconciler.report.metrics import RunFacts, Sample, metrics_text, run_samples
+        from reconciler.report.metrics import RunFacts, metrics_text, run_samples
 
-        facts = RunFacts(__version__, code, time.time(), repeated=self.repeated)
-        counted = self.counts.samples if self.counts else ()
-        samples = [*run_samples(facts, self.recorder.timings()), *(Sample(*sample) for sample in counted)]
-        common = {"command": command}
-        if self.counts:
-            common |= {"reconciler": self.counts.instance, "shard": self.counts.shard}
-        text = Redactor.of_environment(os.environ).text(metrics_text(samples, common))
+        facts = RunFacts(__version__, code, time.time())
+        samples = [*run_samples(facts, self.recorder.timings()), *self.counts]
+        labels = {"command": command, **self.labels}
+        text = Redactor.of_environment(os.environ).text(metrics_text(samples, labels))
         _replace(self.metrics_file, text)
 
 

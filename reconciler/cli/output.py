@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
 from reconciler.base.escape import inert, terminal
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from reconciler.names.problems import Problem
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
-    from reconciler.run.report_cache import ReportCache
 
 _FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,8 +60,6 @@ class Printer(Struct, frozen=True):
     """Where to print instead of standard output."""
     quiet: bool = False
     """Whether the user wants no notes."""
-    printed: list[str | tuple[str, str, str]] = field(default_factory=list)
-    """Everything that was printed: texts, and events on standard error."""
 
     @property
     def is_colored(self) -> bool:
@@ -76,12 +73,12 @@ class Printer(Struct, frozen=True):
             self.event("", text)
         elif text:
             # Masked first: a secret may have spaces.
-            self.repeat([inert("\n".join(folded([self.redactor.text(text)], self.width))) + "\n"])
+            self._echo(inert("\n".join(folded([self.redactor.text(text)], self.width))) + "\n")
 
     def event(self, kind: str, text: str, *, hint: str = "", **fields: Any) -> None:
         """Print an event to standard error, such as a `note`; only JSON has the `fields`."""
-        # Masked already here: what was printed is kept, to be repeated.
-        self.repeat([Event(kind, self.redactor.text(text), self.redactor.text(hint))], **fields)
+        line = rendered(Event(kind, text, hint), self.redactor, self.error_width, **fields)
+        click.echo(line, nl=False, err=True, color=self.is_colored)
 
     def notes(self, notes: Iterable[str]) -> None:
         """Print notes to standard error, unless the user wants none."""
@@ -90,23 +87,16 @@ class Printer(Struct, frozen=True):
 
     def text(self, text: str) -> None:
         """Print text that brings its own newlines."""
-        self.repeat([inert(self.redactor.text(text))])
+        self._echo(inert(self.redactor.text(text)))
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
         from reconciler.report.json import dump
 
-        self.repeat([dump(value, self.redactor)])
+        self._echo(dump(value, self.redactor))
 
-    def repeat(self, printed: Iterable[str | tuple[str, str, str]], **fields: Any) -> None:
-        """Print what a printer like this one printed before."""
-        for each in printed:
-            self.printed.append(each)
-            if isinstance(each, str):
-                click.echo(each, self.file, nl=False, color=self.is_colored)
-            else:
-                text = rendered(Event(*each), self.redactor, self.error_width, **fields)
-                click.echo(text, nl=False, err=True, color=self.is_colored)
+    def _echo(self, text: str) -> None:
+        click.echo(text, self.file, nl=False, color=self.is_colored)
 
 
 def make_printer(*, color: bool = True, wraps: bool = True) -> Printer:
@@ -319,23 +309,6 @@ def shard_option(command: Command) -> Command:
     )(command)
 
 
-full_option = click.option(
-    "--full", is_flag=True, help="Compute everything, also if nothing changed since the last run."
-)
-
-
-def open_reports(settings: "RunOptions", printer: Printer, *, writes: bool = False) -> "ReportCache":
-    """Return the kept reports of this command with these options, printed like this."""
-    from reconciler.run.report_cache import ReportCache
-
-    context = click.get_current_context()
-    options = sorted((name, str(value)) for name, value in context.params.items() if name != "full")
-    look = [str(printer.is_colored), str(printer.width), str(printer.error_width), str(printer.quiet)]
-    look.append(str(printer.now // 3600))  # ages are true to the hour
-    question = [context.command_path, *(part for option in options for part in option), *look]
-    return ReportCache(settings, question, os.environ, writes=writes)
-
-
 def filter_options(command: Command) -> Command:
     """Give a command `--set` and `--label`; it receives `sets` and `labels`."""
     for option in (
@@ -389,8 +362,8 @@ def resolving_options(command: Command) -> Command:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 
 
-def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "RunOptions":
-    """Return `settings` for one part of the fleet, `full` to compute everything anew.
+def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
+    """Return `settings` for one part of the fleet.
 
     Raises:
         UsageError: There is no such part.
@@ -399,7 +372,7 @@ def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "Ru
 
     from reconciler.inventory.shard import parse_shard
 
-    return replace(settings, shard=parse_shard(shard, os.environ), full=full)
+    return replace(settings, shard=parse_shard(shard, os.environ))
 
 
 def show_files(

@@ -14,16 +14,13 @@ from reconciler.cli.differences import (
     show_differences,
     write_page,
 )
-from reconciler.cli.log import has_defects
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
     control_options,
     detailed_exitcode_option,
-    full_option,
     listing_options,
     make_printer,
-    open_reports,
     out_file_option,
     output_options,
     printer_to,
@@ -51,7 +48,6 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @detailed_exitcode_option
 @listing_options
 @resolving_options
-@full_option
 @out_file_option("Write the report to this file.")
 @html_option
 @measuring_options
@@ -68,12 +64,8 @@ def plan(
     detailed_exitcode: bool,
     shows_diff: bool,
     unchanged: bool,
-    full: bool,
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
-
-    If nothing changed since a run that had nothing to do, its report is printed again, in a moment; `--full`
-    computes it anew.
 
     The first line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
     first; problems follow with file and line. `--all` lists every package by itself, also those that stay
@@ -93,7 +85,7 @@ def plan(
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     _check_usage(output, out, names, shows_diff=shows_diff)
-    settings = with_shard(settings, shard, full=full)
+    settings = with_shard(settings, shard)
     if shows_diff:
         from reconciler.run.plan import plan_run
 
@@ -104,23 +96,14 @@ def plan(
         _write_html(html_file, planned, measuring)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
-        reports = open_reports(settings, printer)
-        is_new = full or html_file is not None or measuring.shows_timings
-        if not is_new and (report := reports.find()):
-            measuring.repeat(report)
-            printer.repeat(report.texts)
-            return report.exit_code
         from reconciler.run.plan import plan_run
 
-        planned, form = plan_run(settings, opened=reports.opened), Output(output)
+        planned, form = plan_run(settings), Output(output)
         timings = measuring.timings
         show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode, timings=timings)
         _write_html(html_file, planned, measuring)
-        code = _exit_of(planned, detailed=detailed_exitcode)
-        counts = measuring.count(planned)
-        if timings is None and not has_defects():
-            reports.keep(reports.inputs_of(planned), printer.printed, code, counts)
-    return code
+        measuring.count(planned)
+    return _exit_of(planned, detailed=detailed_exitcode)
 
 
 def _write_html(path: Path | None, planned: "PlannedRun", measuring: "Measuring") -> None:

@@ -1,7 +1,7 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
@@ -9,7 +9,7 @@ from reconciler.forge.api import github
 from reconciler.forge.api.budget import Budget, split
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Read, Transport
+from reconciler.forge.api.http import Transport
 from reconciler.forge.api.products import PRODUCTS
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
@@ -91,14 +91,6 @@ class Forge(Protocol):
         ...
 
 
-class ForgeReads(NamedTuple):
-    """All reads from one API as one identity, and a repository there."""
-
-    remote: str
-    url: str
-    reads: tuple[Read, ...]
-
-
 class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
@@ -130,7 +122,6 @@ class Forges:
         self._environment: Mapping[str, str] = {}
         self._transports: dict[tuple[str, str], Transport] = {}
         self._apps: dict[CredentialRule, github.AppToken] = {}
-        self._first_repositories: dict[Transport, tuple[str, str]] = {}
         self._forges: dict[str, Forge] = {}
         self._commits: dict[str, CommitPolicy] = {}
 
@@ -157,31 +148,10 @@ class Forges:
             self._forges[mirror.url] = self._make(mirror)
         return self._forges[mirror.url]
 
-    def reads(self) -> tuple[ForgeReads, ...] | None:
-        """Return all reads of this run by API and identity, None if one of them failed."""
-        if not all(transport.is_read_whole for transport in self._transports.values()):
-            return None
-        repositories = self._first_repositories.items()
-        return tuple(ForgeReads(*at, tuple(transport.reads)) for transport, at in repositories)
-
     def budgets(self) -> Iterator[tuple[str, int, int]]:
         """Yield the API of each budget, its writes of the last hour, and those that it permits an hour."""
         for (api, _), transport in sorted(self._transports.items(), key=lambda item: item[0]):
             yield api, transport.budget.spent, transport.budget.limits.per_hour
-
-    def are_unchanged(self, reads: Iterable[ForgeReads]) -> bool:
-        """Read everything again; tell whether all replies are the same.
-
-        Raises:
-            UnavailableError: A forge cannot be read.
-        """
-        for remote, url, requests in reads:
-            rule = find_rule(self._policy.forges, remote)
-            if rule is None or rule.kind is ForgeKind.LOCAL:
-                return False
-            if not all(map(self._transport(rule, url).repeat, requests)):
-                return False
-        return True
 
     def lists_pulls(self, mirror: Mirror) -> bool:
         """Tell whether this run lists a repository's pull requests: not those of another shard.
@@ -208,7 +178,6 @@ class Forges:
         if rule is None or rule.kind is ForgeKind.LOCAL:
             return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
-        self._first_repositories.setdefault(transport, (mirror.remote, mirror.url))
         name = mirror.url.partition("/")[2]
         dialect = validated(PRODUCTS[rule.kind].dialect(transport, name, rule))
         return ApiForge(dialect, transport, self._policy.instance)

@@ -1,6 +1,6 @@
 """Open the cache directory: make it, or refuse one that others may write.
 
-What is in it is trusted like the program (D15): results of functions and kept reports are taken as they are.
+What is in it is trusted like the program (D15): results of functions are taken as they are.
 So only this user may write it, which its owner and its permissions show. Whoever the machine belongs to,
 root, may write everywhere anyway.
 """

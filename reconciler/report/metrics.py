@@ -33,7 +33,6 @@ METRICS = {
     "run_cpu_seconds": Metric("CPU time of the run and of its processes", "seconds"),
     "run_peak_memory_bytes": Metric("Largest memory of the run", "bytes"),
     "run_exit_code": Metric("Exit code of the run"),
-    "run_repeated": Metric("1 if nothing changed and the report of an earlier run was repeated, else 0"),
     "stage_duration_seconds": Metric("Duration of a stage", "seconds", ("stage",)),
     "stage_items": Metric("Results of a stage", labels=("stage",)),
     "function_duration_seconds": Metric("Time of a function in all packages", "seconds", ("function",)),
@@ -80,7 +79,6 @@ class RunFacts(NamedTuple):
     version: str
     exit_code: int
     end_s: float
-    repeated: bool = False
 
 
 def run_samples(run: RunFacts, timings: Timings) -> Iterator[Sample]:
@@ -91,7 +89,6 @@ def run_samples(run: RunFacts, timings: Timings) -> Iterator[Sample]:
     yield Sample("run_cpu_seconds", timings.cpu_s)
     yield Sample("run_peak_memory_bytes", timings.peak_bytes)
     yield Sample("run_exit_code", run.exit_code)
-    yield Sample("run_repeated", run.repeated)
     for stage in timings.stages:
         yield Sample("stage_duration_seconds", stage.seconds, (stage.name,))
         yield Sample("stage_items", stage.items, (stage.name,))

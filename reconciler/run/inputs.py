@@ -43,7 +43,7 @@ from reconciler.read.inventory import read_inventory
 from reconciler.read.state import read_applied, state_ref
 from reconciler.report.summary import Names
 from reconciler.resolve.ownership import downstream_packages
-from reconciler.run.options import Opened, RunOptions, open_mirrors
+from reconciler.run.options import RunOptions, open_mirrors
 
 if TYPE_CHECKING:
     from reconciler.names.ids import ObjectName, PackageKey
@@ -55,7 +55,6 @@ class RunInputs(Struct, frozen=True, dict=True):
     inventory: Inventory
     mirrors: Mirrors
     forges: Forges = field(default_factory=Forges)
-    opened: OpenControl | None = None
 
     @cached_property
     def dependencies(self) -> DependencyInputs:
@@ -92,7 +91,6 @@ def read_inputs(
     *,
     writes: bool = False,
     lists_ended: bool = False,
-    opened: Opened | None = None,
 ) -> RunInputs:
     """Read everything that a run may know. Writes nothing.
 
@@ -102,23 +100,22 @@ def read_inputs(
         writes: The caller is going to write: an unmerged or outdated commit is refused before anything else
             is read.
         lists_ended: List all pull requests with their texts, also those that ended long ago.
-        opened: Repositories that are open already.
 
     Raises:
         RefusedError: The commit is not merged or not the newest, and `writes`.
     """
-    mirrors = opened.mirrors if opened else open_mirrors(options)
+    mirrors = open_mirrors(options)
     replies = ReplyCache(mirrors.cache_dir / "replies")
     forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended, replies=replies)
     with open_task("reading"):
-        control = opened.control if opened else open_control(options.control, mirrors)
+        control = open_control(options.control, mirrors)
         if writes:
             check_opened(control)
         reading = _reading(options, control, mirrors)
         inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
         if not writes:
             inventory = with_former_variants(options.control, inventory, control, mirrors, reading)
-    return RunInputs(inventory, mirrors, forges, control)
+    return RunInputs(inventory, mirrors, forges)
 
 
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:

@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -11,7 +10,6 @@ from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.shard import WHOLE, Shard
-from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
@@ -22,21 +20,13 @@ class RunOptions(Struct, frozen=True):
     """Options of a run that the command line gives; all others are in the control repository.
 
     `control` is a working copy, a bare repository or a URL; `shard` the part of the fleet that this run is
-    responsible for; `resolving` how dependencies are resolved. With `full` everything is computed anew.
+    responsible for; `resolving` how dependencies are resolved.
     """
 
     control: str = "."
     cache_dir: Path | None = None
     shard: Shard = WHOLE
     resolving: ResolveOptions = DEFAULT_OPTIONS
-    full: bool = False
-
-
-class Opened(NamedTuple):
-    """The control repository, and mirrors of repositories that were fetched: a run reads them as they are."""
-
-    mirrors: Mirrors
-    control: OpenControl
 
 
 def open_mirrors(options: RunOptions) -> Mirrors:

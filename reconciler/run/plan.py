@@ -40,7 +40,7 @@ from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, read_inputs
-from reconciler.run.options import Opened, RunOptions
+from reconciler.run.options import RunOptions
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
@@ -75,27 +75,20 @@ class PlannedRun(Struct, frozen=True):
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
-def plan_run(
-    options: RunOptions,
-    forges: Forges | None = None,
-    *,
-    to_apply: bool = False,
-    opened: Opened | None = None,
-) -> PlannedRun:
+def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False) -> PlannedRun:
     """Read everything, and compute the plan. Writes nothing.
 
     Args:
         options: The control repository, and the part of the fleet to plan.
         forges: Where pull requests are read.
         to_apply: The plan is going to be applied.
-        opened: Repositories that are open already.
 
     Raises:
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
     with timed(SpanKind.STAGE, "read") as span:
-        inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
+        inputs = read_inputs(options, forges, writes=to_apply)
         span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
         _check_packages(inputs.inventory, options.resolving.upgrade)

@@ -303,22 +303,6 @@ def test_a_signal_ends_the_wait_for_a_named_pipe(arguments: list[str], world: Wo
         stopped(process, signal.SIGTERM, lambda: bool(children(process.pid)))
 
 
-@pytest.mark.parametrize("name", ["reports"])
-def test_a_signal_ends_the_wait_for_the_cache(name: str, world: World) -> None:
-    cache = world.root.parent / "xdg" / "reconciler"
-    applied = run(["apply", "--control", "control.git"], world.root)
-    assert applied[0] == Exit.DONE, applied
-    assert run(["apply", "--control", "control.git"], world.root)[0] == Exit.DONE
-    files = [path for path in (cache / name).iterdir() if path.is_file()]
-    for file in files:
-        pipe(file)
-
-    with running(["apply", "--control", "control.git"], world.root) as process:
-        time.sleep(3)
-        if process.poll() is None:
-            stopped(process, signal.SIGTERM, lambda: True)
-
-
 def test_a_signal_ends_the_wait_for_a_lock_that_another_process_holds(world: World) -> None:
     hold = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=1)"
     serving = repository("far").replace("../far.git", "http://127.0.0.1:9/far.git")

@@ -85,10 +85,10 @@ def link_to_writable(cache: Path) -> None:
 
 
 def link_inside(cache: Path) -> None:
-    shutil.rmtree(cache / "reports", ignore_errors=True)
+    shutil.rmtree(cache / "functions", ignore_errors=True)
     (cache.parent / "elsewhere").mkdir()
     (cache.parent / "elsewhere").chmod(0o777)
-    (cache / "reports").symlink_to("../elsewhere")
+    (cache / "functions").symlink_to("../elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_the_refusal_says_works(root: Path) -> None:
 
 
 @is_root
-@pytest.mark.parametrize("below", ["", "functions", "reports/x"])
+@pytest.mark.parametrize("below", ["", "functions", "functions/x"])
 def test_a_cache_of_another_user_is_refused(below: str, root: Path) -> None:
     assert run(root, "plan").returncode == Exit.DONE
     file = root / "cache" / below

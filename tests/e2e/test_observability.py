@@ -66,24 +66,6 @@ def test_metrics_follow_the_fleet_from_plan_to_published_packages(control: Path,
     assert {path.name for path in tmp_path.iterdir()} == {"w", "reconciler.prom"}  # no temporary file
 
 
-def test_repeated_report_has_the_counts_of_the_run_that_made_it(control: Path, tmp_path: Path) -> None:
-    file = tmp_path / "m.prom"
-    for _ in range(2):
-        run(control, "apply")
-    line = ("apply", "--metrics-file", str(file))
-    run(control, *line)
-    made = metrics(file)
-
-    repeated = run(control, *line)
-
-    again = metrics(file)
-    assert repeated.returncode == 0
-    assert (made["run_repeated"][""], again["run_repeated"][""]) == (0, 1)
-    assert again["packages"] == made["packages"]
-    assert again["changes"] == made["changes"]
-    assert "stage_duration_seconds" not in again
-
-
 def test_run_that_fails_writes_its_exit_code_and_no_counts(control: Path, tmp_path: Path) -> None:
     file = tmp_path / "m.prom"
     file.write_text("what an earlier run left\n")
@@ -107,10 +89,10 @@ def test_metrics_file_that_cannot_be_written_is_an_error(control: Path, tmp_path
 
 
 def test_nothing_that_is_measured_changes_plan_or_refs(control: Path, tmp_path: Path) -> None:
-    plain = run(control, "plan", "-o", "json", "--full")
+    plain = run(control, "plan", "-o", "json")
     options = ("--metrics-file", str(tmp_path / "m"))
-    measured = run(control, "plan", "-o", "json", "--full", *options, RECONCILER_LOG_FORMAT="json")
-    timed = run(control, "plan", "-o", "json", "--full", "--timings")
+    measured = run(control, "plan", "-o", "json", *options, RECONCILER_LOG_FORMAT="json")
+    timed = run(control, "plan", "-o", "json", "--timings")
 
     assert measured.stdout == plain.stdout
     report = json.loads(timed.stdout)
@@ -152,7 +134,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def test_every_line_of_standard_error_is_a_json_object(control: Path, tmp_path: Path) -> None:
-    spans = objects(run(control, "plan", "-v", "--full", **JSON).stderr)
+    spans = objects(run(control, "plan", "-v", **JSON).stderr)
     (failed,) = objects(run(control, "plan", "--control", str(tmp_path), **JSON).stderr)
     (usage,) = objects(run(control, "plan", "--nope", **JSON).stderr)
 

@@ -114,7 +114,6 @@ def bring(world: World, commits: int = 1) -> None:
 
 WRITING = {
     "apply": ("apply",),
-    "apply --full": ("apply", "--full"),
     "apply of a shard": ("apply", "--shard", "0/2"),
     "approve everything": ("approve", "--all"),
     "approve one": ("approve", "edge-1/late"),

@@ -49,18 +49,3 @@ def test_command_imports_no_library_that_it_does_not_need(control: Path, line: t
     assert code in {0, 7}, ran.stderr
     assert sorted(NEVER & {name.partition(".")[0] for name in modules}) == []
     assert "jinja2" not in modules or line == ("check",)  # its summary for a workflow
-
-
-def test_repeated_run_imports_no_models(tmp_path: Path) -> None:
-    write_demo(tmp_path / "w", SEPARATE, clusters=2)
-    control, cache = tmp_path / "w/control", ("--cache-dir", str(tmp_path / "cache"))
-    modules = {}
-    for line in (("apply", *cache), ("apply", *cache), ("apply", *cache)):
-        ran = subprocess.run(
-            [sys.executable, "-c", COUNT, *line], cwd=control, capture_output=True, text=True, check=True
-        )
-        code, modules = json.loads(ran.stderr.splitlines()[-1])
-        assert code == 0
-
-    assert "Nothing was written.\n" in ran.stdout
-    assert "pydantic" not in modules

@@ -1,31 +1,20 @@
-"""A run whose inputs did not change repeats its report; after any change it does what `--full` does."""
+"""A second run writes nothing, after whatever changed before the first one (law 1)."""
 
 import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pygit2
 import pytest
-from msgspec.structs import fields
 
-import reconciler.read.repositories
-import reconciler.run.inputs
-import reconciler.run.plan
-import reconciler.run.report_cache
-from reconciler.forge.registry import Forges
-from reconciler.git import effects
-from reconciler.http.client import Clock
-from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid
-from reconciler.run.report_cache import ReportCache
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.git import Repo
 from tests.support.samples import sample
 from tests.support.shards import split_root
-from tests.support.world import EPOCH, Said, World, git
+from tests.support.world import EPOCH, World, git
 
 pytestmark = pytest.mark.slow
 
@@ -350,62 +339,42 @@ def world(settled: Path, tmp_path: Path) -> World:
     return world
 
 
-@pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The runs that were computed."""
-    runs: list[str] = []
-    plan_run = reconciler.run.plan.plan_run
-
-    def counted(*arguments: object, **options: object) -> object:
-        runs.append("plan")
-        return plan_run(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(reconciler.run.plan, "plan_run", counted)
-    return runs
+def settles(world: World, *options: str) -> bool:
+    """Tell whether a second run says the same and writes nothing; also one with an empty cache."""
+    world.run("apply", *options)
+    before = world.all_refs()
+    planned = world.run("plan", *options)
+    again = [world.run("apply", *options, cache=cache) for cache in ("cache", "empty", "cache")]
+    plans = [world.run("plan", *options, cache=cache) for cache in ("cache", "empty")]
+    shutil.rmtree(world.root / "empty")
+    return world.all_refs() == before and again == again[:1] * 3 and plans == [planned] * 2
 
 
-def test_unchanged_world_is_computed_once(world: World, computed: list[str]) -> None:
-    first, second = world.run("plan"), world.run("plan")
-    applied, again = world.run("apply"), world.run("apply")
+def test_second_run_of_an_unchanged_world_says_the_same_and_writes_nothing(world: World) -> None:
+    planned, applied = world.run("plan"), world.run("apply")
 
-    assert first == second == world.run("plan", "--full")
-    assert "2 published" in first.out
-    assert "1 in review" in first.out
-    assert applied == again == world.run("apply", "--full")
+    assert settles(world)
+    assert "2 published" in planned.out
+    assert "1 in review" in planned.out
     assert "Nothing was written.\n" in applied.out
-    assert computed == ["plan"] * 4
 
 
 @pytest.mark.parametrize("name", sample(list(CHANGES), 4))
-def test_run_after_a_change_does_what_a_full_one_does(
-    name: str, world: World, computed: list[str], tmp_path: Path
-) -> None:
-    world.run("plan")
-    world.run("apply")
-    before = len(computed)
+def test_second_run_after_a_change_writes_nothing(name: str, world: World) -> None:
     CHANGES[name](world)
 
-    planned, applied = _both(world, tmp_path, "plan"), _both(world, tmp_path, "apply")
-
-    assert planned[0] == planned[1]
-    assert applied[0] == applied[1]
-    assert len(computed) - before >= 4, "a report was repeated"
+    assert settles(world)
 
 
 @pytest.mark.parametrize("seed", sample(range(4), 2))
-def test_runs_between_many_changes_do_what_full_ones_do(seed: int, world: World, tmp_path: Path) -> None:
-    drawn, differences = random.Random(seed), []
+def test_second_run_after_each_of_many_changes_writes_nothing(seed: int, world: World) -> None:
+    drawn, moving = random.Random(seed), []
     for name in drawn.sample(sorted(CHANGES.keys() - FINAL), 4):
         with suppress(AssertionError, OSError, KeyError, ValueError):  # an earlier change may exclude it
             CHANGES[name](world)
-        for _ in range(drawn.randrange(3)):
-            world.run(drawn.choice(("plan", "apply")))
+        moving += [] if settles(world) else [name]
 
-        for command in ("plan", "apply"):
-            plain, full = _both(world, tmp_path, command)
-            differences += [] if plain == full else [(name, command, plain, full)]
-
-    assert differences == []
+    assert moving == []
 
 
 SHARDS = ("0/2", "1/2")
@@ -421,127 +390,10 @@ def divided(settled: Path, tmp_path: Path) -> World:
     return world
 
 
-def test_unchanged_shards_are_computed_once(divided: World, computed: list[str]) -> None:
-    for command in ("plan", "apply"):
-        first = [divided.run(command, "--shard", shard) for shard in SHARDS]
-
-        assert first == [divided.run(command, "--shard", shard) for shard in SHARDS]
-        assert first == [divided.run(command, "--shard", shard, "--full") for shard in SHARDS]
-        assert [said.code for said in first] == [0, 0]
-    assert len(computed) == 8
-
-
 @pytest.mark.parametrize("name", sample(list(CHANGES), 8))
-def test_shards_after_a_change_do_what_full_ones_do(name: str, divided: World) -> None:
-    for shard in SHARDS:
-        divided.run("plan", "--shard", shard)
+def test_second_run_of_each_shard_after_a_change_writes_nothing(name: str, divided: World) -> None:
     CHANGES[name](divided)
+    for shard in SHARDS:
+        divided.run("apply", "--shard", shard)
 
-    plain = [divided.run("plan", "--shard", shard) for shard in SHARDS]
-
-    assert plain == [divided.run("plan", "--shard", shard, "--full") for shard in SHARDS]
-
-
-MORNING, EVENING = 1_767_344_400, 1_767_376_800
-SCHEDULE = "spec:\n  pullRequests:\n    schedule:\n    - '* 8-16 * * *'\n    timezone: UTC\n"
-
-
-@pytest.mark.parametrize(
-    ("first", "second"), [(EVENING, MORNING), (MORNING, EVENING)], ids=["opens", "closes"]
-)
-def test_run_at_another_time_does_what_a_full_one_does(
-    first: int, second: int, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edit(world, "control", "reconciler.yaml", "spec:\n", SCHEDULE)
-    CHANGES["upstream_publishes_another_revision"](world)
-    edit(world, "control", "manifests/web.yaml", "revision: 1", "revision: 9")
-
-    def set_time(now: int) -> None:
-        clock = Clock(lambda: now, effects.sleep)
-        monkeypatch.setattr(reconciler.run.inputs, "Forges", partial(Forges, clock=clock))
-        monkeypatch.setattr(reconciler.run.report_cache, "ReportCache", partial(ReportCache, now=clock.now))
-
-    set_time(first)
-    for _ in range(2):
-        world.run("apply")
-    kept = [world.run(command) for command in ("plan", "apply")]
-
-    set_time(second)
-    planned, applied = _both(world, tmp_path, "plan"), _both(world, tmp_path, "apply")
-
-    assert planned[0] == planned[1]
-    assert applied[0] == applied[1]
-    assert ([planned[0][0], applied[0][0]] != kept) is (first == EVENING)
-
-
-def _both(world: World, tmp_path: Path, command: str) -> list[tuple[Said, dict[str, dict[str, str]]]]:
-    """Run a command as it is and with --full, from the same state; return what each said and left."""
-    said = []
-    for options in ((), ("--full",)):
-        backup = tmp_path / "backup"
-        shutil.copytree(world.root, backup, symlinks=True)
-        said.append((world.run(command, *options), world.all_refs()))
-        shutil.rmtree(world.root)
-        backup.rename(world.root)
-    return said
-
-
-def test_plan_with_something_to_do_is_always_computed(world: World, computed: list[str]) -> None:
-    CHANGES["variant_follows_another_revision"](world)
-
-    first, second = world.run("plan"), world.run("plan")
-
-    assert first == second
-    assert len(computed) == 2
-
-
-CONTROL = "by the commit of the control repository, the environment and the program"
-STATE = "by the refs of the control repository: the branches of state and status are among them"
-REFS = "by the refs of every repository"
-COMMITS = "by the refs, and by whether each commit that only a lock names is still there"
-FORGE = "by the refs where it is local; elsewhere by the replies to the requests of the run, made again"
-NEVER = "with such an input no report is kept"
-CLOCK = "by computing it again"
-NOTICED = {
-    "policy": STATE,  # the configuration, and the image digests of the lock
-    "control": STATE,
-    "variants": CONTROL,
-    "sets": CONTROL,
-    "stalled": CONTROL,
-    "claims": CONTROL,
-    "repositories": REFS,
-    "former": REFS,
-    "snapshot": CONTROL,
-    "records": STATE,
-    "broken_records": NEVER,  # each is a problem
-    "set_records": STATE,
-    "rollouts": STATE,
-    "refused": STATE,
-    "statuses": STATE,
-    "pulls": FORGE,
-    "histories": FORGE,
-    "is_history_due": FORGE,
-    "unreadable_pulls": NEVER,
-    "trees": COMMITS,
-    "subpackages": COMMITS,
-    "times": COMMITS,
-    "earlier": REFS,
-    "locks": STATE,
-    "reviewed": STATE,
-    "retry_requests": FORGE,
-    "passed_checks": FORGE,
-    "other_checks": FORGE,
-    "documents": CONTROL,
-    "index": CONTROL,
-    "images": STATE,
-    "opening": CLOCK,
-    "now": NEVER,  # rollouts wait for a time
-    "trust": NEVER,  # keys expire
-    "problems": NEVER,
-    "notes": STATE,  # and by the uncommitted files of the working copy
-}
-"""How a run notices that an input changed. Who adds an input decides here, and in `run/report_cache.py`."""
-
-
-def test_every_input_has_a_decision_how_its_changes_are_noticed() -> None:
-    assert NOTICED.keys() == {field.name for field in fields(Inventory)}
+    assert [settles(divided, "--shard", shard) for shard in SHARDS] == [True, True]

@@ -10,7 +10,7 @@ import pytest
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError
 from reconciler.base.redact import Redactor
-from reconciler.cli.log import DefectLog, has_defects
+from reconciler.cli.log import DefectLog
 from reconciler.krm.yaml import load_documents
 
 
@@ -86,12 +86,10 @@ def test_expected_error_of_work_on_all_units_passes() -> None:
 
 
 def test_one_bug_in_many_units_is_one_traceback_with_a_count(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not has_defects()
     with DefectLog(Redactor()) as log:
         for number in range(1000):
             with suppress(DefectError), guard(f"edge/p{number}"):
                 raise KeyError("odd")
-        assert has_defects()
         summary = log.summary()
     err = capsys.readouterr().err
     assert err.count("Traceback") == 1

@@ -28,7 +28,6 @@ STEPS = (
     ("plan from nothing", "plan", 8.0),
     ("apply", "apply", 15.0),
     ("plan after it: what is unsolved is explained anew", "plan", 8.0),
-    ("the same plan again", "plan", 1.0),
 )
 """What is measured: a command, and its limit in seconds."""
 FAMILY = "xpkg.upbound.io/upbound/provider-family-aws"

@@ -1,14 +1,13 @@
-"""Requests to the API of a forge: JSON, pages, writes within the budget, reads that can be repeated."""
+"""Requests to the API of a forge: JSON, pages, writes within the budget."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.timing import SpanKind, timed
 from reconciler.base.wording import plural
@@ -41,22 +40,12 @@ _HINTS = {
 }
 
 
-class Read(NamedTuple):
-    """A request that changed nothing, and the digest of its reply."""
-
-    method: str
-    url: str
-    content: str
-    conditional: bool
-    digest: str
-
-
 class Transport(Client):
     """Requests to one API as one identity; thread-safe.
 
     Only the API's own server is asked, and never over clear text beyond this machine. Reads are retried. A
     write is retried only where it certainly had no effect or is idempotent (`repeatable`). Every write passes
-    the budget. `reads` are all reads so far; `is_read_whole` is False if one failed.
+    the budget.
     """
 
     def __init__(
@@ -83,8 +72,6 @@ class Transport(Client):
         self.auth = auth
         self.budget = budget
         self._most_pages = limits.forge_pages
-        self.reads: list[Read] = []
-        self.is_read_whole = True
 
         def refusal(_: str, target: str) -> str:
             return "" if find_server(target) == server else "is another server"
@@ -98,7 +85,7 @@ class Transport(Client):
     ) -> Reply:
         """Read; retried while the forge fails. With `conditional` an unchanged reply comes from the cache."""
         query = f"?{urlencode(params)}" if params else ""
-        reply = self._read(self._request("GET", f"{path}{query}")._replace(conditional=conditional))
+        reply = self.call(self._request("GET", f"{path}{query}")._replace(conditional=conditional))
         if conditional and isinstance(reply.data, list):
             self.keep(reply)
         return reply
@@ -109,13 +96,7 @@ class Transport(Client):
 
     def query(self, path: str, body: object) -> Reply:
         """Read with a POST, as GraphQL does."""
-        return self._read(self._request("POST", path, body))
-
-    def repeat(self, read: Read) -> bool:
-        """Read again; tell whether the reply is the same."""
-        method, url, content, conditional, digest = read
-        request = self._request(method, url)._replace(content=content.encode(), conditional=conditional)
-        return _digest(self.call(request)) == digest
+        return self.call(self._request("POST", path, body))
 
     def items(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
         """Yield the items of all pages of a list."""
@@ -199,16 +180,6 @@ class Transport(Client):
         content = b"" if body is None else orjson.dumps(fields)
         return Request(method, url, content, auth=self.auth, limit=LARGEST, parses=True, hints=_HINTS)
 
-    def _read(self, request: Request) -> Reply:
-        try:
-            reply = self.call(request)
-        except ReconcilerError:
-            self.is_read_whole = False
-            raise
-        content = request.content.decode()
-        self.reads.append(Read(request.method, request.url, content, request.conditional, _digest(reply)))
-        return reply
-
     def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
         """Send a request once; a write in its turn."""
         with timed(SpanKind.FORGE, f"{request.method} {request.url}", self.base):
@@ -220,8 +191,3 @@ class Transport(Client):
                 if meaning.kind is ReplyKind.LIMITED:
                     self.budget.note_limit(meaning.wait_s)
                 return reply, meaning
-
-
-def _digest(reply: Reply) -> str:
-    """Return the digest of a reply and its link to the next page."""
-    return hashlib.sha256(reply.body + b"\0" + reply.headers.get("link", "").encode()).hexdigest()
