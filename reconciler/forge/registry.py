@@ -16,7 +16,6 @@ from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
 from reconciler.http.client import SYSTEM_CLOCK, Authorization, Clock
-from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.inventory.shard import WHOLE, Shard
@@ -109,10 +108,8 @@ class Forges:
         *,
         writes: bool = True,
         lists_ended: bool = False,
-        replies: ReplyCache | None = None,
     ) -> None:
         self.clock = clock
-        self._replies = replies
         self.lists_ended = lists_ended
         self._writes = writes
         self.shard = shard
@@ -197,7 +194,6 @@ class Forges:
                 clock=self.clock,
                 headers=PRODUCTS[rule.kind].headers,
                 timeout_s=self._timeout_s,
-                replies=self._replies,
                 limits=self._policy.limits,
             )
         return self._transports[key]

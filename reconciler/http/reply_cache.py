@@ -1,4 +1,4 @@
-"""Replies of forges on disk, for conditional requests: an unchanged list costs no quota."""
+"""Replies of registries on disk: an unchanged list of tags is asked for by its tag, a blob is read once."""
 
 import hashlib
 import zlib
@@ -11,7 +11,7 @@ import orjson
 
 
 class CachedReply(NamedTuple):
-    """A reply as it was: the tag that its forge gave it, the link to the next page, and the body."""
+    """A reply as it was: the tag that its server gave it, the link to the next page, and the body."""
 
     etag: str
     link: str
@@ -21,7 +21,7 @@ class CachedReply(NamedTuple):
 class ReplyCache:
     """One file for each address. What is missing or damaged is requested as if for the first time.
 
-    A reply counts only if the forge confirms its tag, with the authorization of the request.
+    A reply counts only if the server confirms its tag, with the authorization of the request.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -18,7 +18,6 @@ from reconciler.expand import expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
-from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.inventory.standing import Position
 from reconciler.read.control import (
@@ -105,8 +104,7 @@ def read_inputs(
         RefusedError: The commit is not merged or not the newest, and `writes`.
     """
     mirrors = open_mirrors(options)
-    replies = ReplyCache(mirrors.cache_dir / "replies")
-    forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended, replies=replies)
+    forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended)
     with open_task("reading"):
         control = open_control(options.control, mirrors)
         if writes:

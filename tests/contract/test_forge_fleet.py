@@ -18,7 +18,6 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.forge.registry import Forges
 from reconciler.http.client import Clock
-from reconciler.http.reply_cache import ReplyCache
 from reconciler.plan.changes import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
@@ -102,8 +101,7 @@ class Fleet:
                 raise KilledError
             clock.sleep(seconds)
 
-        replies = ReplyCache(self.root / "cache" / "replies")
-        forges = Forges(Clock(clock.now, sleep), timeout_s=60.0, replies=replies)
+        forges = Forges(Clock(clock.now, sleep), timeout_s=60.0)
         planned = plan_run(RunOptions(str(self.root / "control.git"), self.root / "cache"), forges)
         return exit_of(planned.plan, outcome=apply_plan(planned))
 
@@ -192,8 +190,8 @@ def test_texts_of_a_fleet_are_right_and_written_once_although_the_budget_is_spen
         assert world.run() is Exit.DONE
         before = len(simulator.journal)
         assert world.run() is Exit.DONE
-        # One list of each repository, which did not change since.
-        assert [e.status for e in simulator.journal[before:]] == [304] * REPOSITORIES
+        # One list of each repository.
+        assert [e.method for e in simulator.journal[before:]] == ["GET"] * REPOSITORIES
 
 
 def test_pull_requests_by_repository_take_two_minutes_and_a_second_run_nothing(

@@ -263,7 +263,7 @@ class RestDialect(ABC):
         return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
 
     def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
-        for page in self.transport.pages(self._pulls, query, conditional=True):
+        for page in self.transport.pages(self._pulls, query):
             yield [self._parse_item(item) for item in page]
 
     def _parse_item(self, item: Any) -> ApiPullRequest:

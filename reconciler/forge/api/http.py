@@ -25,7 +25,6 @@ from reconciler.http.client import (
     TimeLimits,
 )
 from reconciler.http.errors import ClassifiedReply, LostReplyError, ReplyKind
-from reconciler.http.reply_cache import ReplyCache
 from reconciler.policy import Limits
 
 T = TypeVar("T")
@@ -57,7 +56,6 @@ class Transport(Client):
         clock: Clock = SYSTEM_CLOCK,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
-        replies: ReplyCache | None = None,
         limits: Limits = _DEFAULTS,
     ) -> None:
         try:
@@ -78,17 +76,12 @@ class Transport(Client):
 
         times = TimeLimits(timeout_s, 2 * timeout_s, budget.limits.max_wait_s)
         accept = {"Accept": "application/json", **(headers or {})}
-        super().__init__(times, refusal, clock=clock, headers=accept, replies=replies)
+        super().__init__(times, refusal, clock=clock, headers=accept)
 
-    def get(
-        self, path: str, params: Mapping[str, str | int] | None = None, *, conditional: bool = False
-    ) -> Reply:
-        """Read; retried while the forge fails. With `conditional` an unchanged reply comes from the cache."""
+    def get(self, path: str, params: Mapping[str, str | int] | None = None) -> Reply:
+        """Read; retried while the forge fails."""
         query = f"?{urlencode(params)}" if params else ""
-        reply = self.call(self._request("GET", f"{path}{query}")._replace(conditional=conditional))
-        if conditional and isinstance(reply.data, list):
-            self.keep(reply)
-        return reply
+        return self.call(self._request("GET", f"{path}{query}"))
 
     def write(self, method: str, path: str, body: object = None, *, repeatable: bool = False) -> Reply:
         """Write once; a lost reply is retried only if `repeatable`, else it raises LostReplyError."""
@@ -103,11 +96,9 @@ class Transport(Client):
         for page in self.pages(path, params):
             yield from page
 
-    def pages(
-        self, path: str, params: Mapping[str, str | int], *, conditional: bool = False
-    ) -> Iterator[list[Any]]:
+    def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[list[Any]]:
         """Yield the pages of a list, all of them from this path of this API."""
-        reply, seen = self.get(path, params, conditional=conditional), set[str]()
+        reply, seen = self.get(path, params), set[str]()
         for _ in self.numbers(path):
             if not isinstance(reply.data, list):
                 raise UnavailableError(f"{self.base}{path} answers no list")
@@ -117,7 +108,7 @@ class Transport(Client):
             if query in seen:
                 raise UnavailableError(f"The pages of {self.base}{path} go in a circle")
             seen.add(query)
-            reply = self.get(f"{path}?{query}", conditional=conditional)
+            reply = self.get(f"{path}?{query}")
 
     def numbers(self, path: str) -> Iterator[int]:
         """Count the pages of a list from 1.

@@ -29,7 +29,6 @@ class AzureSimulator(Simulator):
 
     shows_labels: bool = True
     """Whether pull requests have their labels, which some answers were seen to lack."""
-    has_etags: bool = False
     closes_with_base: bool = False
 
     def url(self, name: str) -> str:

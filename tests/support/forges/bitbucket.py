@@ -25,7 +25,6 @@ class BitbucketSimulator(Simulator):
     hashes of twelve digits.
     """
 
-    has_etags: bool = False
     closes_with_base: bool = False
 
     def credential(self) -> Credential:

@@ -27,7 +27,6 @@ class GiteaSimulator(Simulator):
     tells which requests answer 423 for an archived repository; its other ones are let through.
     """
 
-    has_etags: bool = False
     follows_closed: bool = True
     waits_for_any_check: bool = False
     """Whether a scheduled merge waits for a first check, as up to 1.22, where nothing demands one."""

@@ -6,7 +6,6 @@ and written to a journal. Faults are planned, the time is virtual.
 """
 
 import base64
-import hashlib
 import json
 import re
 import socket
@@ -177,7 +176,7 @@ class Simulator(ABC):
     per_minute: int = 80
     per_hour: int = 500
     requests_per_hour: int = 0
-    """The primary limit of each hour of the clock, 0 for none; a confirmed reply (304) does not count."""
+    """The primary limit of each hour of the clock, 0 for none."""
     address: str = ""
     token: str = TOKEN
     job_token: str = ""
@@ -204,8 +203,6 @@ class Simulator(ABC):
     """By how many items later pages are off: below 0 some come twice, above 0 some are left out."""
     public_address: str = ""
     """The address in links of replies, where it differs from the one that clients use."""
-    has_etags: bool = True
-    """Whether replies have tags, by which a client asks for what changed only; Gitea's API has none."""
     rechecks_s: float = 0.0
     """How long after a merge the forge still checks the other open pull requests of its repository."""
     may_write: bool = True
@@ -376,8 +373,7 @@ class Simulator(ABC):
         """Whether this hour's primary limit is reached."""
         hour = self.clock.now() // HOUR
         recent = takewhile(lambda e: e.time // HOUR == hour, reversed(self.journal))
-        spent = sum(e.status != 304 for e in recent)
-        return 0 < self.requests_per_hour <= spent
+        return 0 < self.requests_per_hour <= sum(1 for _ in recent)
 
     def is_write(self, method: str, path: str, body: Any) -> bool:
         return method != "GET" and not path.endswith("/access_tokens")
@@ -409,8 +405,6 @@ class Simulator(ABC):
             answer = self._answer(method, inside, parts.query, body, authorization, fault, writes=writes)
             if self.tamper is not None and not writes and answer.status < 300:
                 answer = answer._replace(body=self.tamper(inside, answer.body))
-            if self.has_etags and method == "GET" and answer.status == 200:
-                answer = _tagged(answer, handler.headers.get("If-None-Match", ""))
             kind = fault.kind if fault else ""
             self.journal.append(Entry(*entry, answer.status, writes, kind, authorization))
         return self._send(handler, answer, kind)
@@ -498,7 +492,7 @@ class Simulator(ABC):
             return handler.reset(b"")
         is_text = isinstance(answer.body, str)
         data = answer.body.encode(errors="surrogateescape") if is_text else json.dumps(answer.body).encode()
-        if answer.status in (204, 304):
+        if answer.status == 204:
             data = b""
         headers = {"Content-Type": "text/html" if is_text else "application/json", **answer.headers}
         headers["Date"] = self._date()
@@ -514,14 +508,6 @@ class Simulator(ABC):
 def _password(authorization: str) -> str:
     """Return the password of git's authorization, whoever the user is."""
     return base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")[2]
-
-
-def _tagged(answer: Answer, tag: str) -> Answer:
-    """Return a reply with its tag, without its body where the client has it."""
-    etag = f'W/"{hashlib.sha256(json.dumps(answer.body).encode()).hexdigest()}"'
-    if tag == etag:
-        return Answer(304, None, {"ETag": etag})
-    return answer._replace(headers={**answer.headers, "ETag": etag})
 
 
 class _Handler(BaseHTTPRequestHandler):

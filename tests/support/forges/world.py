@@ -11,7 +11,6 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.forge.registry import Forges
 from reconciler.http.client import Clock
-from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.shard import WHOLE, Shard, shard_of
 from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan, exit_of
@@ -56,8 +55,7 @@ class ForgeWorld:
     def plan(self, *, timeout_s: float = 60.0, shard: Shard = WHOLE, lists_ended: bool = False) -> PlannedRun:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         settings = RunOptions(self.control, self.root / self.cache, shard=shard)
-        replies = ReplyCache(self.root / self.cache / "replies")
-        return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended, replies=replies))
+        return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended))
 
     def run(self, *, timeout_s: float = 60.0, shard: Shard = WHOLE) -> Ran:
         return self.apply(self.plan(timeout_s=timeout_s, shard=shard))
