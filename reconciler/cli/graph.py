@@ -51,13 +51,20 @@ def graph(*, settings: "RunOptions", cluster: str, why: str) -> Exit:
     inputs = read_inputs(settings)
     exits = show_unread(printer, find_unread(inputs.inventory))
     show_standing(printer, inputs.inventory.control.standing)
-    locks = resolve_inputs(inputs).locks
+    fleet = resolve_inputs(inputs)
+    locks = fleet.locks
+    labels = {
+        (world.cluster, install.namespace, install.name): install.label
+        for world in fleet.clusters.worlds
+        for install in world.installs
+        if install.label
+    }
     clusters = {scope.cluster for scope in locks.scopes}
     if cluster and cluster not in clusters:
         otherwise = "`reconciler lock --check` lists the clusters with dependencies."
         hint = suggest(cluster, clusters, otherwise=otherwise)
         raise UsageError(f"No cluster with dependencies is called {cluster}", hint=hint)
-    groups = dependency_graph(locks, cluster=cluster)
+    groups = dependency_graph(locks, cluster=cluster, labels=labels)
     if why:
         every, groups = groups, highlight(groups, why)
         if not groups:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -13,11 +14,20 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
+from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.report.graph import Edge, GraphNode, Group, find_path
 
+Labels = Mapping[tuple[str, str, str], str]
+"""How people call what requests a package that a lock has, by cluster, namespace and name of its install."""
 
-def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> tuple[Group, ...]:
-    """Return the dependencies of a fleet or of one cluster; clusters with equal locks are one group. Pure."""
+
+def dependency_graph(
+    locks: LockUpdate, *, cluster: str = "", labels: Labels = MappingProxyType({})
+) -> tuple[Group, ...]:
+    """Return the dependencies of a fleet or of one cluster; clusters with equal locks are one group. Pure.
+
+    A lock names packages of variants, not the variants: `labels` have their names.
+    """
     clusters: dict[str, list[str]] = {}
     resolutions: dict[str, Resolution] = {}
     unavailable: dict[str, str] = {}
@@ -27,7 +37,7 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> tuple[Group, ..
             resolutions[scope.after.lock.resolution] = scope.after.resolution
             unavailable.update(scope.unavailable)
     pairs = sorted((tuple(sorted(names)), digest) for digest, names in clusters.items())
-    return tuple(_group(names, resolutions[digest], unavailable) for names, digest in pairs)
+    return tuple(_group(names, resolutions[digest], unavailable, labels) for names, digest in pairs)
 
 
 def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
@@ -57,10 +67,12 @@ def _names(key: str) -> tuple[str, str, str, str]:
     return key, package, name, name.rpartition("/")[2]
 
 
-def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[str, str]) -> Group:
+def _group(
+    clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[str, str], labels: Labels
+) -> Group:
     owned, uncontrolled = _owned(resolution)
     unused = {str(instance) for instance in resolution.unused}
-    edges = tuple(sorted(set(_edges(resolution))))
+    edges = tuple(sorted(set(_edges(resolution, clusters, labels))))
     parents = Counter(edge.target for edge in edges)
     packages = [
         GraphNode(
@@ -96,19 +108,26 @@ def _outside(detail: str) -> str:
     return "API that the cluster serves" if source == "api" else f"{name}, which is installed already"
 
 
-def _edges(resolution: Resolution) -> Iterator[Edge]:
+def _edges(resolution: Resolution, clusters: tuple[str, ...], labels: Labels) -> Iterator[Edge]:
     for package in resolution.packages:
         key = str(package.instance)
         if USER in package.requested_by:
-            slot = package.instance.slot
-            name = "/".join(part for part in (slot.namespace, package.name or "/".join(slot.path)) if part)
-            yield Edge(f"{_MANIFEST}{package.kind or package.dialect} {name}".rstrip(), key)
+            yield Edge(f"{_MANIFEST}{_manifest(package, clusters, labels)}", key)
         for dependency in package.dependencies:
             of_id = dependency.id if dependency.need != "package" else ""
             label = f"{of_id} {dependency.constraints}".strip()
             target = str(dependency.resolved) if dependency.resolved else dependency.detail
             if target:
                 yield Edge(key, target, label)
+
+
+def _manifest(package: LockedPackage, clusters: tuple[str, ...], labels: Labels) -> str:
+    """Return what requests a package, as people call it; the package where clusters of a group differ."""
+    slot = package.instance.slot
+    where = (slot.namespace, package.name or "/".join(slot.path))
+    called = {labels.get((cluster, *where), "") for cluster in clusters}
+    kind = "package" if package.kind == VARIANT_KIND else package.kind or str(package.dialect)
+    return (len(called) == 1 and called.pop()) or f"{kind} {'/'.join(filter(None, where))}".rstrip()
 
 
 def _notes(

@@ -41,12 +41,12 @@ class RootKey(NamedTuple):
     namespace: str
     name: str
 
-    def __str__(self) -> str:
-        return f"{VARIANT_KIND} {self.namespace}/{self.name}"
-
 
 class Root(Struct, frozen=True):
-    """A variant with a package in a cluster; `variant` is None if only its record is left."""
+    """A variant with a package in a cluster; `variant` is None if only its record is left.
+
+    `set_key` is its set, if it has one.
+    """
 
     key: ObjectName
     view: RepositoryView
@@ -54,11 +54,18 @@ class Root(Struct, frozen=True):
     candidate: Candidate
     source: Source
     variant: DesiredVariant | None = None
+    set_key: ObjectName | None = None
 
     @property
     def location(self) -> Location:
         """Where the variant was declared."""
         return self.source.location
+
+    def label(self, key: RootKey) -> str:
+        """Return the manifest that asks, as people call it; equal clusters have equal ones of a set."""
+        if self.set_key is None:
+            return f"{VARIANT_KIND} {self.key}"
+        return f"package {'/'.join(key)} of PackageVariantSet {self.set_key}"
 
 
 class Roots(Struct, frozen=True):
@@ -124,7 +131,7 @@ class _Search(Struct):
             candidate = self.candidate(view, resolved.pin.package, resolved.pin.tree)
             if candidate is not None:
                 variant, name = resolved.variant, _inside(view, resolved.downstream.path)
-                yield Root(variant.key, view, name, candidate, variant.source, variant)
+                yield Root(variant.key, view, name, candidate, variant.source, variant, variant.set_key)
 
     def applied(self, records: Iterable[PackageVariantRecord]) -> Iterator[Root]:
         for record in records:
@@ -138,7 +145,9 @@ class _Search(Struct):
             candidate = self.candidate(view, package, Oid(record.upstream_tree))
             if candidate is not None:
                 name = _inside(view, record.path)
-                yield Root(record.key, view, name, candidate, Source(Location(record.manifest)))
+                set_key = ObjectName(record.namespace, record.set_name) if record.set_name else None
+                declared = Source(Location(record.manifest))
+                yield Root(record.key, view, name, candidate, declared, set_key=set_key)
 
     def candidate(self, view: RepositoryView, package: PackageKey, tree: Oid) -> Candidate | None:
         """Return the dependencies of a revision; None if its package has none, or they are unknown."""
@@ -237,6 +246,7 @@ def _install(key: RootKey, root: Root) -> Install:
         kind=VARIANT_KIND,
         api_version=PACKAGE_VARIANT,
         inherit=_inherited(root.variant),
+        label=root.label(key),
         location=root.location,
     )
 

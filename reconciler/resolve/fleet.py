@@ -126,7 +126,8 @@ def resolve_fleet(
         locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
-    asking = {str(key) for own in roots.by_cluster.values() for key in own} if unmet else set()
+    installs = ((key, root) for own in roots.by_cluster.values() for key, root in own.items())
+    asking = {root.label(key) for key, root in installs} if unmet else set()
     # A problem of an install is reported at the variant that requests it.
     general = (p for p in locks.problems if not (p.reason in _EXPLAINED and p.subject in asking))
     locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
@@ -274,9 +275,8 @@ def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
 
 
 def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
-    name = str(key)
-    own = [e for e in scope.explanations if name in e.about]
-    explanations = own or list(scope.explanations)
+    own = [e for e in scope.explanations if root.label(key) in e.about]
+    explanations = own or [e for e in scope.explanations if not e.about]
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
     hints = dict.fromkeys(e.hint for e in explanations if e.hint)
     is_cycle = any(e.code == "E-CYCLE" for e in explanations)

@@ -475,10 +475,11 @@ class Install(PartlyCompared, frozen=True):
     only its provided APIs and interfaces count. `inherit` are settings that generated dependencies take over.
     Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
     as `alias#name`; which ones `gives_credentials` brings is not known here. `requested` is what the manifest
-    names, where it has no solution and this is what is locked for it: it keeps its locked version.
+    names, where it has no solution and this is what is locked for it: it keeps its locked version. `label` is
+    how people call what requests it, where that is not its kind and name; no other install has it.
     """
 
-    UNCOMPARED = frozenset({"location", "_hash"})
+    UNCOMPARED = frozenset({"label", "location", "_hash"})
 
     namespace: str
     name: str
@@ -504,6 +505,7 @@ class Install(PartlyCompared, frozen=True):
     gives: tuple[str, ...] = ()
     gives_credentials: bool = False
     requested: PackageNeed | None = None
+    label: str = ""
     location: Location = Location("")
 
     _hash: int = 0
@@ -516,4 +518,4 @@ class Install(PartlyCompared, frozen=True):
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind or self.dialect} {where}"
+        return self.label or f"{self.kind or self.dialect} {where}"

@@ -1,6 +1,7 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -111,7 +112,9 @@ def explain_skipped(inputs: ClusterInputs, problem: ResolutionProblem, demand: I
         for instance, node in problem.nodes.items()
     }
     strict = replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
-    explainer = _Explainer(inputs, problem, contradiction(strict)[0].causes)
+    # A lock says it, and equal clusters have equal ones, whatever their variants are called.
+    names = {str(i): f"package {i.namespace}/{i.name}" for i in inputs.installs if i.label}
+    explainer = _Explainer(inputs, problem, contradiction(strict)[0].causes, names)
     leading = explainer.paths_to(demand) | {demand.cause}
     facts = [explainer.fact(c) for group in explainer.chain() for c in group if c not in leading]
     return _listing(facts) or "it contradicts other requirements"
@@ -122,7 +125,14 @@ Group = tuple[Cause, ...]
 
 
 class _Explainer:
-    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, causes: tuple[Cause, ...]) -> None:
+    def __init__(
+        self,
+        inputs: ClusterInputs,
+        problem: ResolutionProblem,
+        causes: tuple[Cause, ...],
+        names: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.names = names
         self.inputs = inputs
         self.problem = problem
         self.causes = causes
@@ -258,9 +268,9 @@ class _Explainer:
         if demand.held:
             ((version,),) = (way.allowed for way in demand.alternatives)
             kept = self.problem.nodes[_targets(demand)[0]].candidates[version]
-            return f"{demand.cause.subject} keeps {kept}"
+            return f"{self._subject(demand.cause)} keeps {kept}"
         if demand.parent is None:
-            return f"{demand.cause.subject} asks for {demand.requirement}"
+            return f"{self._subject(demand.cause)} asks for {demand.requirement}"
         node = self.problem.nodes[demand.parent]
         pairs = zip(node.candidates, node.requirements, strict=True)
         candidates = [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
@@ -413,8 +423,15 @@ class _Explainer:
                 where = (self.path(i) for i in self.problem.nodes if i.package == cause.subject)
                 more = " and ".join(sorted(where))
         return _FACTS.get(cause.kind, _FACTS[CauseKind.CYCLE]).format(
-            name=cause.package, what=cause.resource, subject=cause.subject, more=more
+            name=cause.package, what=cause.resource, subject=self._subject(cause), more=more
         )
+
+    def _asker(self, demand: InstanceRequirement) -> str:
+        return self._subject(demand.cause) if demand.parent is None else demand.parent.package.name
+
+    def _subject(self, cause: Cause) -> str:
+        name = str(cause.subject)
+        return self.names.get(name, name)
 
     def places(self, causes: Group) -> list[Location]:
         """Return where the causes of a sentence are written, the first few."""
@@ -453,7 +470,7 @@ class _Explainer:
             trail.insert(0, earlier)
         root = roots.get(trail[0])
         names = [step.package.name for step in trail]
-        return " → ".join([str(root.cause.subject), *names] if root else names)
+        return " → ".join([self._subject(root.cause), *names] if root else names)
 
     def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
         parents = [
@@ -476,7 +493,7 @@ class _Explainer:
         for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
             places = len(self.problem.nodes[target].candidates)
             own = [(d, [w.allowed for w in d.alternatives if w.instance == target]) for d in demands]
-            rejecting = {_asker(d) for d, ways in own if ways and len(frozenset().union(*ways)) < places}
+            rejecting = {self._asker(d) for d, ways in own if ways and len(frozenset().union(*ways)) < places}
             if len(rejecting) > 1:
                 meeting = target
         if meeting is not None:
@@ -501,16 +518,14 @@ class _Explainer:
             if ways and not any(place in way.allowed for way in ways):
                 verb = "accepts only" if demand.optional else "requires"
                 own = demand.parent is None
-                yield self._requirement(demand) if own else f"{_asker(demand)} {verb} {demand.requirement}"
+                yield (
+                    self._requirement(demand) if own else f"{self._asker(demand)} {verb} {demand.requirement}"
+                )
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
 
 def _targets(demand: InstanceRequirement) -> list[Instance]:
     return [way.instance for way in demand.alternatives if way.instance is not None]
-
-
-def _asker(demand: InstanceRequirement) -> str:
-    return str(demand.cause.subject) if demand.parent is None else demand.parent.package.name
 
 
 def _place(demand: InstanceRequirement) -> Location:

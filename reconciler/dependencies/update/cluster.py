@@ -325,7 +325,7 @@ class ClusterResolver(Struct):
 
     def _key(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
         places = (
-            *(item.location for item in inputs.installs),
+            *((item.location, item.label) for item in inputs.installs),
             *(item.location for item in inputs.activations),
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
@@ -339,7 +339,7 @@ class ClusterResolver(Struct):
         """
         key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.chosen, inputs.held)
         if key in self._solutions and self._solutions[key].problems:
-            key = (key, tuple(install.location for install in inputs.installs))
+            key = (key, tuple((install.location, install.label) for install in inputs.installs))
         if key not in self._solutions:
             self._solutions[key] = resolve_cluster(replace(inputs, cluster=""))
         solution = self._solutions[key]

@@ -112,7 +112,7 @@ FACTS = [
             "gives_credentials": True,
             "requested": PackageNeed(WEB, ANY),
         },
-        frozenset({"location", "_hash"}),
+        frozenset({"label", "location", "_hash"}),
     ),
     Facts(
         Override("db.io"),

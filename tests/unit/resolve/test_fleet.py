@@ -392,12 +392,13 @@ UNDECIDED = "Not all that its cluster uses is known, or could be decided in the 
         ((ABOUT_WEB, BY_PATH), Reason.DEPENDENCY_CONFLICT,
             "a wants base 1; PackageVariant default/web wants base 2; c is gone", ABOUT_WEB.hint),
         ((NEIGHBOUR, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
+        ((NEIGHBOUR,), Reason.DEPENDENCY_CONFLICT, UNDECIDED, ""),
         ((OTHER, OTHER), Reason.DEPENDENCY_CONFLICT, "a wants base 1; d is gone", OTHER.hint),
         ((OTHER, CYCLE), Reason.DEPENDENCY_CYCLE, "a wants base 1; d is gone; x needs y", OTHER.hint),
         ((CYCLE, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
     ],
-    ids=["unexplained", "own", "two own ones", "beside one of a longer name", "of others, once",
-        "a cycle of others", "own before a cycle"],
+    ids=["unexplained", "own", "two own ones", "beside one of a longer name", "of a neighbour",
+        "of others, once", "a cycle of others", "own before a cycle"],
 )  # fmt: skip
 def test_variant_is_told_its_own_explanations_else_all(
     unmet: Unmet, explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
