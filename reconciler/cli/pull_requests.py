@@ -679,7 +679,7 @@ class ReadinessReader:
             and record.output_tree == draft.tree
             and not (record.conflicts or draft.append_only)
         ):
-            return (), record.unready, record.failed
+            return (), record.unready, record.is_failed
         change = self._changes.get(package)
         if change is None:
             return (), (), False

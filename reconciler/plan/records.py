@@ -268,7 +268,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
-        failed=change.failed,
+        failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         refused=_refused(resolved, change, context),
     )

@@ -162,7 +162,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
-    approval of the package: with `failed` the first is how functions failed, or why they cannot run.
+    approval of the package: if it `is_failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
     those with an upstream of their own. `refused` is about its draft. `branch`, `remote` and `registration`
     complete the place of the package, which is a `RecordedDownstream`; `former` are those where it was
@@ -198,7 +198,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     answers: tuple[AnsweredConflict, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
-    failed: bool = False
+    failed: bool | None = None
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
@@ -212,6 +212,13 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     def key(self) -> ObjectName:
         """The variant's identity."""
         return ObjectName(self.namespace, self.name)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether functions failed or cannot run; records of older versions have it in words alone."""
+        if self.failed is None:
+            return any(text.startswith("Functions") for text in self.unready)
+        return self.failed
 
     @property
     def downstream(self) -> RecordedDownstream:

@@ -256,7 +256,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         answers=recorded_answers(record),
         injection=record.injection,
         unready=record.unready,
-        failed=record.failed,
+        failed=record.is_failed,
         subpackages=record.subpackages,
     )
 

@@ -204,3 +204,23 @@ def test_line_without_an_end_is_read() -> None:
 def test_file_that_is_not_the_record_of_its_path_stays_a_file(path: str, data: bytes) -> None:
     assert branch_files({path: data}) == {path: data}
     assert branch_records({path: data}) == {path: data}
+
+
+@pytest.mark.parametrize(
+    ("written", "is_failed"),
+    [
+        ('"unready":["Functions failed: a: b"]', True),
+        ('"unready":["a gate","Functions cannot run: a"]', True),
+        ('"unready":["a gate"]', False),
+        ('"unready":["FunctionsVerified: no such condition"],"failed":false', False),
+        ('"unready":["set-labels failed"],"failed":true', True),
+        ('"uid":"u"', False),
+    ],
+)
+def test_record_of_an_older_version_means_what_it_meant(written: str, *, is_failed: bool) -> None:
+    line = orjson.loads(record_bytes(variant("web"))) | orjson.loads(f"{{{written}}}")
+
+    record = read_record(orjson.dumps(line), PackageVariantRecord)
+
+    assert record.is_failed is is_failed
+    assert read_record(record_bytes(record), PackageVariantRecord) == record

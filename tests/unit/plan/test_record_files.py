@@ -200,6 +200,7 @@ def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> N
         ),
         asked_from=oid("c1"),
         unready=("a gate",),
+        failed=False,
     )
 
 
