@@ -32,7 +32,7 @@ class DeletionEvidence:
 
     def __init__(self, desired: Desired, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._released, self._held = desired.released, desired.held
+        self._released, self._held, self._waiting = desired.released, desired.held, desired.waiting
         self._stalled = inventory.stalled | desired.stalled
         self._claims = claimed_packages(self._stalled, inventory)
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
@@ -49,7 +49,7 @@ class DeletionEvidence:
             return unread
         if unproven := self._unproven(record):
             return unproven
-        if record.requested_by and record.key not in self._released:
+        if record.key in self._waiting or (record.requested_by and record.key not in self._released):
             return self._still_needed(record)
         pvs = self._sets.get(owner) if record.set_name else None
         return self._retained_by_set(pvs, record) if pvs else None
@@ -64,7 +64,9 @@ class DeletionEvidence:
         return f"PackageVariant {claimant}, which names this downstream," if claimant else ""
 
     def _still_needed(self, record: PackageVariantRecord) -> Retention:
-        """Return the reason to keep a generated variant that was not released."""
+        """Return the reason to keep what was generated and not released."""
+        if record.key in self._waiting:
+            return Retention(Reason.LOCK_PENDING, self._waiting[record.key])
         if record.key in self._held:
             return Retention(Reason.STILL_NEEDED, self._held[record.key])
         dependents = ", ".join(record.requested_by)

@@ -127,7 +127,10 @@ def _unwanted_reason(target: PlanTarget, owner: ObjectName, context: PlanContext
 def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> Held | None:
     """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
     if is_uncertain(owner, context):
-        return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood")
+        cluster = cluster_of(owner)
+        unknown = f"What cluster {cluster} needs is not known"
+        why = unknown if cluster else f"PackageVariant {owner} is not understood"
+        return Held(Veto.OWNER, Reason.OWNER_STALLED, why)
     if owner in context.variants:
         if owner in context.resolved:
             outdated = find_outdated(owner, package, context.inventory.control)

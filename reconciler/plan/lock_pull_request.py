@@ -4,9 +4,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
 from reconciler.dependencies.lock import format as formats
+from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.expand import Desired
@@ -72,6 +75,7 @@ def compute_lock(
     leaves after its package, and only if every manifest was understood. Other files are left alone.
     """
     files = dict(reviewed.files)
+    scopes = [*_proposed_scopes(decision, reviewed)]
     pins: list[PinChange] = []
     time = inventory.control.commit.time
     for moved in moved_pins(reviewed.pins, reviewed.broken, resolution):
@@ -83,13 +87,28 @@ def compute_lock(
         _put(files, key, None)
     moves = lock_changes.by_danger(
         move._replace(clusters=(scope.cluster,))
-        for scope in decision.scopes
+        for scope in scopes
         for move in lock_changes.cluster_changes(scope)
     )
     dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
     pins = [*dangers, *pins, *map(pin_change, moves[len(dangers) :])]
     kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
-    return ComputedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
+    return ComputedLock(kept | _dependency_files(scopes, reviewed), tuple(pins), time)
+
+
+def _proposed_scopes(decision: LockUpdate, reviewed: ReviewedLock) -> Iterator[ClusterUpdate]:
+    """Yield the locks to propose: none that is empty, where a manifest of the first one has no solution now.
+
+    What is proposed for it already stays so.
+    """
+    there = reviewed.branch.files if reviewed.branch else {}
+    proposed = read_locks({f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in there.items()}).by_cluster
+    for scope in decision.scopes:
+        is_empty = scope.after is None or not scope.after.resolution.packages
+        if scope.before is not None or scope.finished or not is_empty:
+            yield scope
+        elif scope.cluster in proposed:
+            yield replace(scope, after=proposed[scope.cluster])
 
 
 def moved_pins(
@@ -173,10 +192,10 @@ def _unasked(reviewed: ReviewedLock, inventory: Inventory, desired: Desired) -> 
     yield from sorted(reviewed.pins.keys() - there)
 
 
-def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str, File]:
+def _dependency_files(scopes: Iterable[ClusterUpdate], reviewed: ReviewedLock) -> dict[str, File]:
     """Return the locks of clusters: main's own bytes where no more changed than what they were made from."""
     files: dict[str, File] = {}
-    for scope in decision.scopes:
+    for scope in scopes:
         settled = _settled(scope)
         if settled is not None:
             paths = (formats.lock_path(settled.lock), formats.resolution_path(settled.lock.resolution))

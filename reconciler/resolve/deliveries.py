@@ -116,6 +116,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         else:
             incomplete = {"", cluster} & clusters.incomplete
             is_complete = control.readable and not control.broken and not incomplete
+            is_complete &= cluster not in unsolved
             variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
             digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
             record = inventory.records.get(variant.key)
@@ -123,6 +124,8 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             resolved = _resolve(variant, pin, digest, inventory)
             items.append(Delivery(cluster, target, inputs[cluster], lock, is_complete, digest, resolved))
 
+    # Main may not have the lock yet that something was placed by: nothing goes while a part has no solution.
+    unsolved = {scope.cluster for scope in locks.scopes if inventory.reviewed and not scope.finished}
     for scope in locks.scopes:
         try:
             with guard(f"manifests for cluster {scope.cluster}"):

@@ -29,7 +29,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.resolve import garbage_collect as leaving_packages
 from reconciler.resolve import generated as generating
-from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
+from reconciler.resolve.deliveries import Deliveries, cluster_of, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
     Root,
@@ -124,6 +124,7 @@ def resolve_fleet(
     elif inventory.reviewed is not None:
         # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.
         locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
+    waiting = _waiting(inventory, locks, wanted_locks)
     generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
     installs = ((key, root) for own in roots.by_cluster.values() for key, root in own.items())
@@ -139,7 +140,7 @@ def resolve_fleet(
         needed=generated.undecided | {variant.key for variant in generated.variants},
         incomplete=clusters.incomplete if _is_readable(inventory) else frozenset({""}),
     )
-    desired = _with_generated(desired, generated, leaving)
+    desired = replace(_with_generated(desired, generated, leaving), waiting=waiting)
     if generated.variants:
         resolution = extend_resolution(resolution, inventory, desired, defects)
     resolution = _without(with_releases(resolution, inventory, desired), unmet)
@@ -242,6 +243,19 @@ def _writes_state(inventory: Inventory) -> bool:
     control = inventory.control
     is_recorded = control.standing.applied in (None, control.commit.oid)
     return not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None)
+
+
+def _waiting(inventory: Inventory, locks: LockUpdate, wanted: LockUpdate) -> dict[ObjectName, str]:
+    """Return what was brought to clusters whose first lock is not merged yet, with the reason to keep it."""
+    merged = {scope.cluster for scope in locks.scopes if scope.after is not None}
+    waiting = {scope.cluster for scope in wanted.scopes if scope.after is not None} - merged
+    views, kept = inventory.repositories, {}
+    for key, record in inventory.records.items() if waiting else ():
+        view = views.get(ObjectName(record.namespace, record.repository))
+        cluster = cluster_of(key) or (view.cluster if view and record.requested_by else "")
+        if cluster in waiting:
+            kept[key] = f"The lock of cluster {cluster} waits for its pull request"
+    return kept
 
 
 def _is_readable(inventory: Inventory) -> bool:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.edge_fleet import CONFIGURATION, the_set
+from tests.support.edge_fleet import the_set
 from tests.support.git import Repo, make_repository
+from tests.support.needy_fleet import CONFIGURATION, STRICT
 from tests.support.small_world import blueprint, repository, variant
 from tests.support.world import World, restored
 
@@ -95,3 +96,14 @@ def test_a_package_of_a_set_asks_in_the_name_of_the_set(world: World) -> None:
 
     assert "package default/web of PackageVariantSet default/sites asks for" in said.out
     assert "PackageVariant default/web " not in said.out
+
+
+def test_what_variants_need_stays_where_locks_are_reviewed_from_now_on(world: World) -> None:
+    Repo(world.control).commit({"manifests/site.yaml": None})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    Repo(world.control).commit({"reconciler.yaml": STRICT})
+
+    changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
+
+    assert {c["package"]["path"]: (c["op"], c["reason"]) for c in changes}["base"] == ("keep", "LockPending")
