@@ -378,6 +378,7 @@ def collect_cluster_inputs(
     warnings += _unnamed_snapshot(fleet, scopes)
     warnings += _hidden_packages(fleet, scopes)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
+    warnings += _taken_names(shared) if scopes else ()
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
@@ -394,6 +395,31 @@ def _refused(
     name, version = (str(spec.get(key) or "") for key in ("refName", "version"))
     own = tuple(RefusedVersion(version, problem) for problem in problems)
     return {name: (*refused.get(name, ()), *own)} if name and own else {}
+
+
+def _taken_names(candidates: Iterable[Candidate]) -> Iterator[Problem]:
+    """Yield a warning for each further name of packages that means another one, or none of several.
+
+    That of a kpt package is the `refName` by which others need it, as they need Carvel packages.
+    """
+    packages, named = set[PackageId](), dict[PackageId, dict[PackageId, Candidate]]()
+    for candidate in candidates:
+        own = candidate.id.ecosystem
+        packages.add(candidate.id)
+        for name in candidate.names:
+            id_ = PackageId(Ecosystem.CARVEL if own is Ecosystem.KPT else own, name)
+            named.setdefault(id_, {})[candidate.id] = candidate
+    for id_, owners in sorted(named.items()):
+        is_taken = id_ in packages
+        is_refused = is_taken and id_.ecosystem is not Ecosystem.CARVEL  # an alias, where the index is read
+        if is_refused or not (is_taken or len(owners) > 1):
+            continue
+        means = f"the package {id_}" if is_taken else "none of them"
+        listed = " and ".join(sorted(owner.name for owner in owners))
+        message = f"{id_.name} is a further name of {listed}, and means {means}"
+        hint = "Give each a name of its own, a kpt package by `spec.refName` of its next revision."
+        last = max(owners.values(), key=lambda candidate: candidate.location)
+        yield Problem(last.location, Reason.DUPLICATE_OBJECT, message, hint, listed)
 
 
 def _unnamed_snapshot(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifests]) -> Iterator[Problem]:

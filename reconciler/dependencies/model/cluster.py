@@ -141,6 +141,16 @@ class Catalogue:
         """Return the package that a name means: itself, or the one that lists it among its names."""
         return id_ if id_ in self.packages else self.names.get(id_, id_)
 
+    def reach(self, id_: PackageId) -> frozenset[PackageId]:
+        """Return the packages that some version of a package may need by name, itself included."""
+        queue = [self.find(id_)]
+        for own in queue:
+            requires = (need for each in self.candidates(own) for need in each.requires)
+            needs = (need for each in requires for need in (*each.alternatives, each.default))
+            found = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
+            queue += [other for other in dict.fromkeys(found) if other not in queue]
+        return frozenset(queue)
+
     def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
         """Return the other packages with the short name of a package, sorted."""
         short = id_.name.rpartition("/")[2]
@@ -291,14 +301,17 @@ class ClusterInputs(Struct, frozen=True):
                 by_instance.setdefault(self.instance_of(install), install)
         return by_instance
 
-    def may_take_over(self, install: Install | None) -> frozenset[str]:
+    def may_take_over(self, package: PackageId, install: Install | None) -> frozenset[str]:
         """Return the packages from which a package takes over what they own.
 
-        Where a manifest installs it, those that this names, else those that any manifest names: so one
-        manifest consents for everything that its package needs.
+        Where a manifest installs it, those that this names, else those that manifests name which may need
+        it: so one manifest consents for everything that its package needs, and for nothing else.
         """
-        consenting = [install] if install is not None else self.installs
-        return frozenset(name for each in consenting for name in each.revisions.take_over)
+        if install is not None:
+            return frozenset(install.revisions.take_over)
+        consenting = (each for each in self.installs if each.revisions.take_over)
+        leading = (each for each in consenting if package in self.catalogue.reach(each.need.id))
+        return frozenset(name for each in leading for name in each.revisions.take_over)
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install; what is locked for it has its name in the lock."""

@@ -202,7 +202,7 @@ def _excluded_versions(
     floor = None if sinks or locked is None else candidates[locked].version
     platforms = dict(inputs.presence.platforms)
     ignored = own.ignore_platforms if own else frozenset()
-    may_take = inputs.may_take_over(own) if lookup.holders else ()
+    may_take = inputs.may_take_over(package, own) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
     foreign = lookup.foreign(instance)
     bans: dict[int, tuple[Cause, ...]] = {}

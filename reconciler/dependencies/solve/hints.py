@@ -274,7 +274,8 @@ class _HintFinder:
     def _move_along(self, cause: Cause) -> Iterator[_Change]:
         """Yield the move of the manifests that need the owner still, where another one may take over."""
         owner = dict(self.inputs.held).get(str(cause.subject))
-        if owner is not None and owner.name in self.inputs.may_take_over(None):
+        given = {name for install in self.inputs.installs for name in install.revisions.take_over}
+        if owner is not None and owner.name in given:
             moved = self._along([owner], ())
             listed = " and ".join(f"{install} ({install.location})" for install in moved)
             yield _Change(self._roots(moved), f"Move {listed} along, or remove what needs {owner.name}")

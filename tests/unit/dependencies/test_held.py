@@ -308,6 +308,22 @@ def test_consent_of_a_manifest_is_for_its_family_too_and_objects_stay() -> None:
     assert pins(decided(moved.files, BOTH, asked("y.io/b"))) == pins(moved)
 
 
+@pytest.mark.parametrize(("consents", "problems"), [("conf", 0), ("b", 1)])
+def test_consent_is_for_what_its_manifest_needs_alone(consents: str, problems: int) -> None:
+    conf = crossplane("conf", "v1.0.0", "[{provider: y.io/b/s3, version: '>=v1.0.0'}]")
+    texts = BOTH + conf + crossplane("b", "v1.0.0")
+    given = f"{{name: {consents}, annotations: {{reconciler.dev/take-over: 'x.io/a/fam, x.io/a/s3'}}}}"
+    before = decided({}, texts, asked("x.io/a"))
+
+    wanted = provider("conf", "v1.0.0", "Configuration") + provider("b", "v1.0.0")
+    moved = decided(before.files, texts, wanted.replace(f"{{name: {consents}}}", given))
+
+    assert len(moved.problems) == problems
+    assert any(pin.startswith("y.io/b/s3 ") for pin in pins(moved)) is not bool(problems)
+    hint = "take-over: x.io/a/fam, x.io/a/s3` into the annotations of Configuration conf"
+    assert all(hint in problem.hint for problem in moved.problems)
+
+
 def test_a_move_is_one_change_of_each_object() -> None:
     before = decided({}, BOTH, asked("x.io/a"))
 

@@ -308,3 +308,47 @@ def test_a_setting_changes_what_is_decided(case: Setting) -> None:
     then = update_locks(scopes(shop, *case.after, fleet=chosen), locks)
 
     assert (pins(usually).get("dev"), pins(then).get("dev")) == (case.usually, case.then)
+
+
+# Further names of packages
+
+
+def named(id_: PackageId, *names: str) -> Candidate:
+    version = parse_loose("1.0.0")
+    return Candidate(id_, version, names=names, location=Location(f"{id_.name}/package.yaml", 1))
+
+
+KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "notes"),
+    [
+        ((named(KPT[0], "log.io"), named(KPT[1], "x.io")), []),
+        (
+            (named(KPT[0], "db.io"),),
+            ["db.io is a further name of blueprints//a, and means the package carvel:db.io"],
+        ),
+        (
+            (named(KPT[0], "log.io"), named(KPT[1], "log.io")),
+            ["log.io is a further name of blueprints//a and blueprints//b, and means none of them"],
+        ),
+        (
+            (
+                named(PackageId(Ecosystem.XPKG, "x.io/a"), "old/a"),
+                named(PackageId(Ecosystem.XPKG, "x.io/b"), "old/a"),
+                named(KPT[0], "old/a"),
+            ),
+            ["old/a is a further name of x.io/a and x.io/b, and means none of them"],
+        ),
+    ],
+    ids=["each its own", "of another package", "of two kpt packages", "of two packages of an index"],
+)
+def test_a_name_that_means_another_package_is_told(
+    candidates: tuple[Candidate, ...], notes: list[str]
+) -> None:
+    index = read_index(found({"index/db.yaml": DB}))
+
+    inputs = collect_cluster_inputs(found(SHOP), candidates, index, FLEET)
+
+    assert [warning.message for warning in inputs.warnings] == notes
