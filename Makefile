@@ -85,7 +85,7 @@ readme: $(VENV)/.installed  ## Install a clean clone with pipx as README.md says
 fresh: $(VENV)/.runs  ## The first commands of README.md on a bare Debian system; needs root and debootstrap
 	.ci/fresh
 
-recipes: $(VENV)/.installed  ## Follow every recipe of CONTRIBUTING.md in a copy of the project
+recipes: $(VENV)/.installed  ## Follow every recipe for contributors in a copy of the project
 	RECONCILER_RECIPES=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -n auto tests/e2e/test_recipes.py
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root

@@ -136,7 +136,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("what was not tried")
         for reason, number in sorted(skipped.items()):
             terminalreporter.line(f"{number} {reason}")
-        terminalreporter.line("A full run: .ci/run installs the programs, CONTRIBUTING.md names the folders.")
+        terminalreporter.line(
+            "A full run: .ci/run installs the programs, docs/contributing/tests.md names folders."
+        )
     notes = Path(os.environ.pop(VARIABLE))
     if lines := notes.read_text(encoding="utf-8").splitlines():
         terminalreporter.section("what was measured")

@@ -9,14 +9,14 @@ from tests.support.prose import LONGEST_SENTENCE, findings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOR_CONTRIBUTORS = {"architecture.md", "design.md", "requirements.md"}
-"""Pages that explain the design by its own numbers; records of decisions (`adr`) do too."""
+"""Pages that explain the design by its own numbers; so do the folders `adr` and `contributing`."""
 PAGES = [
     ROOT / "README.md",
     ROOT / "SECURITY.md",
     *(
         page
         for page in sorted((ROOT / "docs").rglob("*.md"))
-        if page.name not in FOR_CONTRIBUTORS and not {"adr", "_build"} & set(page.parts)
+        if page.name not in FOR_CONTRIBUTORS and not {"adr", "contributing", "_build"} & set(page.parts)
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Each recipe of CONTRIBUTING.md works as written: its test needs its changes, and no other test breaks."""
+"""Each recipe for contributors works as written: its test needs its changes, and no other test breaks."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from tests.support.recipes import (
     read_recipes,
 )
 
-RECIPES = read_recipes((PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+RECIPES = read_recipes()
 SUBJECTS = ("forge", "function", "dialect", "strategy", "setting", "reason", "command")
 REFERENCE = (
     "tests/docs/test_reference.py",

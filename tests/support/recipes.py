@@ -1,4 +1,4 @@
-"""Recipes of CONTRIBUTING.md: their files, changes and commands, done in a copy of the project."""
+"""Recipes for contributors: their files, changes and commands, done in a copy of the project."""
 
 import os
 import re
@@ -25,7 +25,8 @@ LEFT_OUT = (
     "_build",
 )
 """Made in the checkout, and no part of it."""
-_HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
+PAGES = (PROJECT / "CONTRIBUTING.md", PROJECT / "docs/contributing/recipes.md")
+_HEADING = re.compile(r"^###? (.+)$", re.MULTILINE)
 _FENCE = re.compile(
     r"^```(?P<kind>python|diff)\n# (?P<path>\S+)\n(?P<text>.*?)^```$|^```console\n\$ (?P<line>.*?)\n```$",
     re.MULTILINE | re.DOTALL,
@@ -48,9 +49,9 @@ class Step(NamedTuple):
     kind: StepKind
 
 
-def read_recipes(text: str) -> dict[str, list[Step]]:
-    """Return the recipes of a text by heading: the sections with fences that name a file."""
-    _, *parts = _HEADING.split(text)
+def read_recipes() -> dict[str, list[Step]]:
+    """Return the recipes of the pages by heading: the sections with fences that name a file."""
+    _, *parts = _HEADING.split("".join(page.read_text(encoding="utf-8") for page in PAGES))
     sections = zip(parts[::2], parts[1::2], strict=True)
     recipes = {name: [_step(found) for found in _FENCE.finditer(section)] for name, section in sections}
     return {name: steps for name, steps in recipes.items() if any(step.path for step in steps)}
