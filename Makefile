@@ -34,10 +34,10 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
 test: $(VENV)/.installed  ## The tests; slow has those that run for longer
-	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow"
+	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples, faults, laws, fuzz and soak try everything
-	$(RUN)python -m pytest -n auto --dist worksteal -m slow
+	$(RUN)python -m pytest -n auto --dist worksteal -m slow $(TESTS)
 
 ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
 	$(if $(AGAINST),$(RUN)python -m tools.against "$(AGAINST)",\

@@ -111,7 +111,7 @@ def test_every_python_that_is_claimed_is_tried(project_root: Path) -> None:
         r'"Programming Language :: Python :: (3\.\d+)"', (project_root / "pyproject.toml").read_text()
     )
     jobs = workflow(project_root, "ci.yml")["jobs"]
-    setups = [step for step in jobs["check"]["steps"] if "setup-python" in step.get("uses", "")]
+    setups = [step for step in jobs["part"]["steps"] if "setup-python" in step.get("uses", "")]
     tried = [setups[0]["with"]["python-version"], *jobs["pythons"]["strategy"]["matrix"]["python"]]
     page = (project_root / "docs/install.md").read_text()
 
@@ -126,6 +126,65 @@ def test_ci_tries_the_release(project_root: Path) -> None:
     assert "make release-check;" in (project_root / ".ci/run").read_text()
     assert "\t.ci/release-check\n" in (project_root / "Makefile").read_text()
     assert ".ci/release-check dist" in [step.get("run") for step in build]
+
+
+def run_ci(root: Path, tmp_path: Path, *parts: str, fails: str = "nothing") -> tuple[int, list[str], str]:
+    """Run .ci/run with programs that do nothing; return exit code, calls of make, and the last line."""
+    work = tmp_path / "clone"
+    (work / ".ci").mkdir(parents=True, exist_ok=True)
+    subprocess.run(["git", "init", "-q", work], check=True)
+    shutil.copy(root / ".ci/run", work / ".ci/run")
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    for name in ("apt-get", "npm", "podman", "promtool", "make"):
+        stub = tmp_path / "bin" / name
+        stub.write_text(
+            f'#!/bin/sh\n[ {name} != make ] || echo "$1" >> {tmp_path}/calls\n[ "$1" != {fails} ]\n'
+        )
+        stub.chmod(0o755)
+    path = f"{tmp_path}/bin:/usr/local/bin:/usr/bin:/bin"
+    environment = {"PATH": path, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    ran = subprocess.run(
+        [work / ".ci/run", *parts], env=environment, capture_output=True, text=True, check=False
+    )
+    lines = (ran.stdout + ran.stderr).splitlines()
+    calls = tmp_path / "calls"
+    return ran.returncode, calls.read_text().split() if calls.exists() else [], lines[-1]
+
+
+def test_whole_of_ci_runs_what_the_readme_names_part_by_part(project_root: Path, tmp_path: Path) -> None:
+    code, calls, last = run_ci(project_root, tmp_path)
+
+    assert (code, calls) == (0, ["lint", "test", "slow", "docs-site", "demo"])
+    assert last == "== mutants"
+    parts = workflow(project_root, "ci.yml")["jobs"]["part"]["strategy"]["matrix"]["part"]
+    assert parts == ["lint", "unit", "e2e", "docs", "image", "mutants"]
+    assert [run_ci(project_root, tmp_path, part)[0] for part in parts] == [0] * len(parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "fails", "red"),
+    [((), "slow", "test"), ((), "demo", "docs"), (("e2e",), "test", "e2e"), (("lint",), "lint", "lint")],
+)
+def test_last_line_of_a_red_ci_names_its_part_and_how_to_run_it_alone(
+    project_root: Path, tmp_path: Path, parts: tuple[str, ...], fails: str, red: str
+) -> None:
+    code, _, last = run_ci(project_root, tmp_path, *parts, fails=fails)
+
+    assert code != 0
+    assert last == f"red: {red}. To run it alone: .ci/run {red}"
+
+
+def test_set_up_that_fails_is_no_part(project_root: Path, tmp_path: Path) -> None:
+    assert run_ci(project_root, tmp_path, "docs", fails="install")[2] == (
+        "red: set-up. To run it alone: .ci/run docs"
+    )
+
+
+def test_unknown_part_is_refused(project_root: Path, tmp_path: Path) -> None:
+    code, calls, last = run_ci(project_root, tmp_path, "lint", "tests")
+
+    assert (code, calls) == (2, [])
+    assert last == "tests is none of lint, unit, e2e, test, docs, image and mutants"
 
 
 @pytest.fixture
