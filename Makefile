@@ -94,8 +94,8 @@ image: $(VENV)/.installed  ## Build the image on a base of Debian packages and p
 bench: $(VENV)/.installed  ## Every goal of speed, met or missed (docs/performance.md); QUICK=1: what a minute decides and is met
 	@$(RUN)python tools/bench/run.py $(if $(QUICK),--quick)
 
-structure: $(VENV)/.installed  ## Size, vocabulary and hops of the code, and the path of one pull request through it
-	@$(RUN)python tools/structure.py --path
+structure: $(VENV)/.installed  ## How large the project is, and how many files one plan of the demo passes
+	@$(RUN)python -m tools.structure
 
 fix: $(VENV)/.installed  ## Format, and mend what can be mended
 	$(RUN)ruff format .
