@@ -1,9 +1,10 @@
-"""Progress of long work: open tasks with their steps, for a display. By default nothing is displayed.
+"""Progress of long work: open tasks with their steps for a display, seconds of stages and of calls.
 
-A display only watches: nothing that a run computes or writes may depend on it (law 5).
+Who watches only watches: nothing that a run computes or writes may depend on it (law 5).
 """
 
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Protocol, TypeVar
@@ -106,3 +107,60 @@ def track(items: Collection[T], name: str) -> Iterator[T]:
         for item in items:
             yield item
             task.advance()
+
+
+_SHOWN = {
+    "read": "reading",
+    "expand": "expanding sets",
+    "resolve": "resolving",
+    "fetch": "fetching packages",
+    "render": "rendering",
+    "plan": "planning",
+}
+"""Stages as a display names them; `apply` shows its effects."""
+_stages: dict[str, float] = {}
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Show and measure a stage of a run, also if it fails; no stage is within another."""
+    begun = time.monotonic()
+    try:
+        with open_task(_SHOWN[name]) if name in _SHOWN else nullcontext():
+            yield
+    finally:
+        _stages[name] = _stages.get(name, 0.0) + time.monotonic() - begun
+
+
+def begin_stages() -> None:
+    """Forget the seconds of all stages: a run begins."""
+    _stages.clear()
+
+
+def stage_seconds() -> dict[str, float]:
+    """Return the seconds of each stage since the run began, in their order."""
+    return dict(_stages)
+
+
+_listeners: list[Callable[[str, float], None]] = []
+
+
+@contextmanager
+def listening(listener: Callable[[str, float], None]) -> Iterator[None]:
+    """Call `listener` with the name and the seconds of each call that ends meanwhile; in its thread."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def call(name: str) -> Iterator[None]:
+    """Measure a Git command or a request to a forge, also if it fails."""
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        for listener in _listeners:
+            listener(name, time.monotonic() - begun)

@@ -83,13 +83,13 @@ def apply(
 
     planned = plan_run(settings, to_apply=True)
     measuring.count(planned)  # a plan that is refused has numbers, too
-    outcome = _apply(printer, planned, checksum, Output(output), measuring, unchanged=unchanged)
+    outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     measuring.count(planned, outcome)
     if html_file is not None:
         from reconciler.run.html_report import plan_report
 
-        write_page(html_file, plan_report(planned, outcome, measuring.timings))
+        write_page(html_file, plan_report(planned, outcome))
     return code
 
 
@@ -98,7 +98,6 @@ def _apply(
     planned: "PlannedRun",
     checksum: str,
     form: Output,
-    measuring: "Measuring",
     *,
     unchanged: bool,
 ) -> "Outcome":
@@ -137,16 +136,12 @@ def _apply(
         case Output.JSON:
             from reconciler.report.json import outcome_value
 
-            printer.value(show(lambda some, done: outcome_value(some, done, names, measuring.timings)))
+            printer.value(show(lambda some, done: outcome_value(some, done, names)))
         case _:
             from reconciler.report.markdown import plan_markdown
 
             printer.text(show(lambda some, done: plan_markdown(some, names, done)))
             printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)]), err=True)
-    if form is not Output.JSON and (timings := measuring.timings):
-        from reconciler.report.timings import timings_lines
-
-        printer.lines(timings_lines(timings), err=form is not Output.TEXT)
     return outcome
 
 

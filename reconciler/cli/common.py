@@ -7,17 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
 from reconciler.base.errors import UsageError
-from reconciler.base.progress import NoDisplay, open_task, show_on
-from reconciler.base.redact import Redactor
-from reconciler.cli.log import Event, is_json, require_known_format, show
-
-if TYPE_CHECKING:
-    from reconciler.base.timing import TimeSpan
+from reconciler.base.progress import NoDisplay, listening, open_task, show_on
 
 _KEY = "reconciler.common"
 
@@ -40,7 +35,6 @@ def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
-        require_known_format()
         try:
             Path.cwd()
         except FileNotFoundError as error:  # no relative path means anything, and no Git command starts
@@ -60,24 +54,15 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """Keep a flag for the whole call; what a group was called with holds for its command too."""
     key = f"{_KEY}.{parameter.name}"
     if value and parameter.name == "verbose" and key not in context.meta:
-        from reconciler.base import timing
-
-        context.find_root().with_resource(timing.watching(_show))
+        context.find_root().with_resource(listening(_show))
     if value:
         context.meta[key] = True
     if value and parameter.name == "quiet":
         show_on(NoDisplay())
 
 
-def _show(span: "TimeSpan") -> None:
-    from reconciler.base.timing import SpanKind
-
-    if is_json():
-        values: dict[str, Any] = {"seconds": round(span.seconds, 6), "items": span.items, "where": span.where}
-        show(Event(str(span.kind), span.name), Redactor.of_environment(os.environ), **values)
-    elif span.kind in {SpanKind.GIT, SpanKind.FORGE}:
-        where = f" {span.where}" if span.kind is SpanKind.GIT and span.where else ""
-        click.echo(f"{span.seconds:8.3f} s  {span.name}{where}", err=True)
+def _show(name: str, seconds: float) -> None:
+    click.echo(f"{seconds:8.3f} s  {name}", err=True)
 
 
 def _is_set(name: str) -> bool:

@@ -1,24 +1,17 @@
-"""Lines of standard error: text, or with `RECONCILER_LOG_FORMAT=json` a JSON object for each event."""
+"""Lines of standard error: events, and bugs with what to report."""
 
 import logging
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Iterator
+from typing import NamedTuple, Self
 
 import click
 
 from reconciler.base.defects import LOGGER, DefectError
-from reconciler.base.errors import UsageError
 from reconciler.base.escape import inert
 from reconciler.base.redact import Redactor
-from reconciler.base.wording import json_text
 from reconciler.report.console import folded
 
-VARIABLE: Final = "RECONCILER_LOG_FORMAT"
-_LEVELS = {"": "info", "note": "info", "not read": "warning", "error": "error"}
-"""Level of an event by its kind; what took time is `debug`."""
 _OF_DEFECTS = (
     "This is a bug in reconciler: what it broke stays as it is, the rest is done, the next run tries again.",
     "Please report it with the traceback above and these versions:",
@@ -40,61 +33,26 @@ class Event(NamedTuple):
     hint: str = ""
 
 
-def is_json() -> bool:
-    """Tell whether a machine reads standard error."""
-    return os.environ.get(VARIABLE) == "json"
-
-
-def require_known_format() -> None:
-    """Refuse a form of lines that does not exist.
-
-    Raises:
-        UsageError: The environment names another form.
-    """
-    if (name := os.environ.get(VARIABLE)) not in (None, "", "text", "json"):
-        raise UsageError(f"{VARIABLE} is {name!r}: there is no such form", hint="Set it to text or json.")
-
-
-def rendered(event: Event, redactor: Redactor, width: int | None = None, **fields: Any) -> str:
-    """Return an event as whole lines: JSON with these `fields`, or text that is not wider than a terminal."""
-    kind = event.kind
-    if is_json():
-        fields = {"kind": kind, "hint": event.hint, **fields}
-        texts = [event.text] if kind else [line.strip() for line in event.text.splitlines()]
-        values = {name: value for name, value in fields.items() if value}
-        return "".join(
-            json_line(_LEVELS.get(kind, "debug"), text, redactor, **values) for text in texts if text
-        )
-    text = f"{kind}: {event.text}" if kind else event.text
+def rendered(event: Event, redactor: Redactor, width: int | None = None) -> str:
+    """Return an event as whole lines that are not wider than a terminal."""
+    text = f"{event.kind}: {event.text}" if event.kind else event.text
     # A hint below a problem is indented, as in reports.
-    hint = f"\n{'' if kind == 'error' else '  '}hint: {event.hint}" if event.hint else ""
+    hint = f"\n{'' if event.kind == 'error' else '  '}hint: {event.hint}" if event.hint else ""
     # Masked first: a secret may have spaces.
     return inert("\n".join(folded([redactor.text(text + hint)], width))) + "\n"
 
 
-def show(event: Event, redactor: Redactor, width: int | None = None, **fields: Any) -> None:
+def show(event: Event, redactor: Redactor, width: int | None = None) -> None:
     """Print an event to standard error."""
-    click.echo(rendered(event, redactor, width, **fields), err=True, nl=False)
-
-
-def json_line(level: str, text: str, redactor: Redactor, **fields: Any) -> str:
-    """Return a line with one JSON object about an event that happens now."""
-    import orjson
-
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    value = redactor.value({"time": now, "level": level, "event": text, **fields})
-    return f"{json_text(orjson.dumps(value).decode())}\n"
+    click.echo(rendered(event, redactor, width), err=True, nl=False)
 
 
 def bug_lines(error: BaseException, redactor: Redactor) -> str:
     """Return the lines about an unforeseen error: its traceback, and the versions to report."""
     import traceback
 
-    text, versions = "".join(traceback.format_exception(error)), dict(_versions())
-    if is_json():
-        event = "".join(traceback.format_exception_only(error)).strip()
-        return json_line("error", event, redactor, kind="bug", traceback=text, versions=versions)
-    return "\n".join([redactor.text(text), *_OF_A_BUG, *_listed(versions), ""])
+    text = redactor.text("".join(traceback.format_exception(error)))
+    return "\n".join([text, *_OF_A_BUG, *_versions(), ""])
 
 
 class DefectLog(logging.Handler):
@@ -126,60 +84,26 @@ class DefectLog(logging.Handler):
         if self.counts[cause] > 1:
             return
         text, traceback = record.getMessage(), logging.Formatter().formatException(record.exc_info)
-        if is_json():
-            line = json_line("error", text, self._redactor, kind="bug", traceback=traceback)
-        else:
-            line = inert(self._redactor.text(f"{text}\n{traceback}\n"))
-        click.echo(line, err=True, nl=False)
+        click.echo(inert(self._redactor.text(f"{text}\n{traceback}\n")), err=True, nl=False)
 
     def summary(self) -> str:
         """Return how often defects of a run were met, and the versions to report; "" if there were none."""
         if not self.counts:
             return ""
-        versions, more = dict(_versions()), {cause: n - 1 for cause, n in self.counts.items() if n > 1}
-        if is_json():
-            return json_line(
-                "error", " ".join(_OF_DEFECTS), self._redactor, kind="bug", more=more, versions=versions
-            )
-        counts = (f"{count} more: {cause}" for cause, count in more.items())
-        return "\n".join([*counts, *_OF_DEFECTS, *_listed(versions), ""])
+        counts = (f"{count - 1} more: {cause}" for cause, count in self.counts.items() if count > 1)
+        return "\n".join([*counts, *_OF_DEFECTS, *_versions(), ""])
 
 
-def _listed(versions: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"  {name} {version}" for name, version in versions.items())
-
-
-def _versions() -> Iterator[tuple[str, str]]:
+def _versions() -> Iterator[str]:
     import platform
     from importlib import metadata
 
     from reconciler import __version__
 
-    yield from (("reconciler", __version__), ("python", platform.python_version()))
-    yield "platform", platform.platform()
+    yield from (f"  reconciler {__version__}", f"  python {platform.python_version()}")
+    yield f"  platform {platform.platform()}"
     for name in ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-expr-python", "python-sat", "click"):
         try:
-            yield name, metadata.version(name)
+            yield f"  {name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:
-            yield name, "not installed"
-
-
-def use_json() -> None:
-    """Write what libraries log, and warnings of Python, as JSON objects too."""
-    import sys
-
-    redactor = Redactor.of_environment(os.environ)
-
-    class Formatter(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            text = self.formatException(record.exc_info) if record.exc_info else ""
-            fields = {"traceback": text} if text else {}
-            line = json_line(
-                record.levelname.lower(), record.getMessage().strip(), redactor, kind=record.name, **fields
-            )
-            return line.removesuffix("\n")
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter())
-    logging.basicConfig(handlers=[handler])
-    logging.captureWarnings(capture=True)
+            yield f"  {name} not installed"

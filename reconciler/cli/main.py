@@ -17,7 +17,7 @@ from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.cli.common import add_common_options, terminal_width
-from reconciler.cli.log import DefectLog, Event, bug_lines, is_json, rendered, show, use_json
+from reconciler.cli.log import DefectLog, Event, bug_lines, rendered, show
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
 from reconciler.git import effects
@@ -154,8 +154,6 @@ def entrypoint() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
-    if is_json():
-        use_json()
     if COMPLETING in os.environ:
         sys.exit(invoke(sys.argv[1:]))
     sys.exit(run_watched(_work, _stop, _stopped))
@@ -177,7 +175,7 @@ def _stopped() -> int:
 
 def _show_progress() -> None:
     """Show progress where a person looks: on standard error, if it is a terminal that can erase a line."""
-    is_dumb = os.environ.get("TERM", "dumb") == "dumb" or is_json()
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
     if not sys.stderr.isatty() or is_dumb or COMPLETING in os.environ:
         return
     from reconciler.base.progress import show_on
@@ -218,10 +216,7 @@ def _invoke(arguments: Sequence[str], redactor: Redactor) -> tuple[int, bool]:
     try:
         code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
     except click.ClickException as error:
-        if is_json():
-            show(Event("error", _with_choice(error).format_message()), redactor)
-        else:
-            _with_choice(error).show()
+        _with_choice(error).show()
         return Exit.USAGE, False
     except click.Abort:
         show(Event("", "interrupted"), redactor)

@@ -75,9 +75,9 @@ class Printer(Struct, frozen=True):
             # Masked first: a secret may have spaces.
             self._echo(inert("\n".join(folded([self.redactor.text(text)], self.width))) + "\n")
 
-    def event(self, kind: str, text: str, *, hint: str = "", **fields: Any) -> None:
-        """Print an event to standard error, such as a `note`; only JSON has the `fields`."""
-        line = rendered(Event(kind, text, hint), self.redactor, self.error_width, **fields)
+    def event(self, kind: str, text: str, *, hint: str = "") -> None:
+        """Print an event to standard error, such as a `note`."""
+        line = rendered(Event(kind, text, hint), self.redactor, self.error_width)
         click.echo(line, nl=False, err=True, color=self.is_colored)
 
     def notes(self, notes: Iterable[str]) -> None:

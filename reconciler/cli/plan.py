@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from reconciler.cli.measuring import Measuring
     from reconciler.cli.output import Printer
     from reconciler.plan.changes import Plan
-    from reconciler.report.timings import Timings
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -93,24 +92,23 @@ def plan(
         measuring.count(planned)
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(), planned, changes, unfolded=unchanged)
-        _write_html(html_file, planned, measuring)
+        _write_html(html_file, planned)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
         from reconciler.run.plan import plan_run
 
         planned, form = plan_run(settings), Output(output)
-        timings = measuring.timings
-        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode, timings=timings)
-        _write_html(html_file, planned, measuring)
+        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
+        _write_html(html_file, planned)
         measuring.count(planned)
     return _exit_of(planned, detailed=detailed_exitcode)
 
 
-def _write_html(path: Path | None, planned: "PlannedRun", measuring: "Measuring") -> None:
+def _write_html(path: Path | None, planned: "PlannedRun") -> None:
     if path is not None:
         from reconciler.run.html_report import plan_report
 
-        write_page(path, plan_report(planned, timings=measuring.timings))
+        write_page(path, plan_report(planned))
 
 
 def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:
@@ -140,12 +138,8 @@ def show_plan(
     unchanged: bool = False,
     detailed: bool = False,
     to_apply: bool = False,
-    timings: "Timings | None" = None,
 ) -> None:
-    """Print a plan in one form; durations are in JSON, or lines after it.
-
-    Where it is to be applied, the caller prints what waits for people.
-    """
+    """Print a plan in one form; where it is to be applied, the caller prints what waits for people."""
     from reconciler.report.isolation import tell
 
     names = planned.names
@@ -171,10 +165,7 @@ def show_plan(
         case Output.JSON:
             from reconciler.report.json import plan_value
 
-            value = tell(
-                planned.plan, lambda plan: plan_value(plan, names, detailed=detailed, timings=timings)
-            )
-            printer.value(value)
+            printer.value(tell(planned.plan, lambda plan: plan_value(plan, names, detailed=detailed)))
         case Output.MARKDOWN:
             from reconciler.report.markdown import plan_markdown
 
@@ -183,7 +174,3 @@ def show_plan(
             from reconciler.report.sarif import plan_sarif
 
             printer.value(tell(planned.plan, lambda plan: plan_sarif(plan, names)))
-    if timings is not None and output is not Output.JSON:
-        from reconciler.report.timings import timings_lines
-
-        printer.lines(timings_lines(timings), err=output is not Output.TEXT)

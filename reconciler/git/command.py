@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import call
 from reconciler.base.redact import is_token, learn_credential, mask_tokens
-from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.git.effects import effect
 from reconciler.git.urls import LOOPBACK, Credential
@@ -137,8 +137,11 @@ def run_git(
     def run(target: str) -> GitResult:
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
         where = [f"--git-dir={directory}"] if directory else []
-        span = timed(SpanKind.GIT, f"git {name}", str(remote or directory or ""))
-        with effect(f"git {name}", finishes=name == "push"), span:
+        place = remote or directory
+        with (
+            effect(f"git {name}", finishes=name == "push"),
+            call(f"git {name} {place}" if place else f"git {name}"),
+        ):
             _started.append(name)
             process = _start([*command, *instead, *where, *arguments], variables, with_input=bool(stdin))
             return _communicate(process, stdin, timeout_s, finish=name == "push")

@@ -31,7 +31,6 @@ from reconciler.report.markdown import load_template
 from reconciler.report.needs import Need
 from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText
-from reconciler.report.timings import SLOWEST, Timings
 
 
 class ReportKind(StrEnum):
@@ -151,7 +150,6 @@ class HtmlReport(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
     `clusters` are the registered ones, each with why it could not be read, "" if it was.
-    `timings` are there only where they were asked for: equal inputs do not make them equal.
     """
 
     kind: ReportKind
@@ -172,7 +170,6 @@ class HtmlReport(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
-    timings: Timings | None = None
     source: ReportSource | None = None
     clusters: Mapping[str, str] = field(default_factory=dict)
 
@@ -209,7 +206,6 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             more_effects=len(report.effects[_MOST_CAUSES:]),
             problems={head: group_problems(problems) for head, problems in report.problems.items()},
             alarming=ALARMING,
-            slowest=SLOWEST,
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
         )
     )

@@ -36,7 +36,6 @@ from reconciler.report.summary import (
     row_reason,
     sorted_changes,
 )
-from reconciler.report.timings import Timings, timings_value
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -66,11 +65,10 @@ def plan_value(
     outcome: Outcome | None = None,
     *,
     detailed: bool = False,
-    timings: Timings | None = None,
 ) -> dict[str, Any]:
     """Return the plan, or with its outcome what became of it, as a JSON value; every exit class is listed.
 
-    Equal plans have equal values, unless there are `timings`.
+    Equal plans have equal values.
     """
     statuses = current_states(plan)
     needs = needs_after(plan, outcome)
@@ -92,16 +90,13 @@ def plan_value(
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed), exit_of(plan, detailed=detailed)),
-        **({"timings": timings_value(timings)} if timings else {}),
     }
 
 
-def outcome_value(
-    plan: Plan, outcome: Outcome, names: Names, timings: Timings | None = None
-) -> dict[str, Any]:
+def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
     """Return a plan and what became of it as one JSON value."""
     return {
-        **plan_value(plan, names, outcome, timings=timings),
+        **plan_value(plan, names, outcome),
         "kind": "Outcome",
         "effects": [msgspec.structs.asdict(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),

@@ -12,7 +12,6 @@ from reconciler.base.reasons import Phase
 from reconciler.inventory.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, current_statuses
-from reconciler.report.timings import Timings
 from reconciler.resolve.rollout_model import MemberPhase
 
 PREFIX = "reconciler_"
@@ -34,13 +33,6 @@ METRICS = {
     "run_peak_memory_bytes": Metric("Largest memory of the run", "bytes"),
     "run_exit_code": Metric("Exit code of the run"),
     "stage_duration_seconds": Metric("Duration of a stage", "seconds", ("stage",)),
-    "stage_items": Metric("Results of a stage", labels=("stage",)),
-    "function_duration_seconds": Metric("Time of a function in all packages", "seconds", ("function",)),
-    "function_runs": Metric("Packages that ran a function", labels=("function",)),
-    "git_commands": Metric("Git commands of the run"),
-    "git_duration_seconds": Metric("Time of all Git commands together", "seconds"),
-    "forge_requests": Metric("Requests to forges"),
-    "forge_duration_seconds": Metric("Time of all requests to forges together", "seconds"),
     "forge_writes": Metric("Writes to a forge in the last hour that count in its budget", labels=("api",)),
     "forge_writes_limit": Metric("Writes an hour that the configuration permits", labels=("api",)),
     "repositories": Metric("Repositories by state", labels=("state",)),
@@ -74,30 +66,27 @@ class Sample(NamedTuple):
 
 
 class RunFacts(NamedTuple):
-    """Facts of a run that every end has: an exit code, also of a failure."""
+    """Facts of a run that every end has, also a failure; `stages` have their seconds."""
 
     version: str
     exit_code: int
     end_s: float
+    seconds: float
+    cpu_s: float
+    peak_bytes: int
+    stages: Mapping[str, float]
 
 
-def run_samples(run: RunFacts, timings: Timings) -> Iterator[Sample]:
+def run_samples(run: RunFacts) -> Iterator[Sample]:
     """Yield the numbers of any run, also of one that failed."""
     yield Sample("run_info", 1, (run.version,))
     yield Sample("run_timestamp_seconds", round(run.end_s, 3))
-    yield Sample("run_duration_seconds", timings.seconds)
-    yield Sample("run_cpu_seconds", timings.cpu_s)
-    yield Sample("run_peak_memory_bytes", timings.peak_bytes)
+    yield Sample("run_duration_seconds", run.seconds)
+    yield Sample("run_cpu_seconds", run.cpu_s)
+    yield Sample("run_peak_memory_bytes", run.peak_bytes)
     yield Sample("run_exit_code", run.exit_code)
-    for stage in timings.stages:
-        yield Sample("stage_duration_seconds", stage.seconds, (stage.name,))
-        yield Sample("stage_items", stage.items, (stage.name,))
-    for work in timings.functions:
-        yield Sample("function_duration_seconds", work.seconds, (work.name,))
-        yield Sample("function_runs", work.runs, (work.name,))
-    for name, runs, work in (("git", "commands", timings.git), ("forge", "requests", timings.forge)):
-        yield Sample(f"{name}_{runs}", work.runs)
-        yield Sample(f"{name}_duration_seconds", work.seconds)
+    for stage, seconds in run.stages.items():
+        yield Sample("stage_duration_seconds", seconds, (stage,))
 
 
 def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = None) -> Iterator[Sample]:

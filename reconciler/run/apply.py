@@ -10,7 +10,7 @@ from reconciler.apply.preconditions import check_applicable
 from reconciler.apply.pulls import lock_texts
 from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.timing import SpanKind, timed
+from reconciler.base.progress import stage
 from reconciler.git import effects
 from reconciler.inventory.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
@@ -59,9 +59,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     forge = inputs.forges.of(control)
     has_dashboard = policy.pull_requests.dashboard
     dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
-    with effects.applying(), timed(SpanKind.STAGE, "apply") as span:
-        outcome = apply_changes(
+    with effects.applying(), stage("apply"):
+        return apply_changes(
             planned.plan, inventory, targets, control, on_effects, dashboards=dashboards, unusable=unusable
         )
-        span.items = len(outcome.effects)
-    return outcome

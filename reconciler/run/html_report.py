@@ -62,7 +62,6 @@ from reconciler.report.summary import (
     summary_line,
 )
 from reconciler.report.text import failures, outcome_lines
-from reconciler.report.timings import Timings
 from reconciler.run.check import CheckResult
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
@@ -71,14 +70,12 @@ from reconciler.run.plan import PlannedRun
 _MOST_PINS: Final = 200
 
 
-def plan_report(
-    planned: PlannedRun, outcome: Outcome | None = None, timings: Timings | None = None
-) -> HtmlReport:
+def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlReport:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
-    return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome, timings))
+    return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome))
 
 
-def _plan_report(planned: PlannedRun, outcome: Outcome | None, timings: Timings | None) -> HtmlReport:
+def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
     plan, names = planned.plan, planned.names
     changes, statuses = sorted_changes(plan), current_states(plan)
     causes = fold_changes(listed_changes(plan, statuses), names, statuses)
@@ -105,7 +102,6 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None, timings: Timings 
         notes=plan.notes,
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),
-        timings=timings,
     )
     return _with_origin(report, planned)
 

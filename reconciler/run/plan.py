@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from reconciler.base.defects import isolate
 from reconciler.base.errors import UsageError
-from reconciler.base.progress import track
+from reconciler.base.progress import stage, track
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.redact import learn_names, shown_credentials
-from reconciler.base.timing import SpanKind, timed
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
@@ -87,9 +86,8 @@ def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: boo
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
-    with timed(SpanKind.STAGE, "read") as span:
+    with stage("read"):
         inputs = read_inputs(options, forges, writes=to_apply)
-        span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
         _check_packages(inputs.inventory, options.resolving.upgrade)
     return plan_fleet(inputs, options.shard, options.resolving)
@@ -129,15 +127,13 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
     while True:
         effects.check_shutdown()
         fleet = _resolve(inputs, resolving, defects=defects)
-        with timed(SpanKind.STAGE, "fetch") as span:
+        with stage("fetch"):
             contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
             # Apart, so that what reports tell of takes no place of what rendering reads.
             compared = fetch_contents(loss_trees(fleet, inventory), inputs.mirrors, inventory.policy.limits)
-            span.items = len(contents)
         with opened_pipelines(inputs) as run:
-            with timed(SpanKind.STAGE, "render") as span:
+            with stage("render"):
                 rendered = _render(inputs, fleet, contents, run)
-                span.items = len(rendered.variants)
             broken = {each.variant: each.defect for each in rendered.variants.values() if each.defect}
             if broken:
                 defects |= broken
@@ -148,9 +144,8 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
-            with timed(SpanKind.STAGE, "plan") as span:
+            with stage("plan"):
                 plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents})
-                span.items = len(plan.changes)
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {
             variant.key: by_owner[variant.owner]
@@ -201,16 +196,13 @@ def _resolve(
     """Resolve the fleet with variants stalled that have defects."""
     # Reading ends here: everything below is computed.
     inventory = inputs.inventory
-    with timed(SpanKind.STAGE, "read"):
+    with stage("read"):
         dependencies = inputs.dependencies
-    with timed(SpanKind.STAGE, "expand") as span:
+    with stage("expand"):
         desired = expand(inventory, trace=trace)
-        span.items = len(desired.variants)
-    with timed(SpanKind.STAGE, "resolve") as span:
+    with stage("resolve"):
         retained = retained_variants(desired, inventory)
-        fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options, defects=defects)
-        span.items = len(fleet.resolution.variants)
-    return fleet
+        return resolve_fleet(inventory, desired, dependencies, retained, options=options, defects=defects)
 
 
 @contextmanager

@@ -140,15 +140,6 @@ def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
     assert all(escape(wave.split(" published, ", 1)[1]) in page for wave in waves if " published, " in wave)
 
 
-def test_durations_are_in_the_page_only_where_they_are_asked_for(world: World, tmp_path: Path) -> None:
-    world.run("plan", "--html", str(tmp_path / "plain.html"))
-    world.run("plan", "--timings", "--html", str(tmp_path / "timed.html"))
-
-    plain, timed = ((tmp_path / f"{name}.html").read_text() for name in ("plain", "timed"))
-    assert 'id="timings"' not in plain
-    assert '<tr><th scope="row">render</th>' in timed.partition('id="timings"')[2]
-
-
 def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) -> None:
     root = tmp_path / "conflict"
     write_world(root, ("edge-1",))

@@ -79,7 +79,6 @@ def test_apply_shows_its_steps(tmp_path: Path) -> None:
     ("options", "variables"),
     [
         (("--quiet",), {}),
-        ((), {"RECONCILER_LOG_FORMAT": "json"}),
         ((), {"TERM": "dumb"}),
     ],
 )

@@ -22,7 +22,6 @@ from reconciler.report.html import (
 )
 from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText, WaveText
-from reconciler.report.timings import StageDuration, Timings, Work
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
@@ -103,19 +102,9 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
         diffs=tuple(_diff(number) for number in range(diffs)),
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
-        timings=_TIMINGS,
     )
 
 
-_TIMINGS = Timings(
-    47.0,
-    40.5,
-    512 << 20,
-    (StageDuration("read", 12.25, 1000), StageDuration("render", 30.0, 10_000)),
-    (Work("cluster-0001/web", 3, 1.5),),
-    (Work("set-labels", 10_000, 4.0),),
-    Work("git", 3000, 9.0),
-)
 _ROLLOUT = RolloutText(
     "web/v2 of default/web: failed, 4 of 12 published",
     (

@@ -8,8 +8,8 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import call
 from reconciler.base.redact import mask_tokens, outgoing_fields
-from reconciler.base.timing import SpanKind, timed
 from reconciler.base.wording import plural
 from reconciler.forge.api.budget import Budget
 from reconciler.git.effects import effect
@@ -173,7 +173,7 @@ class Transport(Client):
 
     def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
         """Send a request once; a write in its turn."""
-        with timed(SpanKind.FORGE, f"{request.method} {request.url}", self.base):
+        with call(f"{request.method} {request.url}"):
             if not request.writes:
                 return super()._attempt(request, value, until)
             with self.budget.write(), effect(f"forge {request.method} {urlsplit(request.url).path}"):

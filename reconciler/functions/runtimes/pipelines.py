@@ -2,17 +2,14 @@
 
 import math
 import random
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from reconciler.api.kptfile import KPTFILE
 from reconciler.base.progress import open_task
-from reconciler.base.timing import SpanKind, is_watched, timed
 from reconciler.functions.pipeline import (
     RunPipelines,
     declared_steps,
@@ -31,8 +28,6 @@ from reconciler.functions.runtimes.time_limits import RunLimit, limited
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Unrunnable
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy, Limits
-
-_LOCATION: Final = re.compile(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
 
 Definitions = Sequence[Mapping[str, Any]]
 """CustomResourceDefinitions for validation, besides those in each package."""
@@ -82,7 +77,8 @@ def open_pipelines(
             with open_task("running functions", len(missing)) as task:
 
                 def render(number: int) -> PipelineResult:
-                    result = _measured(packages[number], runtimes, policy, limits, limit.ends_s)
+                    measure = limited(policy, limit.ends_s)
+                    result = run_pipeline(packages[number], runtimes, policy, measure, limits=limits)
                     task.advance()
                     return result
 
@@ -138,27 +134,3 @@ def _waits(files: Files, policy: FunctionPolicy) -> bool:
     except InvalidPipelineError:
         return False
     return any(isinstance(find_engine(step, (), policy), Unrunnable) for step in steps)
-
-
-def _measured(
-    files: Files,
-    runtimes: Sequence[FunctionRuntime],
-    policy: FunctionPolicy,
-    limits: Limits,
-    ends_s: float,
-) -> PipelineResult:
-    """Render a package within the limits of time; its functions are spans if there is a watcher."""
-    if not is_watched():
-        return run_pipeline(files, runtimes, policy, limited(policy, ends_s), limits=limits)
-    with timed(SpanKind.PACKAGE, _location(files)) as span:
-        spans = limited(policy, ends_s, lambda name: timed(SpanKind.FUNCTION, name))
-        result = run_pipeline(files, runtimes, policy, spans, limits=limits)
-        span.is_kept = result.declared
-    return result
-
-
-def _location(files: Files) -> str:
-    """Return repository and path of a package from its Kptfile, "" if they are not there."""
-    kptfile = files.get(KPTFILE)
-    match = _LOCATION.search(kptfile.data) if kptfile else None
-    return match[1].decode(errors="replace") if match else ""

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from reconciler.functions.pipeline import Measure
@@ -33,10 +33,8 @@ class RunLimit:
             raise _run_timeout(self._policy, is_running=True)
 
 
-def limited(
-    policy: FunctionPolicy, ends_s: float = math.inf, measure: Measure = lambda _: nullcontext()
-) -> Measure:
-    """Return a measure that also stops each function after `policy.timeout_s`, and all at `ends_s`.
+def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
+    """Return a measure that stops each function after `policy.timeout_s`, and all at `ends_s`.
 
     `ends_s` is a time of the monotonic clock. What waits for a process, and what computes in this one, is
     stopped by a signal that raises FunctionTimeoutError or RunTimeoutError: the runtimes then end their
@@ -45,7 +43,7 @@ def limited(
     """
 
     @contextmanager
-    def limited_measure(name: str) -> Iterator[None]:
+    def limited_measure(_name: str) -> Iterator[None]:
         left = ends_s - time.monotonic()
         if left <= 0:
             raise _run_timeout(policy, is_running=False)
@@ -56,17 +54,16 @@ def limited(
                 raise _run_timeout(policy, is_running=True)
             raise FunctionTimeoutError(f"It was stopped after {policy.timeout_s} s")
 
-        with measure(name):
-            if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-                yield
-                return
-            before = signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST_S, min(left, policy.timeout_s)))
-            try:
-                yield
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, before)
+        if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+            yield
+            return
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST_S, min(left, policy.timeout_s)))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
     return limited_measure
 

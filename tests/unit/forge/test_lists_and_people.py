@@ -363,10 +363,6 @@ def test_token_of_an_app_is_masked_in_texts(api: RecordingApi) -> None:
     assert TOKEN not in mask_credentials(f"fatal: {TOKEN} was refused")
 
 
-def test_nothing_was_left_out_before_the_first_read(api: RecordingApi) -> None:
-    assert api.transport().is_read_whole is True
-
-
 def test_refused_token_is_renewed_at_once(api: RecordingApi) -> None:
     issue(api, "first")
     issue(api, "second")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.timing import SpanKind, TimeSpan, is_watched, watching
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.runtimes.result_cache import PackageCache
@@ -228,36 +227,3 @@ def test_oldest_results_are_pruned(tmp_path: Path) -> None:
     rendered.prune(most_bytes=2 * max(path.stat().st_size for path in tmp_path.iterdir()))
 
     assert [rendered.find(package(n, NAMESPACE)) is None for n in range(4)] == [True, True, False, False]
-
-
-def test_packages_and_functions_are_measured() -> None:
-    spans: list[TimeSpan] = []
-    located = [with_location(n, NAMESPACE, WARNING) for n in range(65)]
-
-    with watching(spans.append):
-        run([*located, package(99)])
-
-    packages = [span.name for span in spans if span.kind is SpanKind.PACKAGE]
-    functions = [span.name for span in spans if span.kind is SpanKind.FUNCTION]
-    assert sorted(packages) == sorted(f"edge-{n}/web" for n in range(65))  # the last one has no functions
-    assert {name: functions.count(name) for name in functions} == {
-        "set-namespace:v0.4": 65,
-        "apply-setters:v0.2": 65,
-    }
-    assert all(span.seconds >= 0 for span in spans)
-
-
-def with_location(n: int, *steps: str) -> Files:
-    files = package(n, *steps)
-    annotations = f"  name: p{n}\n  annotations:\n    reconciler.dev/location: edge-{n}/web\n".encode()
-    kptfile = files["Kptfile"].data.replace(f"  name: p{n}\n".encode(), annotations)
-    return {**files, "Kptfile": File.of(kptfile)}
-
-
-def test_nobody_watches_so_nothing_is_measured() -> None:
-    spans: list[TimeSpan] = []
-
-    run([with_location(n, NAMESPACE) for n in range(2)])
-
-    assert spans == []
-    assert not is_watched()

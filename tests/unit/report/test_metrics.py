@@ -8,17 +8,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from reconciler.report.metrics import METRICS, PREFIX, RunFacts, metrics_text, run_samples
-from reconciler.report.timings import StageDuration, Timings, Work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/observability.md"
-FACTS = RunFacts("1.2.3", 7, 1_700_000_000.1234)
-TIMINGS = Timings(
-    1.5,
-    0.25,
-    4096,
-    (StageDuration("read", 0.5, 3), StageDuration("plan", 0.000001, 9)),
-    functions=(Work("ghcr.io/f:v1", 2, 0.125), Work('odd "name"\\\n', 1, 3.0)),
-    git=Work("git", 4, 0.5),
+FACTS = RunFacts(
+    "1.2.3", 7, 1_700_000_000.1234, 1.5, 0.25, 4096, {"read": 0.5, 'odd "name"\\\n': 3.0, "plan": 0.000001}
 )
 
 
@@ -36,7 +29,7 @@ def labels(**values: str) -> tuple[tuple[str, str], ...]:
 
 
 def test_every_number_of_a_run_is_read_by_a_parser() -> None:
-    samples = list(run_samples(FACTS, TIMINGS))
+    samples = list(run_samples(FACTS))
 
     values = read(metrics_text(samples, {"command": "apply", "reconciler": "fleet", "shard": ""}))
 
@@ -45,13 +38,12 @@ def test_every_number_of_a_run_is_read_by_a_parser() -> None:
     assert values["reconciler_run_exit_code", labels(**common)] == 7
     assert values["reconciler_run_timestamp_seconds", labels(**common)] == 1_700_000_000.123
     assert values["reconciler_stage_duration_seconds", labels(**common, stage="plan")] == 0.000001
-    assert values["reconciler_stage_items", labels(**common, stage="read")] == 3
-    assert values["reconciler_function_runs", labels(**common, function='odd "name"\\\n')] == 1
-    assert values["reconciler_git_commands", labels(**common)] == 4
+    assert values["reconciler_stage_duration_seconds", labels(**common, stage='odd "name"\\\n')] == 3
+    assert values["reconciler_run_peak_memory_bytes", labels(**common)] == 4096
 
 
 def test_collectors_of_the_older_format_read_the_same() -> None:
-    text = metrics_text(run_samples(FACTS, TIMINGS), {"command": "plan"})
+    text = metrics_text(run_samples(FACTS), {"command": "plan"})
 
     older = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -63,7 +55,7 @@ def test_collectors_of_the_older_format_read_the_same() -> None:
 
 
 def test_equal_samples_in_another_order_make_equal_text() -> None:
-    samples = list(run_samples(FACTS, TIMINGS))
+    samples = list(run_samples(FACTS))
 
     assert metrics_text(samples, {"a": "1"}) == metrics_text(reversed(samples), {"a": "1"})
 
