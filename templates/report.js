@@ -5,8 +5,8 @@
   // Ages are of the day on which somebody looks: the file itself has dates, so that equal runs give equal bytes.
   const age = (date) => `${Math.max(0, Math.floor((Date.now() - Date.parse(date)) / 864e5))} d`;
   const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
-    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "subpackages", "conflicts", "conditions",
-    "origins", "history", "revisions", "diff", "cause"];
+    "detail", "waiting", "manifest", "pull", "url", "web", "risks", "categories", "warnings", "subpackages", "conflicts",
+    "conditions", "diff", "cause"];
   const AT = Object.fromEntries(COLUMNS.map((name, index) => [name, index]));
   const ROWS = 100, MATRIX_ROWS = 50, MATRIX_COLUMNS = 30, PRINTED_ROWS = 1000, OPEN_LINES = 400;
   const $ = (id) => document.getElementById(id);
@@ -139,10 +139,8 @@
   const dot = (word) => element("span", { class: `dot phase-${slug(word)}`, "aria-hidden": "true" });
   const state = (row) => (sign(row) ? element("span", { class: "state" }, dot(sign(row)), sign(row)) : "");
   const badge = (op) => (op ? element("span", { class: `op op-${slug(op)}` }, op) : "");
-  const pull = (row) => {
-    const label = get(row, "pull"), url = get(row, "url");
-    return url ? element("a", { href: url, rel: "noopener noreferrer" }, label) : label;
-  };
+  const link = (url, label) => (url ? element("a", { href: url, rel: "noopener noreferrer" }, label) : label);
+  const pull = (row) => link(get(row, "url"), get(row, "pull"));
   const explanation = (row) => {
     const waits = get(row, "phase") === "pending" ? "" : get(row, "waiting");
     return [get(row, "detail"), waits && `waits for ${waits}`].filter(Boolean).join("; ");
@@ -356,6 +354,7 @@
       Why: get(row, "detail"), State: element("span", {}, state(row), get(row, "since") ? ` since ${get(row, "since")} (${age(get(row, "since"))})` : ""),
       "Waits for": get(row, "waiting"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set"),
       Variant: get(row, "variant"), Manifest: get(row, "manifest") && element("code", {}, get(row, "manifest")), "Pull request": pull(row),
+      Files: get(row, "web") && link(get(row, "web"), "on main, with their history"),
     };
     if (!get(row, "op")) delete values.Change;
     if (!get(row, "phase")) delete values.State;
@@ -369,11 +368,6 @@
     if (!row) return body.replaceChildren(element("p", {}, element("a", { href: "#packages" }, "All packages")));
     const around = shown.includes(row) ? shown : packages, at = around.indexOf(row);
     const near = (step, label) => (around[at + step] ? element("a", { href: address(around[at + step]), rel: step > 0 ? "next" : "prev" }, label) : "");
-    const history = row[AT.history].map(([label, date, author, subject, commit]) =>
-      [text(row, label), text(row, date), element("code", {}, commit), text(row, author), text(row, subject)]);
-    const older = row[AT.revisions] - history.length;
-    const origins = records(row, "origins").map(([file, field, value, source, place]) =>
-      [[file, field].filter(Boolean).join(" "), value, source, place && element("code", {}, place)]);
     body.replaceChildren(
       element("p", { class: "crumbs" }, element("a", { href: `#packages${query()}` }, "All packages"), near(-1, "← Previous"), near(1, "Next →")),
       facts(row),
@@ -383,9 +377,8 @@
       ...(list(row, "subpackages").length ? part("Sub-packages", bullets(list(row, "subpackages"))) : []),
       ...(row[AT.diff] >= 0 ? part("Difference from main", diffView(row[AT.diff])) : []),
       ...(row[AT.conditions] ? part("Conditions", plainTable("Conditions", ["Type", "Status", "Reason", "Message"], records(row, "conditions"))) : []),
-      ...(origins.length ? part("Where its fields come from", plainTable("Where its fields come from", ["Field", "Value", "From", "Place"], origins)) : []),
-      ...(history.length ? part("History", plainTable("History", ["Revision", "Date", "Commit", "By", "Subject"], history)) : []),
-      ...(older > 0 ? [element("p", { class: "muted" }, `${count(older, "older revision")}: reconciler explain ${name} --history`)] : []));
+      ...(get(row, "repository") ? [element("p", { class: "muted" }, "Where its fields come from: ", element("code", {}, `reconciler explain ${name}`),
+        "; its revisions: ", element("code", {}, `reconciler explain ${name} --history`))] : []));
     return undefined;
   };
 

@@ -70,7 +70,7 @@ def plan(
     first; problems follow with file and line. `--all` lists every package by itself, also those that stay
     as they are; JSON always does. `--diff` prints the differences of files instead, of all packages that
     change or of those that are named, equal ones once. `--html` also writes one page for a browser, with
-    filters, a matrix of packages and clusters, differences and histories. See docs/reports.md.
+    filters, a matrix of packages and clusters, and differences. See docs/reports.md.
 
     \b
     Examples:

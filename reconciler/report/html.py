@@ -26,10 +26,8 @@ from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.report.causes import group_problems
-from reconciler.report.history import HistoryEntry
 from reconciler.report.markdown import load_template
 from reconciler.report.needs import Need
-from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 
 
@@ -72,9 +70,9 @@ class PackageRow(Struct, frozen=True):
     """One package with everything that its page shows.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
-    -1 for none. `revisions` is the length of the history, of which `history` has the newest. A conflict is
-    its place, the values before, of upstream and here, and what set this one or answered it; a condition of
-    the owner its type, status, reason and message.
+    -1 for none; `web_url` is its directory on the forge. A conflict is its place, the values before, of
+    upstream and here, and what set this one or answered it; a condition of the owner its type, status,
+    reason and message.
     """
 
     repository: str
@@ -93,15 +91,13 @@ class PackageRow(Struct, frozen=True):
     manifest: str = ""
     pull: str = ""
     pull_url: str = ""
+    web_url: str = ""
     risks: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     conflicts: tuple[tuple[str, ...], ...] = ()
     subpackages: tuple[str, ...] = ()
     conditions: tuple[tuple[str, ...], ...] = ()
-    origins: tuple[Origin, ...] = ()
-    history: tuple[HistoryEntry, ...] = ()
-    revisions: int = 0
     diff: int = -1
     cause: int = -1
 
@@ -320,21 +316,15 @@ class _Encoder:
         def lines(value: str) -> int:
             return self._number(_masked(shown_lines(self._redactor.text(value)), own))
 
-        origins = [(o.file, o.field, o.value, o.source, str(o.location or "")) for o in row.origins]
         return [
             *map(self._number, (*names, variant)),
             *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
-            *map(text, (row.detail, row.waiting_for, row.manifest, row.pull, safe_link(row.pull_url))),
+            *map(text, (row.detail, row.waiting_for, row.manifest, row.pull)),
+            *(text(safe_link(url)) for url in (row.pull_url, row.web_url)),
             *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
             *(self._list(list(map(text, v))) for v in (row.warnings, row.subpackages)),
             rows(row.conflicts, lines),
             rows(row.conditions),
-            rows(origins),
-            [
-                [*map(text, (r.revision, r.date[:10], r.author, r.subject)), self.clean(r.commit)]
-                for r in row.history
-            ],
-            row.revisions,
             row.diff,
             row.cause,
         ]

@@ -5,6 +5,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.report.causes import group_problems
+from reconciler.run.html_report import plan_report
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import VARIABLE, ForgeWorld, Serve
@@ -53,6 +54,18 @@ def test_token_that_is_a_name_changes_no_request(
     assert len(world.simulator.writes()) == 4
     pulls = [pull for edge in world.edges for pull in world.pulls(edge)]
     assert not any("***" in text for p in pulls for text in (p.title, p.body, p.head, p.base, *p.labels))
+
+
+def test_the_page_of_a_package_links_to_its_directory_once_main_has_it(serve: Serve) -> None:
+    world = serve("gitea", edges=("edge-1",))
+    world.run()
+    world.simulator.merge("acme/edge-1", next(p.number for p in world.pulls("edge-1") if "/web/" in p.head))
+
+    report = plan_report(world.plan())
+
+    main = world.repo("edge-1").oid("main")
+    there = f"{world.simulator.address}/acme/edge-1/src/commit/{main}/web"
+    assert {row.name: row.web_url for row in report.packages} == {"web": there, "db": ""}
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])

@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.base.errors import Location
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
-from reconciler.report.history import HistoryEntry
 from reconciler.report.html import (
     CauseRow,
     DiffRow,
@@ -20,13 +19,23 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText, WaveText
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
-    *("detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "subpackages"),
-    *("conflicts", "conditions", "origins", "history", "revisions", "diff", "cause"),
+    *(
+        "detail",
+        "waiting",
+        "manifest",
+        "pull",
+        "url",
+        "web",
+        "risks",
+        "categories",
+        "warnings",
+        "subpackages",
+    ),
+    *("conflicts", "conditions", "diff", "cause"),
 )
 """The columns of a package, in the order of `report.js`."""
 
@@ -50,10 +59,9 @@ def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
 
     names.append(text(row[3]))
     values = dict(zip(COLUMNS, row, strict=True))
-    values |= {name: text(values[name]) for name in COLUMNS[:16]}
-    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:20]}
-    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[20:23]}
-    values["history"] = [[*map(text, entry[:-1]), entry[-1]] for entry in values["history"]]
+    values |= {name: text(values[name]) for name in COLUMNS[:17]}
+    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[17:21]}
+    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[21:23]}
     return {**values, "full": "/".join(part for part in names[:2] if part)}
 
 
@@ -137,46 +145,16 @@ def _row(number: int, diffs: int) -> PackageRow:
         manifest=f"manifests/{ware}.yaml:2",
         pull=f"#{number % 400}" if changed else "",
         pull_url=f"https://git.example/acme/{cluster}/pull/{number % 400}" if changed else "",
+        web_url=f"https://git.example/acme/{cluster}/tree/{number // len(WARES):040x}/{ware}",
         risks=(f"deletion: deletes package {ware}",) if op == "delete" else (),
         categories=("deletion",) if op == "delete" else (),
         conditions=tuple(
             (kind, "True", "NoErrors", "successfully ensured downstream package variant")
             for kind in ("Ready", "Stalled", "Valid", "DraftExists", "DownstreamEnsured", "ConfigInjected")
         ),
-        origins=tuple(_origins(cluster, ware, variant)),
-        history=tuple(
-            HistoryEntry(
-                name,
-                f"{number * 7 + place:08x}",
-                time=1_767_225_600,
-                author="Kim",
-                subject=f"Approving package revision {ware}/{place}",
-            )
-            for place, name in enumerate(("v2", "v1"))
-        ),
-        revisions=4,
         diff=number % diffs if changed else -1,
         cause=number % 40 if changed else -1,
     )
-
-
-def _origins(cluster: str, ware: str, variant: str) -> list[Origin]:
-    place, commit = Location(f"manifests/{ware}.yaml", 13, 5), f"{WARES.index(ware):040x}"
-    values = {
-        "upstream": f"../blueprints.git {ware} {ware}/v5",
-        "upstreamLock": commit,
-        "metadata.name": ware,
-        "metadata.annotations.reconciler.dev/owner": f"acme/{variant}",
-        "metadata.annotations.reconciler.dev/location": f"{cluster}/{ware}",
-        "data.name": ware,
-        "data.package-path": ware,
-        "data.environment": "staging",
-        "data.region": "europe",
-    }
-    return [
-        Origin("Kptfile", name, value, f"PackageVariantSet default/{ware}: {name}", place)
-        for name, value in values.items()
-    ]
 
 
 def _diff(number: int) -> PackageDiff:
