@@ -61,6 +61,7 @@ class Reason(StrEnum):
     AWAITING_WAVE = "AwaitingWave", Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="its rollout")
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
+    CHECKOUT_OUTDATED = "CheckoutOutdated", Facts(phase=Phase.HELD_BACK, waits_for="a run from the tip")
     CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
     DEFECT = "Defect", Facts(phase=Phase.STALLED, decided=False)

@@ -78,8 +78,8 @@ class Desired(Struct, frozen=True):
     `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
     and Ready conditions of every set and every invalid variant, in Porch's words. `targets` is the number of
     variants of each valid set. Of variants that others needed before, `released` are certainly unneeded,
-    and `held` maps those that are still needed to the reason. `waiting` maps those of clusters whose first
-    lock is not merged yet to the reason to keep them.
+    and `held` maps those that are still needed to the reason. `waiting` maps those of clusters without a
+    merged lock to the reason to keep them.
     """
 
     variants: tuple[DesiredVariant, ...] = ()

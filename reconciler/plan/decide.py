@@ -103,7 +103,21 @@ def _find_veto(target: PlanTarget, variants: Sequence[DesiredVariant], context: 
         return Held(Veto.RIVALS, Reason.DUPLICATE_DOWNSTREAM, f"Wanted by {names}")
     if pause := find_pause(target.view, variant, context.inventory):
         return Held(Veto.PAUSE, Reason.PAUSED, pause)
+    if newer := _decided_since(target, variant, context):
+        return Held(Veto.UPSTREAM, Reason.CHECKOUT_OUTDATED, newer)
     return _unresolved(target, variant, context) if variant.key not in context.resolved else None
+
+
+def _decided_since(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> str:
+    """Return what a newer commit that was applied decided about a package; "" if nothing else (D28)."""
+    standing = context.inventory.control.standing
+    if not standing.is_outdated or standing.contains_applied:
+        return ""
+    record = context.inventory.records.get(variant.key)
+    if record is None or target.key in context.proposed_deletions:
+        return f"{standing.sentence}, and a newer commit lets it go"
+    asks_else = record.spec != variant.spec.model_dump(exclude_none=True)
+    return f"{standing.sentence}, and a newer commit asks for something else" if asks_else else ""
 
 
 def _unresolved(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:

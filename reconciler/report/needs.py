@@ -27,6 +27,7 @@ _BY_ITSELF = frozenset(
         Reason.AWAITING_CHECKS,
         Reason.AWAITING_SCHEDULE,
         Reason.AWAITING_WAVE,
+        Reason.CHECKOUT_OUTDATED,
         Reason.MANIFEST_UNREADABLE,
         Reason.RATE_LIMITED,
         Reason.ROLLED_BACK,

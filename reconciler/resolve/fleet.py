@@ -245,10 +245,10 @@ def _writes_state(inventory: Inventory) -> bool:
     return not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None)
 
 
-def _waiting(inventory: Inventory, locks: LockUpdate, wanted: LockUpdate) -> dict[ObjectName, str]:
-    """Return what was brought to clusters whose first lock is not merged yet, with the reason to keep it."""
+def _waiting(inventory: Inventory, locks: LockUpdate, proposed: LockUpdate) -> dict[ObjectName, str]:
+    """Return the variants of clusters without a merged lock, with the reason to keep them."""
     merged = {scope.cluster for scope in locks.scopes if scope.after is not None}
-    waiting = {scope.cluster for scope in wanted.scopes if scope.after is not None} - merged
+    waiting = {scope.cluster for scope in proposed.scopes if scope.after is not None} - merged
     views, kept = inventory.repositories, {}
     for key, record in inventory.records.items() if waiting else ():
         view = views.get(ObjectName(record.namespace, record.repository))

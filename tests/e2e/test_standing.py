@@ -732,3 +732,39 @@ def test_hint_beside_an_outdated_deletion_leads_on(world: World) -> None:
     assert world.run("apply").code == 0
     assert world.run("approve", "--all").code == 0
     assert not git(world.root / "edge-1.git", "ls-tree", "main", "web")
+
+
+NEWER: list[tuple[str | None, bool, str]] = [
+    (None, False, "lets it go"),
+    (None, True, "lets it go"),
+    (variant("edge-1", "web", revision=2), False, "asks for something else"),
+    (variant("edge-1", "web", revision=2), True, "asks for something else"),
+]
+
+
+@pytest.mark.parametrize(("manifest_text", "merged", "why"), NEWER)
+def test_an_older_checkout_says_that_newer_commits_decide(
+    world: World, manifest_text: str | None, *, merged: bool, why: str
+) -> None:
+    older = clone(world)
+    commit(world, {WEB: manifest_text})
+    world.run("apply")
+    if merged:
+        world.run("approve", "edge-1/web")
+        world.run("apply")
+
+    plan = json.loads(older.run("plan", "-o", "json").out)
+    (web,) = (change for change in plan["changes"] if change["package"]["path"] == "web")
+
+    assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
+    assert web["message"].endswith(f"and a newer commit {why}")
+    assert "the next apply" not in older.run("status").out
+
+
+def test_an_older_checkout_plans_what_no_newer_commit_changed(world: World) -> None:
+    older = clone(world)
+    commit(world, {"NOTES.md": "1\n"})
+    world.run("apply")
+    commit(world, {"NOTES.md": "2\n"})
+
+    assert "CheckoutOutdated" not in older.run("plan", "--all").out

@@ -147,8 +147,8 @@ class Catalogue:
         for own in queue:
             requires = (need for each in self.candidates(own) for need in each.requires)
             needs = (need for each in requires for need in (*each.alternatives, each.default))
-            found = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
-            queue += [other for other in dict.fromkeys(found) if other not in queue]
+            others = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
+            queue += [other for other in dict.fromkeys(others) if other not in queue]
         return frozenset(queue)
 
     def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
