@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
+from reconciler.expand.variants import spec_data
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
@@ -116,7 +117,7 @@ def _decided_since(target: PlanTarget, variant: DesiredVariant, context: PlanCon
     record = context.inventory.records.get(variant.key)
     if record is None or target.key in context.proposed_deletions:
         return f"{standing.sentence}, and a newer commit lets it go"
-    asks_else = record.spec != variant.spec.model_dump(exclude_none=True)
+    asks_else = record.spec != spec_data(variant)
     return f"{standing.sentence}, and a newer commit asks for something else" if asks_else else ""
 
 

@@ -9,7 +9,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.variants import Desired, DesiredVariant, spec_data
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.plan.deletion_evidence import DeletionEvidence, explain_absence
+from reconciler.plan.deletion_evidence import DeletionEvidence, explain_absence, last_expansions
 from reconciler.plan.deletion_guard import RefusedDeletions, guard_deletions, refused_variants
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
@@ -145,6 +145,7 @@ def _classify(
     successors = _successors(desired, inventory)
     retentions = {record.key: evidence.find_retention(record) for record in records}
     packages = {_package(record): r for record in records if (r := retentions[record.key])}
+    removed = last_expansions(records, inventory)
     transfer, keep, delete = [], [], []
     for record in records:
         retention, successor = retentions[record.key], successors.get(_package(record))
@@ -159,7 +160,7 @@ def _classify(
                 VariantChange(record.key, Reason.OWNER_CHANGED, message, record=record, successor=successor)
             )
         else:
-            message = explain_absence(record, desired, inventory)
+            message = explain_absence(record, desired, inventory, removed)
             delete.append(VariantChange(record.key, Reason.NOT_DESIRED, message, record=record))
     return transfer, keep, delete
 

@@ -1,15 +1,20 @@
 """Evidence that a recorded variant is no longer desired; without it nothing is deleted (law 4, D3, D17)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import some, time_text, verb
+from reconciler.expand import expand
 from reconciler.expand.authored import is_paused
 from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import Desired, DesiredVariant, owner_key, set_key, variant_key
-from reconciler.inventory.inventory import Control, Inventory, Sourced
+from reconciler.inventory.inventory import Control, Inventory, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import SHORT
 from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
@@ -214,10 +219,30 @@ def _stalled_downstreams(
 # Explanations
 
 
-def explain_absence(record: PackageVariantRecord, desired: Desired, inventory: Inventory) -> str:
+def last_expansions(
+    records: Iterable[PackageVariantRecord], inventory: Inventory
+) -> Mapping[ObjectName, tuple[Sourced[PackageVariantSet], Desired]]:
+    """Return the sets of records that were removed, as Git had them last, with what they would make now."""
+    removed: dict[ObjectName, tuple[Sourced[PackageVariantSet], Desired]] = {}
+    for owner in {ObjectName(record.namespace, record.set_name) for record in records if record.set_name}:
+        removal = inventory.control.removed.get(set_key(owner))
+        if removal is not None and isinstance(removal.last, PackageVariantSet):
+            last = Sourced(owner, removal.last, Source(Location(removal.path)))
+            made = expand(replace(inventory, sets=(last,), variants=(), records={}))
+            removed |= {} if set_key(owner) in made.stalled else {owner: (last, made)}
+    return removed
+
+
+def explain_absence(
+    record: PackageVariantRecord,
+    desired: Desired,
+    inventory: Inventory,
+    removed: Mapping[ObjectName, tuple[Sourced[PackageVariantSet], Desired]] = MappingProxyType({}),
+) -> str:
     """Return which object, manifest or target of a recorded variant is gone, and its followers (D17).
 
     It depends on the declarations alone: the next run, which has records of the followers, returns the same.
+    `removed` are the sets that were removed: what one of them made no longer was not let go by its removal.
     """
     if record.requested_by:
         return f"Not needed any more by {', '.join(record.requested_by)}"
@@ -228,6 +253,9 @@ def explain_absence(record: PackageVariantRecord, desired: Desired, inventory: I
     else:
         declared = f"PackageVariantSet {owner}" if record.set_name else f"PackageVariant {record.key}"
         cause = _removed(declared, record, inventory)
+        last, made = removed.get(owner, (None, Desired()))
+        if last is not None and all(variant.key != record.key for variant in made.variants):
+            cause = f"{_unselected(record, last, Desired(), inventory)}; {cause}"
     followers = [v for v in desired.variants if v.set_key != owner and _follows(v, record)]
     if not followers:
         return cause

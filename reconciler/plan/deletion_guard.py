@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
-from reconciler.base.wording import plural
+from reconciler.base.wording import plural, some
 from reconciler.expand.targets import named_clusters
-from reconciler.expand.variants import ALLOW_DELETES, Desired
+from reconciler.expand.variants import ALLOW_DELETES, Desired, owner_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
 from reconciler.policy import DeletionGuard
@@ -21,13 +22,16 @@ from reconciler.resolve.ownership import DELETE, deletion_policy
 
 _WAITING = "which was refused before and waits for consent"
 _MOST_DIGITS = 4
+_MOST_NAMES = 3
+_OWNERS = frozenset({"PackageVariant", "PackageVariantSet"})
 _UNREADABLE = "and the record of what was refused before cannot be read"
 
 
 class RefusedDeletions(Struct, frozen=True):
     """Deletions without consent: the variants `keys` are kept. `of` is the number of all variants then.
 
-    `annotation` tells which annotation would allow them, as a clause; "" where none would.
+    `annotation` tells which annotation would allow them, as a clause; "" where none would. `newcomers` are
+    stalled manifests without a package, one of which may be about to take them over.
     """
 
     reason: Reason
@@ -35,6 +39,7 @@ class RefusedDeletions(Struct, frozen=True):
     annotation: str
     keys: tuple[ObjectName, ...] = ()
     of: int = 0
+    newcomers: tuple[str, ...] = ()
 
     @property
     def consent(self) -> str:
@@ -44,7 +49,8 @@ class RefusedDeletions(Struct, frozen=True):
     @property
     def hint(self) -> str:
         """The next step: how to consent."""
-        return consent_hint(self.consent, self.annotation)
+        newcomers = f"Correct {some(self.newcomers, _MOST_NAMES)} first, if it takes these over. "
+        return f"{newcomers if self.newcomers else ''}{consent_hint(self.consent, self.annotation)}"
 
 
 def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
@@ -137,6 +143,9 @@ def guard_deletions(
             )
         unconsented += deletes
     refused += _too_many(unconsented, before, inventory)
+    recorded = {owner_key(record) for record in inventory.records.values()}
+    names = (key.subject for key in sorted(desired.stalled - recorded) if key.kind in _OWNERS)
+    refused = [replace(refusal, newcomers=(*names,)) for refusal in refused]
     refused = [refusal for refusal in refused if refusal.consent not in inventory.policy.consents]
     kept = {key: refusal.message for refusal in refused for key in refusal.keys}
     return GuardedDeletions(kept, tuple(refused))
@@ -220,7 +229,8 @@ def _too_many(
     message = f"{count}{share} would be deleted, {reason}"
     owners = {ObjectName(record.namespace, record.set_name) for record in refused}
     owner = owners.pop()
-    annotation = "" if owners or not owner.name else _annotation(owner, len(refused))
+    is_there = any(pvs.key == owner for pvs in inventory.sets)
+    annotation = _annotation(owner, len(refused)) if is_there and not owners else ""
     yield RefusedDeletions(Reason.DELETION_GUARD, message, annotation, _keys(refused), owned)
 
 

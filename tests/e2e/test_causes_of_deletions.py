@@ -1,5 +1,6 @@
 """A deletion names its cause, the object, manifest or target that left, wherever it is told."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,50 @@ def test_target_that_left_the_set_is_named(tmp_path: Path, targets: str, others:
 
     assert f"{cause}\n" in world.run("plan").out
     assert cause in world.run("status").out
+
+
+def test_a_set_that_went_after_a_target_of_it_did_not_let_that_one_go(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    both = "  - repositories: [{name: edge-1, packageNames: [a, b]}]\n"
+    singles = {manifest("edge-1", name): None for name in ("web", "db")}
+    commit(world, {**singles, "manifests/set.yaml": SET + both})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    commit(world, {"manifests/set.yaml": SET + both.replace("[a, b]", "[b]")})
+    world.run("apply")
+    removed = commit(world, {"manifests/set.yaml": None})
+
+    rows = json.loads(world.run("plan", "-o", "json").out)["changes"]
+
+    gone = (
+        f"manifests/set.yaml, which declared PackageVariantSet default/web, was removed in commit {removed}"
+    )
+    assert {row["package"]["path"]: row["message"] for row in rows} == {
+        "a": f"PackageVariantSet default/web has no target for edge-1/a any more; {gone}",
+        "b": gone,
+    }
+
+
+@pytest.mark.parametrize("newcomer", ["", "front"])
+def test_a_refused_deletion_names_no_set_that_is_gone(tmp_path: Path, newcomer: str) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    names = ", ".join(f"p{number}" for number in range(12))
+    target = f"  - repositories: [{{name: edge-1, packageNames: [{names}]}}]\n"
+    plain = SET.replace('  annotations: {reconciler.dev/allow-deletes: "9"}\n', "") + target
+    singles = {manifest("edge-1", name): None for name in ("web", "db")}
+    commit(world, {**singles, "manifests/set.yaml": plain})
+    world.run("apply")
+    other = plain.replace("name: web\n", "name: front\n").replace("name: edge-1,", "name: edge-1, bogus: 1,")
+    commit(world, {"manifests/set.yaml": other if newcomer else None})
+
+    said = world.run("plan").out
+
+    assert "refused: DeletionGuard" in said
+    assert "annotate PackageVariantSet" not in said
+    first = "Correct PackageVariantSet default/front first, if it takes these over."
+    assert (first in said) is bool(newcomer)
 
 
 def test_object_that_left_the_snapshot_is_named(tmp_path: Path) -> None:
