@@ -222,14 +222,14 @@ class Former(Struct, frozen=True):
     """Why a place of recorded packages is no place of the Repository that it was recorded for (D36).
 
     `reason` is `Moved`, `PlaceGone`, or why nothing is concluded: the Repository is not understood.
-    `packages` are the owners of the packages there, by path.
+    `packages` are the owners of the packages there, by path. Of those that are `aside` only the branch is
+    another one: path and drafts are those of the package that is wanted now.
     """
 
     reason: Reason
     message: str
     packages: Mapping[str, ObjectName]
-    other_branch: bool = False
-    """Whether only the branch is another one: path and drafts are those of the package that is wanted now."""
+    aside: frozenset[str] = frozenset()
 
     @property
     def is_understood(self) -> bool:
@@ -747,7 +747,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         return {
             PackageKey(view.url, path): view
             for view, why in sorted(former, key=lambda each: not each[1].is_understood)
-            for path in (() if why.other_branch else why.packages)
+            for path in why.packages.keys() - why.aside
         }
 
     @cached_property

@@ -1,5 +1,6 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
@@ -28,6 +29,7 @@ from reconciler.names.refs import (
 )
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.plan.deletion_guard import deletion_consent
+from reconciler.records.state import RecordedDownstream
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.merge_bases import Sources, index_sources
@@ -61,6 +63,11 @@ class PlanTarget(Struct, frozen=True):
     def drafts(self) -> tuple[Draft, ...]:
         """Every draft of ours, the open one first."""
         return (*((self.draft,) if self.draft else ()), *self.merged, *self.others)
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether this is what is on another branch, where path and drafts are those of another target."""
+        return self.key.path != self.package.path
 
 
 class Neighbours(Struct, frozen=True):
@@ -187,28 +194,53 @@ def _targets(
 
 
 def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[PlanTarget]:
-    """Yield what is left of ours at former places: an unreadable one may have everything."""
+    """Yield what is left of ours at former places: an unreadable one may have everything.
+
+    Of several on branches of one repository the first is that of the drafts and proposals at their path.
+    """
+    found: dict[PackageKey, list[PlanTarget]] = defaultdict(list)
     for view in inventory.former.values():
-        former = view.former
-        if former is None or view.role is not RepositoryRole.PLANNED or is_given_up(view, inventory):
+        if view.former is None or view.role is not RepositoryRole.PLANNED or is_given_up(view, inventory):
             continue
-        for path in former.packages:
+        for path in view.former.packages:
             key = PackageKey(view.url, path)
             target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
-            if key in inventory.hidden or not (view.problem or target.owner or target.drafts):
-                continue
-            if former.other_branch and target.main_owner is not None:
-                # The draft and the path are those of the package that is wanted, on another branch.
-                yield replace(
-                    target, key=branch_key(key, view.branch), draft=None, merged=(), others=(), pulls=()
-                )
-            elif not former.other_branch and key not in downstreams:
-                yield target
+            if key not in inventory.hidden and (view.problem or target.owner or target.drafts):
+                found[key].append(target)
+    for key, targets in found.items():
+        places: dict[str, PlanTarget] = {}
+        for target in sorted(targets, key=_by_what_is_there):
+            places.setdefault(target.view.branch, target)
+        here = [target for target in places.values() if not _is_aside(target)]
+        if here and key not in downstreams:
+            yield here[0]
+        for target in (*here[1:], *filter(_is_aside, places.values())):
+            if target.main_owner is not None:
+                aside = branch_key(key, target.view.branch)
+                yield replace(target, key=aside, draft=None, merged=(), others=(), pulls=PullRequests())
+
+
+def _is_aside(target: PlanTarget) -> bool:
+    former = target.view.former
+    return former is not None and target.package.path in former.aside
+
+
+def _by_what_is_there(target: PlanTarget) -> tuple[bool, bool, ObjectName]:
+    """Return a key that sorts what is published first, and what was recorded for its owner."""
+    recorded = target.view.former.packages.get(target.package.path) if target.view.former else None
+    return target.main_owner is None, target.owner != recorded, target.view.key
 
 
 def branch_key(package: PackageKey, branch: str) -> PackageKey:
     """Return the key of what a package has on another branch than the one it is made on now."""
     return package._replace(path=f"{package.path}@{branch}")
+
+
+def find_place(place: RecordedDownstream, context: PlanContext) -> PlanTarget | None:
+    """Return the target of a recorded place, None if nothing is left there."""
+    key = PackageKey(place.url, place.path)
+    targets = (context.targets.get(each) for each in (branch_key(key, place.branch), key))
+    return next((t for t in targets if t is not None and place.branch in ("", t.view.branch)), None)
 
 
 def is_given_up(view: RepositoryView, inventory: Inventory) -> bool:

@@ -13,7 +13,7 @@ from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
 from reconciler.plan.commits import EDIT, commit_message, edit_task, revision_name
 from reconciler.plan.compose import Decision, Held, Veto
-from reconciler.plan.context import PlanContext, PlanTarget, newest_pull, place_consent
+from reconciler.plan.context import PlanContext, PlanTarget, find_place, newest_pull, place_consent
 from reconciler.plan.deletion_evidence import find_outdated
 from reconciler.plan.deletion_guard import (
     consent_hint,
@@ -104,7 +104,7 @@ def _kept_at_former_place(target: PlanTarget) -> Held | None:
         return None
     if not former.is_understood:
         return Held(Veto.OWNER, former.reason, former.message)
-    if former.other_branch:
+    if target.is_aside:
         why = f"{former.message}, and the package is still on {view.branch}. Remove it there with git"
         return Held(Veto.OWNER, former.reason, why, waits=True)
     if view.problem is None:
@@ -361,12 +361,9 @@ def _declined(
 def _was_proposed(target: PlanTarget, owner: ObjectName, context: PlanContext) -> bool:
     """Tell whether the last run recorded that the removal of a package is proposed at its place."""
     record = context.inventory.records.get(owner)
-    if record is None:
-        return False
-    if target.view.former is None or PackageKey(record.url, record.path) == target.key:
-        return record.deletion_proposed
-    former = (place for place in record.former if PackageKey(place.url, place.path) == target.key)
-    return any(place.deletion_proposed for place in former)
+    proposed = [place for place in record.downstreams if place.deletion_proposed] if record else []
+    found = (find_place(place, context) for place in proposed)
+    return any(each is not None and each.key == target.key for each in found)
 
 
 def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:

@@ -16,7 +16,7 @@ from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorded_address
 from reconciler.names.refs import is_within
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
-from reconciler.plan.context import PlanContext, PlanTarget, branch_key, is_given_up
+from reconciler.plan.context import PlanContext, PlanTarget, find_place, is_given_up
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
@@ -75,6 +75,7 @@ def plan_records(
     by_package = {change.package: change for change in changes}
     for key, each in records.items():
         record = _with_place(each, context)
+        record = replace(record, known_as=_known_as(record.downstream, key, context))
         records[key] = replace(record, former=tuple(_former_downstreams(record, context, by_package)))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
@@ -120,32 +121,44 @@ def _former_downstreams(
         is_at = (place.url, place.path) == (record.url, record.path)
         is_present = is_at and place.branch in ("", record.branch)
         if not is_present and _has_left(place, record.key, context, changes):
-            change = changes.get(PackageKey(place.url, place.path))
-            updates = _after_deletion(change) if change is not None else {}
-            yield replace(place, deletion_proposed=updates.get("deletion_proposed", place.deletion_proposed))
+            target = find_place(place, context)
+            updates = _after_deletion(changes[target.key]) if target is not None else {}
+            yield replace(
+                place,
+                deletion_proposed=updates.get("deletion_proposed", place.deletion_proposed),
+                known_as=_known_as(place, record.key, context),
+            )
 
 
 def _has_left(
     place: RecordedDownstream, owner: ObjectName, context: PlanContext, changes: Mapping[PackageKey, Change]
 ) -> bool:
     """Tell whether a place has something of a variant after the plan; what cannot be read may have it."""
-    key, former = PackageKey(place.url, place.path), _former_view(place, context)
-    if key in context.inventory.hidden or _is_unread(place, context):
+    if PackageKey(place.url, place.path) in context.inventory.hidden or _is_unread(place, owner, context):
         return True
-    if former is not None and former.former is not None and former.former.other_branch:
-        key = branch_key(key, former.branch)
-    target = context.targets.get(key)
-    return target is not None and owner in _owners_after(target, changes[key], context)
+    target = find_place(place, context)
+    return target is not None and owner in _owners_after(target, changes[target.key], context)
 
 
-def _former_view(place: RecordedDownstream, context: PlanContext) -> RepositoryView | None:
-    views = (v for v in context.inventory.views_of(place.url) if v.former and place.path in v.former.packages)
-    return next((v for v in views if v.directory == place.directory and place.branch in ("", v.branch)), None)
+def _known_as(place: RecordedDownstream, owner: ObjectName, context: PlanContext) -> str:
+    former = _former_view(place, owner, context)
+    return former.key.name if former is not None else ""
 
 
-def _is_unread(place: RecordedDownstream, context: PlanContext) -> bool:
+def _former_view(place: RecordedDownstream, owner: ObjectName, context: PlanContext) -> RepositoryView | None:
+    """Return the view of a former place: of several Repositories that were there, that of the owner's."""
+    views = {
+        view.former.packages[place.path]: view
+        for view in reversed(context.inventory.views_of(place.url))
+        if view.former is not None and place.path in view.former.packages
+        if view.directory == place.directory and place.branch in ("", view.branch)
+    }
+    return views.get(owner, next(iter(views.values()), None))
+
+
+def _is_unread(place: RecordedDownstream, owner: ObjectName, context: PlanContext) -> bool:
     """Tell whether nothing is known of a place, unless people gave up what is there."""
-    former = _former_view(place, context)
+    former = _former_view(place, owner, context)
     if former is not None:
         return not former.is_planned and not is_given_up(former, context.inventory)
     return not any(view.is_planned for view in context.inventory.views_of(place.url))
@@ -327,7 +340,9 @@ def leaving_records(context: PlanContext, changes: Iterable[Change]) -> Iterator
         record = change.record
         if record is None or PackageKey(record.url, record.path) in hidden:
             continue
-        if change.key not in owning and not any(_is_unread(place, context) for place in record.downstreams):
+        if change.key not in owning and not any(
+            _is_unread(place, change.key, context) for place in record.downstreams
+        ):
             yield change.key
 
 

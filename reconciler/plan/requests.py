@@ -120,10 +120,9 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     """Return what the package's pull request proposes as a whole; None where that is not known."""
     is_left = change.reason is Reason.DRAFT_EDITED and change.waits
     # What is left on another branch is removed by people: branches of this path are not about it.
-    is_aside = target.view.former is not None and target.view.former.other_branch
     if (
         change.op is Op.BLOCK
-        or is_aside
+        or target.is_aside
         or (change.pull is None and (not change.reason.facts.described or is_left))
     ):
         return None

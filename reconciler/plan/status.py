@@ -244,8 +244,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
 def _proposal(target: PlanTarget, context: PlanContext) -> str:
     """Return the branch that proposes to delete the package, "" if there is none."""
     proposal = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-    is_aside = target.view.former is not None and target.view.former.other_branch
-    return proposal if proposal in target.view.branches and not is_aside else ""
+    return proposal if proposal in target.view.branches and not target.is_aside else ""
 
 
 def _as_draft(head: str) -> str:

@@ -42,6 +42,14 @@ class _Place(NamedTuple):
     key: ObjectName = ObjectName("", "")
 
 
+class _Left(NamedTuple):
+    """What a record has at a former place, and what that was called; `is_aside` as of `Former`."""
+
+    record: PackageVariantRecord
+    known_as: str
+    is_aside: bool
+
+
 def find_former(
     inventory: Inventory,
     located: Iterable[Registration],
@@ -62,13 +70,36 @@ def find_former(
     """
     places, broken = _registered(located, written)
     registered = {place.key: place for place in places}
+    groups = _recorded(inventory, registered, broken)
+
+    def known_as(group: tuple[_Place, Reason]) -> str:
+        place, names = group[0], (left.known_as for left in groups[group].values())
+        return max((n for n in names if ObjectName(place.key.namespace, n) not in registered), default="")
+
+    former: dict[ObjectName, FormerRegistration] = {}
+    for group in sorted(groups, key=lambda group: (not known_as(group), group)):
+        (place, reason), packages = group, groups[group]
+        now, record = registered.get(place.key), next(iter(packages.values())).record
+        key = _free_name(place, known_as(group), {*registered, *former}, is_moved=now is not None)
+        owners = {path: left.record.key for path, left in sorted(packages.items())}
+        aside = frozenset(path for path, left in packages.items() if left.is_aside)
+        message = _message(place, reason, now, record, inventory)
+        registration = _registration(key, place, now, written, record)
+        former[key] = FormerRegistration(registration, Former(reason, message, owners, aside))
+    return former, broken
+
+
+def _recorded(
+    inventory: Inventory, registered: Mapping[ObjectName, _Place], broken: dict[ObjectName, DefectError]
+) -> Mapping[tuple[_Place, Reason], Mapping[str, _Left]]:
+    """Return the recorded packages at former places by path; add to `broken` what a bug of ours breaks."""
     by_directory: dict[tuple[str, str], list[_Place]] = defaultdict(list)
     addresses: dict[str, str] = {}
     for place in registered.values():
         by_directory[place.url, place.directory].append(place)
         addresses.setdefault(place.url, place.address)
     stalled = {k.object_name for k in inventory.stalled if (k.group, k.kind) == (GROUP, "Repository")}
-    groups: dict[tuple[_Place, Reason, bool], dict[str, PackageVariantRecord]] = defaultdict(dict)
+    groups: dict[tuple[_Place, Reason], dict[str, _Left]] = defaultdict(dict)
     for record in inventory.records.values():
         for downstream in record.downstreams:
             name = ObjectName(record.namespace, downstream.repository)
@@ -79,23 +110,14 @@ def find_former(
             except DefectError as error:
                 broken[name] = error
                 continue
-            if name in broken:
+            if why is None or name in broken:
                 continue
-            if why is not None and broken:
-                why = Reason.MANIFEST_UNREADABLE, why[1]
-            if why is not None:
-                address = addresses.get(downstream.url) or _address(downstream)
-                place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
-                groups[place, *why].setdefault(downstream.path, record)
-    former: dict[ObjectName, FormerRegistration] = {}
-    for (place, reason, is_branch), packages in sorted(groups.items(), key=lambda each: each[0]):
-        key = _free_name(place, {*registered, *former}, is_moved=place.key in registered)
-        now, record = registered.get(place.key), next(iter(packages.values()))
-        owners = {path: each.key for path, each in sorted(packages.items())}
-        message = _message(place, reason, now, record, inventory)
-        registration = _registration(key, place, now, written, record)
-        former[key] = FormerRegistration(registration, Former(reason, message, owners, is_branch))
-    return former, broken
+            reason, is_aside = why
+            address = addresses.get(downstream.url) or _address(downstream)
+            place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
+            left = _Left(record, downstream.known_as, is_aside)
+            groups[place, Reason.DEFECT if broken else reason].setdefault(downstream.path, left)
+    return groups
 
 
 def _registered(
@@ -162,11 +184,14 @@ def _address(downstream: RecordedDownstream) -> str:
     return downstream.remote or (downstream.url if downstream.url.startswith("/") else "")
 
 
-def _free_name(place: _Place, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:
-    """Return a name that nothing else has: that of its Repository, else its directory, else its address."""
+def _free_name(place: _Place, known_as: str, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:
+    """Return a name that nothing else has: that of its Repository, else its directory, else its address.
+
+    A place that has a name keeps it, whatever else comes or goes, until a Repository is called so.
+    """
     address = (place.address if place.address.startswith(".") else place.url).removesuffix(".git")
     below = "/".join(filter(None, (address, place.directory)))
-    names = ["" if is_moved else place.key.name, place.directory, below]
+    names = [known_as, "" if is_moved else place.key.name, place.directory, below]
     free = (ObjectName(place.key.namespace, name) for name in names if name)
     last = ObjectName(place.key.namespace, f"{below}@{place.branch}")
     return next((name for name in free if name not in taken), last)
@@ -181,6 +206,10 @@ def _message(
 ) -> str:
     if reason is Reason.OWNER_STALLED:
         return f"Repository {place.key} is not understood: nothing of it changes until its manifest is right"
+    if reason is Reason.DEFECT:
+        return (
+            f"Repository {place.key} is not known: a bug broke the reading of a Repository, which may be here"
+        )
     if reason is Reason.MANIFEST_UNREADABLE:
         file = record.registration or "A file that may declare it"
         return f"Repository {place.key} is not known: {file} cannot be read"

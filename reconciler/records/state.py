@@ -132,7 +132,8 @@ class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forb
     `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
     where that is how it was registered. `directory` and `repository` are those of the former Repository, and
     `registration` is the file that declared it. What an older version did not record is "". Of a place where
-    it was, `deletion_proposed` is True if its removal is proposed, or was declined.
+    it was, `deletion_proposed` is True if its removal is proposed, or was declined. `known_as` is what the
+    place is called while no Repository is there.
     """
 
     url: str
@@ -143,6 +144,7 @@ class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forb
     remote: str = ""
     registration: str = ""
     deletion_proposed: bool = False
+    known_as: str = ""
 
 
 class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -164,9 +166,9 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package: if it `is_failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
-    those with an upstream of their own. `refused` is about its draft. `branch`, `remote` and `registration`
-    complete the place of the package, which is a `RecordedDownstream`; `former` are those where it was
-    before, while something of it is left there.
+    those with an upstream of their own. `refused` is about its draft. `branch`, `remote`, `registration` and
+    `known_as` complete the place of the package, which is a `RecordedDownstream`; `former` are those where
+    it was before, while something of it is left there.
     """
 
     api_version: str = SCHEMA
@@ -206,6 +208,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     branch: str = ""
     remote: str = ""
     registration: str = ""
+    known_as: str = ""
     former: tuple[RecordedDownstream, ...] = ()
 
     @property
@@ -233,6 +236,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
             remote=self.remote,
             registration=self.registration,
             deletion_proposed=self.deletion_proposed,
+            known_as=self.known_as,
         )
 
     @property

@@ -298,6 +298,71 @@ def test_a_deletion_at_a_former_place_that_people_decline_is_not_proposed_again(
     assert on_main(world, "rome", "web")
 
 
+def test_a_former_place_keeps_its_name_when_another_one_ends(world: EdgeFleet) -> None:
+    """Both were places of `rome`; at one of them is a draft, which the first run closes."""
+    world.settle()
+    world.want(2, name="shop", target=SELECTED)
+    world.run("apply")
+    change(world, {"rome": registered("rome", "fresh", "")})
+    world.run("apply")
+    change(world, {"rome": None})
+
+    world.apply()
+
+    assert decided(world)["../rome/web"] == ("keep", "DeletionProposed")
+
+
+def test_what_is_left_on_two_branches_has_a_row_each(world: EdgeFleet) -> None:
+    mono = Repo(world.root / "mono.git")
+    mono.commit({"README.md": "prod\n"}, branch="prod")
+    change(world, {"west": registered("west", *PLACES["west"], branch="prod")})
+    world.settle()
+    change(world, {"west": registered("west", "mono", "sites/west", branch="prod")})
+
+    world.apply()
+
+    rows = decided(world)
+    assert rows["../mono/clusters/west/web"] == ("keep", "DeletionProposed")
+    assert rows["clusters/west/web@main"] == ("keep", "Moved")
+    world.settle()
+    assert not any(on_main(world, "mono", "clusters/west/web", branch) for branch in ("main", "prod"))
+    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
+
+
+def test_what_another_branch_has_is_no_edit_of_a_draft(world: EdgeFleet) -> None:
+    """Nobody is asked about a draft that was made onto the branch of people, whichever place is looked at."""
+    Repo(world.root / "mono.git").commit({"README.md": "prod\n"}, branch="prod")
+    world.settle()
+    change(world, {"west": None, "oslo": registered("oslo", *PLACES["west"], branch="prod")})
+    world.run("apply")
+    change(world, {"oslo": None})
+
+    world.apply()
+
+    assert not any("drafts/clusters/west" in ref for ref in world.all_refs()["mono.git"])
+
+
+def test_a_declined_deletion_of_a_package_that_moved_is_not_proposed_again(world: EdgeFleet) -> None:
+    alone = variant("rome", "web", revision=2).replace("web-rome", "own")
+    change(world, {"rome": registered("rome", "rome", "").replace("fleet: web", "role: own"), "own": alone})
+    world.settle()
+    change(
+        world,
+        {
+            "own": alone.replace("repo: rome", "repo: east").replace(
+                "east\n    package: web", "east\n    package: own"
+            )
+        },
+    )
+    world.run("apply")
+    (number,) = (number for number, pull in world.pulls("rome").items() if pull["title"] == "Delete web")
+
+    world.run("pr", "close", f"rome#{number}")
+    world.apply()
+
+    assert decided(world)["rome/web"] == ("keep", "Rejected")
+
+
 def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> None:
     change(world, {"rome": None})
     shutil.move(world.root / "rome.git", world.root / "away.git")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -32,20 +33,28 @@ def newest_time(commits: Iterable[CommitData]) -> int:
     return max((commit.committer.time for commit in commits), default=0)
 
 
+class Onto(NamedTuple):
+    """The head of the branch that a view is of, and every commit of the branches that views are of."""
+
+    main: Oid | None
+    hidden: frozenset[Oid]
+
+
 def read_draft(
-    mirror: Mirror, branch: PackageAtRef, main: Oid | None, header: KptfileHeader, policy: CommitPolicy
+    mirror: Mirror, branch: PackageAtRef, onto: Onto, header: KptfileHeader, policy: CommitPolicy
 ) -> Draft:
     """Return a draft, with the authorship of its commits above main.
 
-    A branch that main contains has no commits of its own: then its tip alone counts.
+    A branch that main contains has no commits of its own: then its tip alone counts. Commits of
+    another branch are no edits of people: a draft that was made onto that has what it has.
     """
+    main = onto.main
     ref, named, tip, package = branch
     merged = mirror.ancestry(main) if main else frozenset()
     base = mirror.merge_base(main, tip.oid) if main else None
     own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
     ours, foreign = split_by_author(own, policy)
-    if base == tip.oid:
-        foreign = []
+    foreign = [commit for commit in foreign if commit.oid not in onto.hidden]
     # A commit that only merges main into the branch does not write the package.
     newest = next((c for c in ours if _touches(mirror, c, named.path)), ours[0] if ours else None)
     base_tree = mirror.subtree(base, named.path) if base else None
@@ -70,16 +79,15 @@ def read_draft(
 
 
 def read_deletion(
-    mirror: Mirror, ref: str, main: Oid | None, path: str, policy: CommitPolicy
+    mirror: Mirror, ref: str, onto: Onto, path: str, policy: CommitPolicy
 ) -> DeletionBranch | None:
     """Return the branch that proposes to delete a package, None if there is none."""
     oid = mirror.refs().get(ref)
     tip = mirror.find_commit(oid) if oid else None
     if oid is None or tip is None:
         return None
-    base = mirror.merge_base(main, oid) if main else None
-    merged = mirror.ancestry(main) if main else frozenset()
-    commits = map(mirror.commit, mirror.walk(oid, merged))
+    base = mirror.merge_base(onto.main, oid) if onto.main else None
+    commits = map(mirror.commit, mirror.walk(oid, onto.hidden))
     return DeletionBranch(
         tip=Commit(oid, tip.committer.time),
         base_tree=mirror.subtree(base, path) if base else None,

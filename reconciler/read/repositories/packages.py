@@ -22,7 +22,7 @@ from reconciler.read.repositories.discovery import (
     find_package,
     published_revision,
 )
-from reconciler.read.repositories.drafts import read_deletion, read_draft
+from reconciler.read.repositories.drafts import Onto, read_deletion, read_draft
 from reconciler.read.repositories.kptfiles import HeaderIndex
 
 _State = tuple[CommitData, PackageDirectory]
@@ -66,10 +66,15 @@ def read_packages(
     walked = _walk_back(mirror, contents, policy, index)
     prefix = deletion_ref(policy.instance, "")
     has_deletions = any(ref.startswith(prefix) for ref in mirror.refs())
+    heads = {content.head.oid for content in contents if content.head}
+    hidden = frozenset[Oid]().union(*map(mirror.ancestry, heads))
     for content in contents:
         head = content.head.oid if content.head else None
-        packages = _main_packages(content, walked.get(head, {}) if head else {}, index)
-        drafts, tags = _read_refs(mirror, content, policy, index)
+        onto, packages = (
+            Onto(head, hidden),
+            _main_packages(content, walked.get(head, {}) if head else {}, index),
+        )
+        drafts, tags = _read_refs(mirror, content, onto, policy, index)
         for path in {*drafts, *tags}:
             packages[path] = replace(
                 packages.get(path) or PackageState(path),
@@ -77,7 +82,7 @@ def read_packages(
                 published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
             )
         for path in packages if has_deletions else ():
-            deletion = read_deletion(mirror, f"{prefix}{path}", head, path, policy.commits)
+            deletion = read_deletion(mirror, f"{prefix}{path}", onto, path, policy.commits)
             packages[path] = replace(packages[path], deletion=deletion)
         yield dict(sorted(packages.items()))
 
@@ -106,17 +111,17 @@ def _held(tree: Oid, texts: Mapping[str, str]) -> Oid:
 
 
 def _read_refs(
-    mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex
+    mirror: Mirror, content: ViewContent, onto: Onto, policy: Policy, index: HeaderIndex
 ) -> tuple[dict[str, list[Draft]], dict[str, list[PackageRevision]]]:
     """Return drafts and tags of a view by path."""
     drafts: dict[str, list[Draft]] = {}
     tags: dict[str, list[PackageRevision]] = {}
-    main = content.head.oid if content.head else None
     for ref in content.refs:
         path = ref.named.path
         if _is_draft(ref):
             header = index.header(ref.package.kptfile)
-            drafts.setdefault(path, []).append(read_draft(mirror, ref, main, header, policy.commits))
+            draft = read_draft(mirror, ref, onto, header, policy.commits)
+            drafts.setdefault(path, []).append(draft)
         else:
             tags.setdefault(path, []).append(published_revision(mirror, ref))
     return drafts, tags

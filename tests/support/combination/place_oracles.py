@@ -82,12 +82,19 @@ def written(life: "PlacedLife") -> Iterator[tuple[str, str, str]]:
             if ref.startswith("refs/heads/drafts/"):
                 path = about(ref.removeprefix("refs/heads/"))
                 yield from ((name, path, ref) for own in owned(life, repo, ref) if own == path)
+    for name, path, pull in own_pulls(life):
+        if path:
+            yield name, path, f"pull request {pull['number']}"
+
+
+def own_pulls(life: "PlacedLife") -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the open pull requests of this instance with their repository, and package or ""."""
     for name, pull in pulls(life):
         path, repo = about(pull["head"]), repositories(life)[name]
         ref = f"refs/heads/{pull['head']}"
         is_ours = pull["head"].startswith(f"reconciler/{life.instance}/")
-        if path and (is_ours or (repo.find(ref) and path in owned(life, repo, ref))):
-            yield name, path, f"pull request {pull['number']}"
+        if is_ours or (repo.find(ref) and path in owned(life, repo, ref)):
+            yield name, path, pull
 
 
 def unread(life: "PlacedLife") -> dict[tuple[str, str, str], bytes]:
@@ -123,12 +130,18 @@ def check_everything(life: "PlacedLife", plan: Books) -> Iterator[str]:
     rows = plan.get("changes", [])
     yield from check_books(life, rows)
     yield from check_names(life, rows, status, listed)
+    # Nothing of an owner that is not understood is changed, and no text about it.
+    left = {key_of(row) for row in rows if row["reason"] in {"OwnerStalled", "ManifestUnreadable"}}
     texts = {
         **{
             f"row {row['name']}": f"{row['message']} {row['status'] and row['status']['message']}"
             for row in rows
         },
-        **{f"pull request {name}#{p['number']}": f"{p['title']} {p['body']}" for name, p in pulls(life)},
+        **{
+            f"pull request {name}#{pull['number']}": f"{pull['title']} {pull['body']}"
+            for name, path, pull in own_pulls(life)
+            if (name, path) not in left
+        },
         **{f"status {item['name']}": json.dumps(item) for item in status.get("items", ())},
         "notes": json.dumps([plan.get("notes"), plan.get("needs")]),
     }

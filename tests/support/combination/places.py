@@ -197,6 +197,8 @@ class PlacedLife:
         self.remember()
         before = place_oracles.published(self)
         if self.has_other:
+            # Each may wait for a path that the other leaves.
+            self.run("apply")
             self.other().run("apply", cache="other-cache")
         said = self.run("apply").out
         self.violations += [f"apply says {each}: {said}" for each in place_oracles.check_sentence(self, said)]

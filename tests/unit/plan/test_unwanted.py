@@ -20,7 +20,7 @@ from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Parts, compose
-from reconciler.plan.context import PlanTarget
+from reconciler.plan.context import PlanTarget, branch_key
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
 from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people, withdraw_deletion
@@ -293,13 +293,14 @@ OLD_PLACE = "Repository default/edge moved from directory a to directory b"
 
 def at_former_place(reason: Reason = Reason.MOVED, *, problem: str = "", branch: bool = False) -> PlanTarget:
     """Return the package at a place that its Repository left, or that cannot be read."""
-    view = replace(EDGE, former=Former(reason, OLD_PLACE, {"web": WEB}, branch))
+    view = replace(EDGE, former=Former(reason, OLD_PLACE, {"web": WEB}))
     where = Location("web.yaml")
     unread = Problem(where, Reason.REPOSITORY_UNAVAILABLE, problem) if problem else None
     view = replace(view, problem=unread)
     if problem:
         return a_target(view=view, package=a_package(), owner=None, main_owner=None)
-    return a_target(view=view, draft=a_draft(), pulls=(a_pull(number=4),))
+    target = a_target(view=view, draft=a_draft(), pulls=(a_pull(number=4),))
+    return replace(target, key=branch_key(target.key, "main")) if branch else target
 
 
 @pytest.mark.parametrize(
