@@ -277,10 +277,17 @@ def _value(listed: "ListedPull", *, body: bool = False) -> dict[str, Any]:
 
 def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
+    from reconciler.forge.local.merge import DeletionHead, parse_head
     from reconciler.forge.local.store import head_branches
 
     status = recorded.get((listed.view.key.name, head_branches(listed.pull.head)[0]))
-    if status is None or listed.pull.state != "open":
+    if listed.pull.state != "open":
+        return None
+    if status is None and isinstance(parse_head(listed.pull.head), DeletionHead) and not listed.instance:
+        # A variant has one status, which is about the place where it is now.
+        former = listed.view.former
+        return {"phase": "in review", "since": None, "message": former.message if former else ""}
+    if status is None:
         return None
     since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
     return {"phase": status.phase, "since": since, "message": status.message}

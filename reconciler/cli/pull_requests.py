@@ -55,6 +55,7 @@ _UNWANTED = frozenset(
         Reason.REMOVAL_UNPROVEN,
     )
 )
+_NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
 _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
@@ -487,35 +488,54 @@ def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
     """Return by name why pull requests are against what manifests want, nothing of all others."""
     by_pull: dict[tuple[str, str | int], tuple[int, bool, Change, Draft | None]] = {}
     for place, change in enumerate(plan.all_changes):
-        url = change.package.url
-        for ended in _ended_by(change):
-            by_pull.setdefault((url, ended), (place, False, change, None))
-        if change.reason is Reason.DELETED_BY_PERSON:
-            by_pull.setdefault((url, change.group), (place, True, change, None))
-        if (draft := _unwanted_draft(change, plan)) is not None:
-            by_pull.setdefault((url, short_branch(draft.ref)), (place, True, change, draft))
+        for name, is_left, draft in _against(change, plan):
+            by_pull.setdefault((change.package.url, name), (place, is_left, change, draft))
     errors = {}
     for listed in pulls:
-        heads = head_branches(listed.pull.head)
-        names: tuple[str | int, ...] = (*heads, listed.pull.number)
+        names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
         about = [by_pull[listed.view.url, name] for name in names if (listed.view.url, name) in by_pull]
-        if not about:
-            continue
-        _, _, change, draft = min(about, key=itemgetter(0, 1))
-        hint, what = _ENDED, "proposes what no manifest wants any more"
-        if change.reason is Reason.DELETED_BY_PERSON:
-            what = "deletes what a manifest wants"
-            way = f"put {change.package.path} back on {heads[0]} with git"
-            hint = f"A person deleted it there. Approve it by name, {listed.name}, or {way}."
-        if draft is not None:
-            # Closing a group refuses what others want, too.
-            way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
-            who = _WHO_LEFT.get(change.reason, "A person left it there")
-            who = listed.view.former.message if listed.view.former is not None else who
-            hint = f"{who}. Approve it by name, {listed.name}, or {way}."
-        message = f"Pull request {listed.name} {what}: {change.package.path}"
-        errors[listed.name] = RefusedError(message, hint=hint)
+        if about:
+            _, _, change, draft = min(about, key=itemgetter(0, 1))
+            errors[listed.name] = _withdrawn_error(listed, change, draft)
     return errors
+
+
+def _against(change: Change, plan: Plan) -> Iterator[tuple[str | int, bool, Draft | None]]:
+    """Yield branches and numbers of the pull requests that a change ends or leaves to people.
+
+    With each, whether it is left, and the draft of it that no manifest wants.
+    """
+    yield from ((ended, False, None) for ended in _ended_by(change))
+    if change.reason is Reason.DELETED_BY_PERSON:
+        yield change.group, True, None
+    target = plan.context.targets.get(change.package) if plan.context is not None else None
+    if change.reason in _NOT_UNDERSTOOD and target is not None and plan.context is not None:
+        yield (
+            short_branch(deletion_ref(plan.context.inventory.policy.instance, change.package.path)),
+            True,
+            None,
+        )
+        yield from ((short_branch(draft.ref), True, None) for draft in target.drafts)
+    if (draft := _unwanted_draft(change, plan)) is not None:
+        yield short_branch(draft.ref), True, draft
+
+
+def _withdrawn_error(listed: ListedPull, change: Change, draft: Draft | None) -> RefusedError:
+    hint, what, head = _ENDED, "proposes what no manifest wants any more", head_branches(listed.pull.head)[0]
+    if change.reason in _NOT_UNDERSTOOD:
+        what = "is about what may be wanted"
+        hint = f"{change.message}. Approve it by name, {listed.name}, or correct its manifest."
+    elif change.reason is Reason.DELETED_BY_PERSON:
+        what = "deletes what a manifest wants"
+        way = f"put {change.package.path} back on {head} with git"
+        hint = f"A person deleted it there. Approve it by name, {listed.name}, or {way}."
+    elif draft is not None:
+        # Closing a group refuses what others want, too.
+        way = f"remove {draft.path} from {head} with git" if draft.is_grouped else "close it"
+        who = _WHO_LEFT.get(change.reason, "A person left it there")
+        who = listed.view.former.message if listed.view.former is not None else who
+        hint = f"{who}. Approve it by name, {listed.name}, or {way}."
+    return RefusedError(f"Pull request {listed.name} {what}: {change.package.path}", hint=hint)
 
 
 def loss_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:

@@ -75,6 +75,8 @@ def approve_changes(
 def lacks_consent(change: Change, policy: Policy) -> bool:
     """Tell whether merging takes objects of a cluster with it, without consent to that in Git."""
     is_loss = any(loss.needs_consent for loss in change.losses)
+    # A refused deletion is not proposed: what its draft proposes takes nothing.
+    is_loss = is_loss and change.reason is not Reason.DELETION_GUARD
     return is_loss and loss_consent(change.package, change.losses) not in policy.consents
 
 

@@ -54,9 +54,13 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     held = held or _kept_at_former_place(target) or _why_kept(owner, target.key, context)
     if held is not None:
         return _unwanted(target, owner, Op.KEEP, held.reason, held=held)
-    if _policy(owner, context) == ORPHAN and target.main_owner is not None:
+    if policy_at_end(owner, context) == ORPHAN and target.main_owner is not None:
         return _release(target, owner, context)
-    if _policy(owner, context) == ORPHAN and target.package.main_tree is None and _has_open_draft(target):
+    if (
+        policy_at_end(owner, context) == ORPHAN
+        and target.package.main_tree is None
+        and _has_open_draft(target)
+    ):
         # Nothing is there to be let go of: the draft stays a draft, under its own title (as in Porch).
         ways = "Merge its pull request to have the package without management, or close it"
         message = f"{_cause(target, owner, context)}. Nobody asks for it any more. {ways}"
@@ -234,7 +238,8 @@ def left_to_people(target: PlanTarget, drafts: Sequence[Draft]) -> str:
     return f"A person committed to {named}, which no variant wants: {' and '.join(ways)} to let it go"
 
 
-def _policy(owner: ObjectName, context: PlanContext) -> str:
+def policy_at_end(owner: ObjectName, context: PlanContext) -> str:
+    """Return what becomes of a package that its variant does not want any more."""
     desired = context.variants.get(owner)
     if desired is not None:
         return desired.spec.deletion_policy or "delete"

@@ -19,10 +19,11 @@ from reconciler.names.ids import GroupKind, Oid, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletions import policy_at_end
 from reconciler.plan.impact import ResourceId, resources_of
 from reconciler.plan.losses import CLAIM, NAMESPACE, Loss
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs
 
 _NAMED = 5
@@ -105,6 +106,9 @@ class LossReader(Struct):
     ) -> Iterator[Loss]:
         main = target.package.main_tree
         after = _proposed(change, target, contents) if main is not None else None
+        if change.reason is Reason.DELETION_GUARD and change.variant is not None:
+            # Consent is asked for what is deleted with it.
+            after = {} if policy_at_end(change.variant, context) != ORPHAN else None
         if main is None or after is None:
             return
         cluster, before = target.view.cluster, contents.get(main)

@@ -23,13 +23,16 @@ def find_rejection(
 ) -> str:
     """Return why a package without a draft must not be proposed again as `tree`; empty if it may be.
 
-    Only what was proposed for exactly these inputs can have been rejected. What main had once is
+    Only what was proposed for exactly these inputs can have been rejected, and here: that we closed what was
+    proposed at a place which a variant left, and comes back to, rejects nothing. What main had once is
     rejected if main went back to an older state of the package; a state that main never had, for example a
     person's fix of a value that we manage, rejects nothing. What main never had is rejected if its
     pull request was closed. What is generated for a cluster stays as people make it: there every other
     state on main is a rejection.
     """
     if record is None or (record.inputs, record.output_tree) != (resolved.inputs, tree):
+        return ""
+    if (record.url, record.path) != target.key or record.branch not in ("", target.view.branch):
         return ""
     own = f"{DRAFTS}{target.package.path}/"
     pulls = PullRequests.of(target.pulls)

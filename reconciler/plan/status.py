@@ -132,10 +132,10 @@ def _status(
         return None
     pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
     if pull is None and word.phase is Phase.REJECTED:
+        pulls, own = PullRequests.of(target.pulls), f"{DRAFTS}{target.package.path}/"
         deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-        own = f"{DRAFTS}{target.package.path}/"
-        pulls = PullRequests.of(target.pulls)
-        newest = max((*pulls.at(deletion), *pulls.below(own)), key=by_weight, default=None)
+        deletions = () if target.key in context.downstreams else pulls.at(deletion)
+        newest = max((*deletions, *pulls.below(own)), key=by_weight, default=None)
         pull = newest if newest is not None and newest.state is PullState.CLOSED else None
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
     name = package_name(target.view, change.package.path)

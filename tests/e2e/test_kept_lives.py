@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life
+from tests.support.combination.places import PLACED, replay_places
 from tests.support.combination.spec import FleetSpec, VariantSpec
 from tests.support.samples import sample
 
@@ -200,3 +201,31 @@ def test_update_is_that_of_kpt(tmp_path: Path, pipeline: str) -> None:
     service = value("  type: ClusterIP", "service.yaml")
     steps = [*MERGED, ("edit_main", {**MAIN, "edit": service}), bump(*edits)]
     play(tmp_path, steps, variant={"pipeline": pipeline})
+
+
+MOVED_BACK: Steps = [
+    ("move_repository", {"name": "dev", "place": ["fresh", "dev", "main"], "new": "dev"}),
+    ("approve_all", {}),
+    ("move_repository", {"name": "dev", "place": ["dev", "", "main"], "new": "dev"}),
+]
+MOVED_AND_UNREADABLE: Steps = [
+    ("move_repository", {"name": "dev", "place": ["fresh", "dev", "main"], "new": "dev"}),
+    ("break_manifest", {"kind": "Provider", "name": "s3", "how": "yaml"}),
+]
+LEFT_ON_TWO_BRANCHES: Steps = [
+    ("move_repository", {"name": "west", "place": ["mono", "clusters/west", "prod"], "new": "oslo"}),
+    ("approve_all", {}),
+    ("move_repository", {"name": "oslo", "place": ["mono", "sites/oslo", "prod"], "new": "oslo"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("start", "steps"),
+    [
+        pytest.param("0.2/deliveries", MOVED_BACK, id="what a run closed is no rejection"),
+        pytest.param("fleet", LEFT_ON_TWO_BRANCHES, id="what is left on two branches"),
+        pytest.param("fleet", MOVED_AND_UNREADABLE, id="--all decides about nothing that may be wanted"),
+    ],
+)
+def test_places_that_change_lose_nothing(tmp_path: Path, start: str, steps: Steps) -> None:
+    replay_places({"spec": {"theme": PLACED, "start": start}, "steps": steps}, tmp_path / "w")

@@ -380,6 +380,17 @@ def test_cluster_that_goes_takes_the_objects_of_its_generated_providers(tmp_path
     assert world.run("approve", "--all").code == 4
 
 
+def test_a_refused_deletion_names_what_it_would_take(tmp_path: Path) -> None:
+    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+    strict = CONFIGURATION + "  deletions: {count: 0}\n"
+
+    change(world, {"manifests/dev.yaml": None, "reconciler.yaml": strict})
+
+    said = world.run("plan")
+    assert said.code == 4, said.out
+    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}
+
+
 @pytest.mark.parametrize(
     ("name", "want"),
     [("my-fam", {"dev Provider a-fam Net.x.io": (1, ["n"])}), ("a-fam", {})],

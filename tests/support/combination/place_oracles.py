@@ -24,6 +24,7 @@ UNREGISTERED = re.compile(
 )
 NAMED = re.compile(r"Repository default/([\w-]+)")
 MOVED = re.compile(r"Repository default/([\w-]+) moved from [^|\n;]*? to ([^|\n;]*)")
+LEFT = {"OwnerStalled", "ManifestUnreadable"}
 Books = dict[str, Any]
 Key = tuple[str, str]
 
@@ -131,7 +132,7 @@ def check_everything(life: "PlacedLife", plan: Books) -> Iterator[str]:
     yield from check_books(life, rows)
     yield from check_names(life, rows, status, listed)
     # Nothing of an owner that is not understood is changed, and no text about it.
-    left = {key_of(row) for row in rows if row["reason"] in {"OwnerStalled", "ManifestUnreadable"}}
+    left = {key_of(row) for row in rows if row["reason"] in LEFT}
     texts = {
         **{
             f"row {row['name']}": f"{row['message']} {row['status'] and row['status']['message']}"
@@ -149,6 +150,7 @@ def check_everything(life: "PlacedLife", plan: Books) -> Iterator[str]:
         yield from (f"{where} says {violation}: {text[:600]}" for violation in check_sentence(life, text))
     yield from check_losses(life)
     yield from check_lock(life, rows)
+    yield from check_approval(life, rows)
     if plan and not plan["empty"]:
         pending = [row["name"] for row in rows if row["pending"]]
         yield f"the plan after a settled run is not empty: {pending}"
@@ -241,6 +243,27 @@ def selected(life: "PlacedLife", owner: str) -> set[str]:
             wanted = target.get("repositorySelector", {}).get("matchLabels")
             names |= {n for n, own in labels.items() if wanted and wanted.items() <= own.items()}
     return names
+
+
+def check_approval(life: "PlacedLife", rows: list[Books]) -> Iterator[str]:
+    """Nothing is approved with everything where no Repository is understood."""
+    left = {row["name"] for row in rows if row["reason"] in LEFT}
+    if left:
+        for item in read(life.run("approve", "--all", "--dry-run", "-o", "json")).get("items", ()):
+            if item["package"] in left and item["result"] == "would be approved":
+                yield f"approve --all would approve {item['package']}, which is not understood: {item}"
+
+
+def check_compared(life: "PlacedLife", base: str) -> Iterator[str]:
+    """A check names every package that the next run changes: before the change nothing was left to do."""
+    compared, plan = (
+        read(life.run(*line, "-o", "json")) for line in (("check", "--base", base), ("plan", "--all"))
+    )
+    named = {each["after"]["name"] for each in compared.get("packages", ()) if each["after"]}
+    for row in plan.get("changes", ()):
+        if row["pending"] and row["name"] not in named:
+            yield f"check does not name {row['name']}, of which the next run says {row['op']} {row['reason']}"
+    yield from (f"check says {each}" for each in check_sentence(life, json.dumps(compared)))
 
 
 def check_losses(life: "PlacedLife") -> Iterator[str]:

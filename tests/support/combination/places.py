@@ -178,7 +178,11 @@ class PlacedLife:
         """Do one step, and let two runs follow."""
         self.count += 1
         self.history.append((name, dict(arguments)))
+        before = self.control.oid("main")
         STEPS[name][1](self, **arguments)
+        if "repository" in name and self.control.oid("main") != before:
+            self.remember()
+            self.violations += place_oracles.check_compared(self, before)
         self.settle()
 
     def run(self, *line: str, cache: str = "cache") -> Said:
@@ -353,15 +357,20 @@ def retire(life: PlacedLife, name: str) -> None:
 
 
 def _dropped(life: PlacedLife, random: Random) -> Arguments | None:
-    return {"what": random.choice(sorted(life.dropped))} if life.dropped else None
+    if not life.dropped:
+        return None
+    return {"what": random.choice(sorted(life.dropped)), "elsewhere": random.random() < RENAMED}
 
 
-def bring_back(life: PlacedLife, what: str) -> None:
-    """A person brings back a manifest that was removed."""
+def bring_back(life: PlacedLife, what: str, *, elsewhere: bool = False) -> None:
+    """A person brings back a manifest that was removed, a Repository maybe at another place."""
     if what not in life.dropped:
         return
     path, value = life.dropped[what]
     name = value["metadata"]["name"]
+    if elsewhere and value["kind"] == "Repository":
+        value = deepcopy(value)
+        value["spec"]["git"] |= {"repo": "../fresh.git", "directory": name, "branch": "main"}
     is_free = value["kind"] != "Repository" or life.is_free(name, place_of(value))
     if path in life.broken or life.find(value["kind"], name, wrong=True) or not is_free:
         return
@@ -557,6 +566,13 @@ def _pull(life: PlacedLife, random: Random) -> Arguments | None:
     return {"name": random.choice(items)["name"]} if items else None
 
 
+def _unwelcome(life: PlacedLife, random: Random) -> Arguments | None:
+    """Return a pull request, more often one that deletes something."""
+    items = read(life.run("pr", "list", "-o", "json")).get("items", [])
+    deletions = [each for each in items if "/delete/" in each["head"]]
+    return {"name": random.choice(deletions or items)["name"]} if items else None
+
+
 def approve(life: PlacedLife, name: str) -> None:
     life.world.run("approve", name)
 
@@ -638,7 +654,7 @@ STEPS: Mapping[str, tuple[Any, Any, int]] = {
     "move_source": (_source, move_source, 5),
     "approve": (_pull, approve, 4),
     "approve_all": (_nothing, approve_all, 8),
-    "close": (_pull, close, 2),
+    "close": (_unwelcome, close, 2),
     "consent": (_nothing, consent, 1),
     "ask_elsewhere": (_neighbour, ask_elsewhere, 2),
     "approve_elsewhere": (_nothing, approve_elsewhere, 1),

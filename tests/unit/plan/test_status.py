@@ -380,7 +380,8 @@ def test_rejected_package_names_the_pull_request_that_a_person_closed(
     change = replace(KEPT, reason=Reason.REJECTED)
     control = replace(world().control, commit=Commit(oid("c"), 33))
 
-    status = status_of(change, a_target(pulls=tuple(pulls)), inventory={"control": control}, variants={})
+    target = a_target(pulls=tuple(pulls))
+    status = status_of(change, target, inventory={"control": control}, variants={}, downstreams={})
 
     assert status is not None
     assert (status.pull, status.since, status.is_dated) == want
