@@ -79,7 +79,7 @@ def _outcome(explanation: Explanation, scope: ClusterUpdate) -> str:
     if installs:
         names = f"{', '.join(installs)} and {last}"
         return f"{names} contradict one another: they keep what is locked for them, the others proceed"
-    verb = "is preempted" if explanation.code.startswith("E-OWN") else "has no solution"
+    verb = "is preempted" if explanation.code.is_ownership else "has no solution"
     return f"{last} {verb}: it keeps what is locked for it, the others proceed"
 
 
@@ -154,7 +154,7 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
         "sentences": list(explanation.sentences),
         "rejected": rejected,
         "places": [str(place) for place in explanation.places],
-        "hints": list(explanation.hints),
+        "hint": explanation.hint,
         "minimal": explanation.minimal,
         "givesWay": ", ".join(explanation.stalled),
     }

@@ -42,12 +42,12 @@ def test_printed_command_adds_the_package_that_is_missing(
 ) -> None:
     world = world_of(tmp_path, {"manifests/clusters/dev/app.yaml": manifest})
     before = world.run("lock", "--check")
-    sync, command = re.findall(COMMAND, before.out)
+    sync, command, missing = re.findall(COMMAND, before.out)
 
     follow(world, command.replace("VERSION", "1.0.0"))
 
     after = world.run("lock", "--check")
-    assert (before.code, sync) == (3, "sync")
+    assert (before.code, sync, missing) == (3, "sync", "missing")
     assert (after.code, "no solution" in after.out) == (10, False)
     assert f"+ {ecosystem}:" in after.out
 
@@ -62,7 +62,9 @@ def test_printed_command_replaces_the_default_of_a_nearer_layer(tmp_path: Path) 
     git(copy, "push", "-q")
 
     before = world.run("lock", "--check")
-    follow(world, re.findall(COMMAND, before.out)[0])
+    (command,) = re.findall(r"`reconciler index (set-default [^`]+)`", before.out)
+    command = command.replace("ECOSYSTEM:NAME", "bundle:r.example.com/helm-mysql")
+    follow(world, f"{command} --cluster prod-2")
     after = world.run("lock", "--check")
 
     assert "2. r.example.com/wordpress 1.0.0 requires the interface" in before.out

@@ -85,7 +85,7 @@ def test_what_has_no_answer_is_explained_in_json_too(tmp_path: Path) -> None:
 
     assert said.code == 3
     assert [item["cluster"] for item in value["items"]] == ["dev", "strict"]
-    assert [one["code"] for one in value["items"][1]["explanations"]] == ["E-VERSION"]
+    assert [one["code"] for one in value["items"][1]["explanations"]] == ["E-DECLINED"]
     assert [problem["reason"] for problem in value["problems"]] == ["DependencyConflict"]
     assert STATE not in world.all_refs()["control.git"]
 

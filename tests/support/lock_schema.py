@@ -39,7 +39,7 @@ def lock_schema() -> dict[str, Any]:
                     "Versions that contradict a fact, and which.",
                 ),
                 "places": _list(_TEXT),
-                "hints": _list(_TEXT),
+                "hint": _TEXT,
                 "minimal": {"type": "boolean"},
                 "givesWay": _TEXT | {"description": "Who stays as it was so that the others proceed."},
             }

@@ -73,7 +73,7 @@ def build_problem(
 
     Order-free: the order of installs, candidates and pins does not matter. Versions to which no chain of
     ranges leads from the installs are in no solution. Where they are `free`, the ranges of users count as
-    none, so that other ones that would solve a conflict can be found; the solutions are the same. What a
+    none, so that what an install keeps that gives way is read, too; the solutions are the same. What a
     `narrower` problem of the same inputs has read is not read again.
     """
     earlier: Mapping[Instance, _Reached] = {}
@@ -216,7 +216,7 @@ def _excluded_versions(
             and not need.range.allows(platforms[need.platform])
         ]
         # Things that another package has and does not hand over.
-        owned = _owned_names(candidate) if lookup.holders else []
+        owned = owned_names(candidate) if lookup.holders else []
         holders = ((name, lookup.holders.get(name, package)) for name in owned)
         causes += [
             Cause(CauseKind.HELD, package, name, holder)
@@ -256,7 +256,8 @@ def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:
     return sorted({alias for alias, _ in install.bindings} - {r.alias for r in candidate.requires})
 
 
-def _owned_names(candidate: Candidate) -> list[str]:
+def owned_names(candidate: Candidate) -> list[str]:
+    """Return the kinds and compositions that a version brings."""
     return sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions})
 
 
@@ -304,7 +305,7 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
     owners: dict[str, dict[Instance, set[int]]] = {}
     for instance, node in nodes.items():
         for place, candidate in enumerate(node.candidates):
-            for owned in _owned_names(candidate):
+            for owned in owned_names(candidate):
                 owners.setdefault(owned, {}).setdefault(instance, set()).add(place)
     for owned, by_instance in owners.items():
         instances = list(by_instance.items())

@@ -1,4 +1,4 @@
-"""Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
+"""Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and the next step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,13 +15,15 @@ from reconciler.dependencies.model.packages import (
     Install,
     InterfaceNeed,
     Need,
+    PackageId,
     PackageNeed,
 )
 from reconciler.dependencies.solve.alternatives import lacks, qualified
-from reconciler.dependencies.solve.hints import suggest_hints
+from reconciler.dependencies.solve.next_steps import NextStep
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
+    Code,
     Explanation,
     InstanceNode,
     InstanceRequirement,
@@ -29,14 +31,14 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
     Unsatisfiable,
 )
-from reconciler.dependencies.solve.sat import Questions, contradiction
+from reconciler.dependencies.solve.sat import contradiction
 from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
 
 _MOST_NAMES = 3
 """Versions, places or packages that one sentence names; more of them are counted."""
 
 _MOST_SENTENCES = 14
-"""Sentences of one explanation: with rejected versions and hints it fits on a screen of 24 lines."""
+"""Sentences of one explanation: with rejected versions and a hint it fits on a screen of 24 lines."""
 
 _SKIP_STEPS = 100
 """Questions to the solver about one skipped requirement: a solution may skip many."""
@@ -45,14 +47,21 @@ _FIRST_SENTENCES = 7
 """Sentences at the beginning of a chain that stay when its middle is left out."""
 
 _CODES = {
-    CauseKind.CYCLE: "E-CYCLE",
-    CauseKind.OWNER: "E-OWN-CRD",
-    CauseKind.HELD: "E-OWN-CRD",
-    CauseKind.ONCE: "E-CARD-CLUSTER",
-    CauseKind.FOREIGN: "E-FOREIGN",
-    CauseKind.PLATFORM: "E-PLATFORM",
-    CauseKind.ALIAS: "E-BIND",
+    CauseKind.CYCLE: Code.CYCLE,
+    CauseKind.OWNER: Code.OWN_CRD,
+    CauseKind.HELD: Code.OWN_CRD,
+    CauseKind.ONCE: Code.CARD_CLUSTER,
+    CauseKind.FOREIGN: Code.FOREIGN,
+    CauseKind.PLATFORM: Code.PLATFORM,
+    CauseKind.ALIAS: Code.BIND,
 }
+
+_RULES = {
+    CauseKind.DOWNGRADE: Code.DOWNGRADE,
+    CauseKind.POLICY: Code.SELECTION,
+    CauseKind.WITHDRAWN: Code.WITHDRAWN,
+}
+"""Codes of rules without which the ranges have a version."""
 
 _OF_VERSIONS = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.OWNER, CauseKind.ALIAS}
 """Causes that are about versions of a package."""
@@ -72,25 +81,22 @@ _FACTS = {
 }
 
 
-def explain(
-    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions
-) -> Explanation:
-    """Explain a conflict: a chain of sentences from the users' installs down, with places and hints.
+def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> Explanation:
+    """Explain a conflict: a chain of sentences from the users' installs down, with places and the next step.
 
-    Order-free. A hint is given only if the solver finds a solution when it is followed.
+    Order-free.
     """
     explainer = _Explainer(inputs, problem, conflict.causes)
     chain = explainer.chain()
-    hints = suggest_hints(inputs, problem, conflict, questions)
+    code, subject = explainer.verdict()
     return Explanation(
-        code=explainer.code(),
+        code=code,
         sentences=tuple(explainer.sentences(chain)),
         places=tuple(dict.fromkeys(place for group in chain for place in explainer.places(group))),
         paths=explainer.paths(),
         rejected=tuple(explainer.rejected(chain)),
-        hints=hints.texts,
+        hint=NextStep(inputs, problem, conflict.causes).after(code, subject),
         minimal=conflict.minimal,
-        adds=hints.adds,
     )
 
 
@@ -185,29 +191,51 @@ class _Explainer:
 
     # The code
 
-    def code(self) -> str:
-        """Return the code of the conflict."""
+    def verdict(self) -> tuple[Code, PackageId | str]:
+        """Return the code of the conflict, and what is missing or there already; "" for nothing."""
         kinds = {cause.kind for cause in self.causes}
         if any(cause.kind is CauseKind.ONCE and cause.resource == "namespace" for cause in self.causes):
-            return "E-CARD-NS"
+            return Code.CARD_NS, ""
         owned = {cause.subject for cause in self.causes if cause.kind is CauseKind.OWNER}
         candidates = (c for node in self.problem.nodes.values() for c in node.candidates) if owned else ()
         if any(not owned.isdisjoint(candidate.compositions) for candidate in candidates):
-            return "E-OWN-COMPOSITION"
-        return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
+            return Code.OWN_COMPOSITION, ""
+        code = next((code for kind, code in _CODES.items() if kind in kinds), None)
+        if code is not None:
+            return code, next((c.package for c in self.causes if c.kind is CauseKind.FOREIGN), "")
+        return self._verdict_of_needs() or next(
+            ((code, "") for kind, code in _RULES.items() if kind in kinds), (Code.VERSION, "")
+        )
 
-    def _code_of_needs(self) -> str:
-        unmet = [demand for demand in self.requirements.values() if not demand.alternatives]
-        needs = [need for demand in unmet for need in demand.requirement.alternatives]
+    def _verdict_of_needs(self) -> tuple[Code, PackageId | str] | None:
+        unmet = [d for d in self.requirements.values() if not d.alternatives]
+        ways = [
+            (d, [w.allowed or not w.instance for w in d.alternatives]) for d in self.requirements.values()
+        ]
+        dead = [demand for demand, fitting in ways if not any(fitting)]
         if any(self._is_bound(demand) for demand in unmet):
-            return "E-BIND"
-        if any(isinstance(need, InterfaceNeed) for need in needs):
-            return "E-INTERFACE"
+            return Code.BIND, ""
+        needs = [need for demand in unmet for need in demand.requirement.alternatives]
+        declined = next((demand for demand in unmet if not demand.requirement.install), None)
+        if declined is not None:
+            return Code.DECLINED, str(declined.requirement)
+        for need in (need for demand in dead for need in demand.requirement.alternatives):
+            if isinstance(need, InterfaceNeed):
+                return Code.INTERFACE, need.id
         if any(isinstance(need, ApiNeed) for need in needs):
-            return "E-API"
-        targets = (target for demand in self.requirements.values() for target in _targets(demand))
-        is_unknown = any(not self.problem.nodes[target].candidates for target in targets)
-        return "E-NOCANDIDATE" if is_unknown else "E-VERSION"
+            return Code.API, ""
+        targets = [target for demand in self.requirements.values() for target in _targets(demand)]
+        unknown = next((t.package for t in targets if not self.problem.nodes[t].candidates), None)
+        if unknown is not None:
+            is_refused = bool(self.inputs.catalogue.refused.get(unknown.name))
+            return self._lacking(unknown, Code.INVALID if is_refused else Code.NOCANDIDATE)
+        unfit = next((target.package for demand in dead for target in _targets(demand)), None)
+        return None if unfit is None else self._lacking(unfit, Code.NOVERSION)
+
+    @staticmethod
+    def _lacking(package: PackageId, code: Code) -> tuple[Code, PackageId]:
+        is_published = package.ecosystem is not Ecosystem.KPT or code is Code.INVALID
+        return (code if is_published else Code.UNPUBLISHED), package
 
     def _is_bound(self, demand: InstanceRequirement) -> bool:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)

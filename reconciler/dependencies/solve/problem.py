@@ -1,6 +1,6 @@
 """The finite resolution problem of one cluster, what a solver answers, and the solution of the whole."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -208,17 +208,16 @@ def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
     )
 
 
-def within_reach(problem: ResolutionProblem, without: Container[Cause] = ()) -> ResolutionProblem:
-    """Return a problem without some requirements, and without what then nothing leads to from the roots."""
-    roots = tuple(demand for demand in problem.roots if demand.cause not in without)
+def within_reach(problem: ResolutionProblem) -> ResolutionProblem:
+    """Return a problem without what nothing leads to from the roots."""
     kept: dict[Instance, dict[int, tuple[InstanceRequirement, ...]]] = {i: {} for i in problem.nodes}
-    queue = list(roots)
+    queue = list(problem.roots)
     for demand in queue:
         for way in demand.alternatives:
             if way.instance is not None and way.active:
                 groups, own = problem.nodes[way.instance].requirements, kept[way.instance]
                 for place in sorted(way.allowed - own.keys()):
-                    own[place] = tuple(other for other in groups[place] if other.cause not in without)
+                    own[place] = groups[place]
                     queue += own[place]
     nodes = {
         instance: replace(
@@ -229,7 +228,7 @@ def within_reach(problem: ResolutionProblem, without: Container[Cause] = ()) -> 
         )
         for instance, node in problem.nodes.items()
     }
-    return replace(problem, nodes=nodes, roots=roots)
+    return replace(problem, nodes=nodes)
 
 
 def _parts(problem: ResolutionProblem) -> dict[Instance, Instance]:
@@ -323,39 +322,60 @@ class Rejection(Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
+class Code(StrEnum):
+    """Kinds of conflicts of a cluster. Closed: `NEXT_STEPS` has a sentence for each."""
+
+    CYCLE = "E-CYCLE"
+    OWN_CRD = "E-OWN-CRD"
+    OWN_COMPOSITION = "E-OWN-COMPOSITION"
+    CARD_CLUSTER = "E-CARD-CLUSTER"
+    CARD_NS = "E-CARD-NS"
+    FOREIGN = "E-FOREIGN"
+    PLATFORM = "E-PLATFORM"
+    BIND = "E-BIND"
+    DECLINED = "E-DECLINED"
+    INTERFACE = "E-INTERFACE"
+    API = "E-API"
+    INVALID = "E-INVALID"
+    UNPUBLISHED = "E-UNPUBLISHED"
+    NOCANDIDATE = "E-NOCANDIDATE"
+    NOVERSION = "E-NOVERSION"
+    DOWNGRADE = "E-DOWNGRADE"
+    SELECTION = "E-SELECTION"
+    WITHDRAWN = "E-WITHDRAWN"
+    VERSION = "E-VERSION"
+
+    @property
+    def is_ownership(self) -> bool:
+        """Whether packages contest a kind or a composition."""
+        return self in {Code.OWN_CRD, Code.OWN_COMPOSITION}
+
+
 class Explanation(Struct, frozen=True):
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
     them are needed. `rejected` lists, per package, versions and the reasons against each. `stalled` are
     the installs that keep their locked versions, so that the others have a solution; `about` are those that
-    have no solution because of it, whether the others have one or not. The last hint is to
-    add the packages of `adds` to the index, if there are any.
+    have no solution because of it, whether the others have one or not. `hint` is the next step.
     """
 
-    code: str
+    code: Code
     sentences: tuple[str, ...]
     places: tuple[Location, ...] = ()
     paths: tuple[str, ...] = ()
     rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
-    hints: tuple[str, ...] = ()
+    hint: str = ""
     minimal: bool = True
     stalled: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
-    adds: tuple[str, ...] = ()
-
-    @property
-    def hint(self) -> str:
-        """The hints as one sentence, a line for each, for a problem; "" without any."""
-        first, *others = self.hints or ("",)
-        return ",\nor ".join([first, *(text[0].lower() + text[1:] for text in others)])
 
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]
         for package, rejections in self.rejected:
             lines.append(f"Versions of {package}:")
             lines += [f"  {rejection.version}: {'; '.join(rejection.reasons)}" for rejection in rejections]
-        return "\n".join((*lines, *(f"Hint: {hint}" for hint in self.hints)))
+        return "\n".join([*lines, f"Hint: {self.hint}"] if self.hint else lines)
 
 
 class Solution(Struct, frozen=True):

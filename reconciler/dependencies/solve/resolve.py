@@ -25,6 +25,7 @@ from reconciler.dependencies.solve.problem import (
     BudgetExceeded,
     Cause,
     CauseKind,
+    Code,
     Explanation,
     InstanceNode,
     InstanceRequirement,
@@ -123,10 +124,10 @@ class _PartialSolution(Struct):
         while isinstance(outcome, Unsatisfiable) and questions is not None:
             stall = search.next(left, outcome, questions)
             conflict = stall.conflict if stall is not None else outcome
-            explanation = explain(self.inputs, left, conflict, questions)
+            explanation = explain(self.inputs, left, conflict)
             if stalls and any(demand.held for demand in left.roots if demand.cause in conflict.causes):
                 # What solves the conflict to which that install gave way, solves this one, too.
-                explanation = replace(explanation, hints=stalls[0][0].hints, adds=stalls[0][0].adds)
+                explanation = replace(explanation, hint=stalls[0][0].hint)
             if stall is None:
                 whole = explanation
                 break
@@ -186,7 +187,7 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
 
 
 def _stall_problem(install: Install, explanation: Explanation) -> Problem:
-    if not explanation.code.startswith("E-OWN"):
+    if not explanation.code.is_ownership:
         return _conflict_problem(install, explanation)
     message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
@@ -229,7 +230,7 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
 
 def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
-    reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
+    reason = Reason.DEPENDENCY_CYCLE if explanation.code is Code.CYCLE else Reason.DEPENDENCY_CONFLICT
     return Problem(install.location, reason, message, explanation.hint, str(install), message)
 
 

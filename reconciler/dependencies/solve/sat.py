@@ -234,14 +234,14 @@ class Questions:
         self.solver = SatSolver(encode(problem, guarded=True), problem.budget)
         self._steps = problem.explain_steps
 
-    def is_solvable(self, causes: Iterable[Cause], *literals: int) -> bool:
-        """Tell whether a solution obeys these causes, and has these literals.
+    def is_solvable(self, causes: Iterable[Cause]) -> bool:
+        """Tell whether a solution obeys these causes.
 
         Raises:
             BudgetError: The budget of conflicts is used up.
         """
         guards = self.solver.formula.guards
-        return self.solver.ask(*(guards[cause] for cause in causes if cause in guards), *literals)
+        return self.solver.ask(*(guards[cause] for cause in causes if cause in guards))
 
     def conflict(self, causes: Iterable[Cause]) -> Unsatisfiable:
         """Return some of these contradictory causes that contradict one another, none of them superfluous.

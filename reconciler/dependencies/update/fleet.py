@@ -29,7 +29,6 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock
-from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.names.problems import defect_problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -153,12 +152,9 @@ class _FleetUpdate(NamedTuple):
             world.cluster,
             old,
             after,
-            tuple(
-                replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
-                for e in result.solution.explanations
-            ),
+            result.solution.explanations,
             finished=not result.is_open,
-            problems=tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems),
+            problems=result.problems,
             warnings=(*result.solution.warnings, *result.revisions.warnings),
         )
 

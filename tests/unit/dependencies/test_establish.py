@@ -417,7 +417,9 @@ def test_unused_package_keeps_its_kinds_until_it_is_pruned() -> None:
     ]
     assert (names(second), second.problems) == (names(first), first.problems)
     (scope,) = second.scopes
-    assert scope.explanations[0].hints[0].startswith("Run `reconciler lock --prune`")
+    assert scope.explanations[0].hint == (
+        "Remove what needs old.io, if anything does, and run `reconciler lock --prune`"
+    )
     pruned = decided(first.files, text, prune=True)
     assert names(pruned) == {
         "carvel:web.io@install/prod/web": "2.0.0",

@@ -1,4 +1,4 @@
-"""Explanations of worlds without a solution: what they say, where, and that every hint helps."""
+"""Explanations of worlds without a solution: what they say, and where."""
 
 from pathlib import Path
 
@@ -31,19 +31,15 @@ from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resol
 from reconciler.dependencies.versions.version import parse_strict
 from tests.support.dependency_manifests import FILE, crossplane, install, package, provider, world_of
 from tests.support.dependency_worlds import solve
-from tests.support.hints import follow
 from tests.support.values import replace
 
 WORLDS = sorted((Path(__file__).parents[3] / "fixtures/explanations").iterdir())
 WEB = install("shop", "web.io", "")
 SCREEN = 24
-PLAIN = {"cycle", "declined-installation", "new-cluster", "old-cluster", "one-per-cluster"}
-PLAIN |= {"other-api-version", "two-owners"}
-"""Conflicts that no manifest of the user's own, and nothing that could be added, solves."""
 
 
 @pytest.mark.parametrize("folder", WORLDS, ids=[folder.name for folder in WORLDS])
-def test_a_conflict_is_told_as_a_chain_of_facts_with_places_and_hints(
+def test_a_conflict_is_told_as_a_chain_of_facts_with_places_and_the_next_step(
     folder: Path, *, update_golden: bool
 ) -> None:
     solution = resolve_cluster(world_of((folder / "manifests.yaml").read_text()))
@@ -54,29 +50,12 @@ def test_a_conflict_is_told_as_a_chain_of_facts_with_places_and_hints(
         (folder / "explanation.txt").write_text(text)
     assert text == (folder / "explanation.txt").read_text()
     assert explanation.minimal
-    assert bool(explanation.hints) is (folder.name not in PLAIN)
+    assert explanation.hint
     assert {place.path for place in explanation.places} == {FILE}
     reasons = {"E-CYCLE": Reason.DEPENDENCY_CYCLE, "E-OWN-CRD": Reason.OWNERSHIP_CONFLICT}
     reason = reasons.get(explanation.code, Reason.DEPENDENCY_CONFLICT)
     assert {problem.reason for problem in solution.problems} == {reason}
     assert all(problem.hint == explanation.hint for problem in solution.problems)
-
-
-def hints() -> list[tuple[Path, str]]:
-    """Return the hints of every world, as its explanation has them."""
-    texts = [(folder, folder / "explanation.txt") for folder in WORLDS]
-    lines = [
-        (folder, line) for folder, file in texts if file.exists() for line in file.read_text().splitlines()
-    ]
-    return [(folder, line.removeprefix("Hint: ")) for folder, line in lines if line.startswith("Hint: ")]
-
-
-@pytest.mark.parametrize(("folder", "hint"), hints(), ids=[f"{f.name}-{h[:40]}" for f, h in hints()])
-def test_following_a_hint_solves_the_problem(folder: Path, hint: str) -> None:
-    solution = resolve_cluster(world_of(follow((folder / "manifests.yaml").read_text(), hint)))
-
-    assert [str(explanation) for explanation in solution.explanations] == []
-    assert solution.resolved
 
 
 def locked(version: str, *, downgrade: bool) -> ClusterInputs:
@@ -166,9 +145,6 @@ def test_a_chain_of_sixty_exact_pins_fits_on_a_screen() -> None:
     assert lines[0].startswith("1. PackageInstall x/top asks for p0.io 3.0.0")
     assert "48 more requirements in between, p6.io → p7.io → … → p53.io" in explanation.sentences[7]
     assert explanation.sentences[-1].startswith("PackageInstall x/low asks for p59.io 4.0.0")
-    assert explanation.hints[0] == (
-        "Write `3.0.0` instead of `4.0.0` at m.yaml:60, so that PackageInstall x/low takes p59.io 3.0.0"
-    )
 
 
 def test_an_explanation_ends_when_its_steps_are_used_up() -> None:

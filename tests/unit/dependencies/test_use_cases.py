@@ -309,7 +309,7 @@ def test_install_false_only_checks_what_is_there() -> None:
         + package("db.io", "1.0.0")
     )
 
-    assert [e.code for e in resolve_cluster(world_of(text)).explanations] == ["E-VERSION"]
+    assert [e.code for e in resolve_cluster(world_of(text)).explanations] == ["E-DECLINED"]
     assert "<- carvel:db.io@install/prod/mine (installed)" in resolved(text + install("mine", "db.io", ""))
 
 

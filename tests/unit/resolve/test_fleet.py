@@ -35,7 +35,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.problem import Explanation
+from reconciler.dependencies.solve.problem import Code, Explanation
 from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
@@ -369,17 +369,17 @@ def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, un
 
 
 ABOUT_WEB = Explanation(
-    "E-CONFLICT",
+    Code.VERSION,
     ("a wants base 1", "PackageVariant default/web wants base 2"),
-    hints=("Move web.",),
+    hint="Move web.",
     about=("PackageVariant default/web",),
 )
-BY_PATH = Explanation("E-CONFLICT", ("c is gone",), hints=(), about=("PackageVariant default/web",))
-OTHER = Explanation("E-CONFLICT", ("a wants base 1", "d is gone"), hints=("Move d.",))
+BY_PATH = Explanation(Code.VERSION, ("c is gone",), hint="", about=("PackageVariant default/web",))
+OTHER = Explanation(Code.VERSION, ("a wants base 1", "d is gone"), hint="Move d.")
 NEIGHBOUR = Explanation(
-    "E-CONFLICT", ("PackageVariant default/web-2 wants base 3",), about=("PackageVariant default/web-2",)
+    Code.VERSION, ("PackageVariant default/web-2 wants base 3",), about=("PackageVariant default/web-2",)
 )
-CYCLE = Explanation("E-CYCLE", ("x needs y",), hints=("Move d.",))
+CYCLE = Explanation(Code.CYCLE, ("x needs y",), hint="Move d.")
 UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
 

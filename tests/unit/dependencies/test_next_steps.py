@@ -1,0 +1,334 @@
+"""The next step of an explanation: one for each code, and that a conflict is gone when it is followed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Install,
+    PackageId,
+    PackageNeed,
+    version_range,
+)
+from reconciler.dependencies.solve.next_steps import NEXT_STEPS
+from reconciler.dependencies.solve.problem import Code
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.versions.version import parse_loose
+from tests.support.dependency_manifests import (
+    crossplane,
+    install,
+    package,
+    provider,
+    world_of,
+)
+from tests.support.values import replace
+
+AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
+FILE = "config/cluster.yaml"
+WORLDS = Path(__file__).parents[3] / "fixtures/explanations"
+
+
+def cluster(**fields: Any) -> str:
+    return f"---\n{json.dumps({'kind': 'Cluster', **fields})}\n"
+
+
+def pinned(version: str) -> Pin:
+    return Pin(Instance(AWS, InstallSlot(SlotKind.CLUSTER)), Candidate(AWS, parse_loose(version)))
+
+
+def upbound(need: str = ">=v1.0.0", *versions: str) -> str:
+    """Return a Configuration that needs the provider `aws` in a range, and versions of that."""
+    text = provider("a", "v1.0.0", "Configuration")
+    text += crossplane("a", "v1.0.0", f"[{{provider: x.io/aws, version: '{need}'}}]")
+    return text + "".join(crossplane("aws", version) for version in versions)
+
+
+def for_kubernetes(constraints: str) -> str:
+    return f"kubernetesVersionSelection: {{constraints: '{constraints}'}}"
+
+
+def fixture(name: str) -> str:
+    return (WORLDS / name / "manifests.yaml").read_text()
+
+
+def configuration(name: str, *lines: str) -> str:
+    """Return a Provider and its package, which brings the kind Thing."""
+    return provider(name, "v1.0.0", *lines) + crossplane(name, "v1.0.0", kinds="g.io/v1/Thing")
+
+
+def put(old: str, new: str) -> Callable[[str], str]:
+    def edit(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    return edit
+
+
+def add(more: str) -> Callable[[str], str]:
+    return lambda text: text + more
+
+
+def without(part: str) -> Callable[[str], str]:
+    return lambda text: "---".join(document for document in text.split("---") if part not in document)
+
+
+IGNORED = "packaging.carvel.dev/ignore-kubernetes-version-selection"
+THEIRS = [{"name": "theirs", "package": "xpkg:x.io/aws", "version": "v0.9.0"}]
+OWNED = (("Thing.g.io", AWS),)
+TAKEN = put("{name: a}", "{name: a, annotations: {reconciler.dev/take-over: x.io/aws}}")
+LET_GO = provider("a", "v1.0.0") + provider("aws", "v1.0.0") + crossplane("aws", "v1.0.0")
+LET_GO += crossplane("a", "v1.0.0", kinds="g.io/v1/Thing")
+KPT = PackageNeed(PackageId(Ecosystem.KPT, "g.io//web"), version_range(Dialect.KPT, ">=2.0.0"))
+WITHDRAWN = package("web.io", "1.0.0").replace(
+    "metadata: {", "metadata: {annotations: {reconciler.dev/withdrawn: 'leaks'}, "
+)
+
+
+class Case(NamedTuple):
+    reason: str
+    code: Code
+    text: str
+    followed: Callable[[str], str]
+    fields: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
+    hint: str = ""
+
+
+CASES = [
+    Case("a circle", Code.CYCLE, fixture("cycle"), put("{package: x.io/a}", "")),
+    Case("one of two goes", Code.OWN_CRD, fixture("two-owners"), without("x.io/b:v1.0.0")),
+    Case("once in a cluster", Code.CARD_CLUSTER, fixture("one-per-cluster"), without("namespace: y")),
+    Case(
+        "once in a namespace",
+        Code.CARD_NS,
+        install("x", "certs.io", "")
+        + install("y", "certs.io", "")
+        + package("certs.io", "1.0.0", "installationType: onePerNamespace"),
+        without("name: y"),
+    ),
+    Case(
+        "somebody else installed it",
+        Code.FOREIGN,
+        upbound(">=v1.0.0", "v1.0.0") + cluster(installations=THEIRS),
+        add(provider("aws", "v1.0.0").replace("{name: aws}", "{name: theirs}")),
+        {},
+        "Write a manifest for x.io/aws with the name that it has in the cluster: then it is yours",
+    ),
+    Case("an old cluster", Code.PLATFORM, fixture("old-cluster"), put("1.24.3", "1.27.0")),
+    Case("a new cluster", Code.PLATFORM, fixture("new-cluster"), put("<1.20.0", "<1.32.0")),
+    Case("a binding", Code.BIND, fixture("wrong-binding"), put("onsite/beest", "onsite/beast")),
+    Case(
+        "a dependency is not installed",
+        Code.DECLINED,
+        fixture("declined-installation"),
+        add(install("db", "db.io", "")),
+        {},
+        "Write a manifest that installs db.io >=1.0.0, or let it be installed: remove `install: false`",
+    ),
+    Case(
+        "no default",
+        Code.INTERFACE,
+        fixture("no-default"),
+        put("{io.cnab", "{io.cnab.interface.mysql: 'bundle:r.io/helm', io.cnab"),
+        {},
+        (
+            "Choose what implements it:"
+            " `reconciler index set-default io.cnab.interface.mysql ECOSYSTEM:NAME`,"
+            " with `--cluster CLUSTER` where that cluster has a default of its own"
+        ),
+    ),
+    Case(
+        "a package brings the API", Code.API, fixture("unserved-api"), add(install("certs", "certs.io", ""))
+    ),
+    Case(
+        "the cluster serves the API",
+        Code.API,
+        fixture("no-snapshot"),
+        add(cluster(apis=["apps/v1/Deployment"])),
+    ),
+    Case(
+        "a wrong manifest",
+        Code.INVALID,
+        fixture("refused-manifest"),
+        put("oncePer", "onePer"),
+        {},
+        "Correct the manifest of bad.io at the place above, or name a version that is valid",
+    ),
+    Case(
+        "a Carvel package is missing",
+        Code.NOCANDIDATE,
+        fixture("unpublished-package"),
+        add(package("db.corp", "1.0.0")),
+        {},
+        (
+            "Add db.corp to the index, with `reconciler index sync` or"
+            " `reconciler index add carvel:db.corp VERSION`;"
+            " `reconciler index missing` lists all that is missing"
+        ),
+    ),
+    Case(
+        "the lock has a higher version",
+        Code.DOWNGRADE,
+        upbound("=v1.0.0", "v1.0.0", "v2.0.0"),
+        add(cluster(choices={"allowDowngrade": True})),
+        {"pins": (pinned("v2.0.0"),)},
+    ),
+    Case(
+        "the policy of versions keeps the major version",
+        Code.SELECTION,
+        upbound(">=v2.0.0", "v1.0.0", "v2.0.0") + cluster(choices={"policies": {"xpkg": "max-minor"}}),
+        put("max-minor", "highest"),
+        {"pins": (pinned("v1.0.0"),)},
+    ),
+    Case(
+        "a withdrawn version",
+        Code.WITHDRAWN,
+        install("web", "web.io", "") + WITHDRAWN,
+        put("reconciler.dev/withdrawn: 'leaks'", ""),
+    ),
+    Case("two ranges", Code.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
+    Case(
+        "a range that no version is in",
+        Code.NOVERSION,
+        fixture("prefixed-version"),
+        put("3.0.0", "2.0.0"),
+        {},
+        (
+            "Add a version of press.io that fits to the index, with `reconciler index sync` or"
+            " `reconciler index add carvel:press.io VERSION`;"
+            " or name another range of it in a manifest of yours"
+        ),
+    ),
+    Case(
+        "no version fits",
+        Code.NOVERSION,
+        fixture("prereleases-crossplane"),
+        add(crossplane("aws", "v1.0.0")),
+        {},
+        (
+            "Add a version of x.io/aws that fits to the index, with `reconciler index sync` or"
+            " `reconciler index add x.io/aws VERSION --manifest crossplane.yaml`;"
+            " or name another range of it in a manifest of yours"
+        ),
+    ),
+    Case(
+        "another package had the kind",
+        Code.OWN_CRD,
+        configuration("a"),
+        TAKEN,
+        {"held": OWNED},
+        f"Write `reconciler.dev/take-over: x.io/aws` into the annotations of Provider a ({FILE}:2)",
+    ),
+    Case(
+        "another package that a manifest installs has let go of the kind",
+        Code.OWN_CRD,
+        LET_GO,
+        TAKEN,
+        {"held": OWNED},
+        f"Write `reconciler.dev/take-over: x.io/aws` into the annotations of Provider a ({FILE}:2)",
+    ),
+    Case(
+        "another package that a manifest installs brings the kind still",
+        Code.OWN_CRD,
+        configuration("a") + configuration("aws"),
+        lambda text: without("package: 'x.io/aws:")(TAKEN(text)),
+        {"held": OWNED},
+        (
+            "Write `reconciler.dev/take-over: x.io/aws` into the annotations of "
+            f"Provider a ({FILE}:2), and remove Provider aws ({FILE}:12)"
+        ),
+    ),
+]
+ELSEWHERE = {Code.OWN_COMPOSITION, Code.UNPUBLISHED}
+"""These worlds have no compositions (`test_two_packages_cannot_own_one_composition`) and no variants."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.reason for case in CASES])
+def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
+    (explanation,) = resolve_cluster(world_of(case.text, **case.fields)).explanations
+
+    assert explanation.code is case.code
+    assert explanation.hint == (case.hint or NEXT_STEPS[case.code])
+    solution = resolve_cluster(world_of(case.followed(case.text), **case.fields))
+    assert [str(explanation) for explanation in solution.explanations] == []
+    assert solution.resolved
+
+
+def test_each_code_has_a_sentence_that_is_followed() -> None:
+    assert set(NEXT_STEPS) == set(Code)
+    assert {case.code for case in CASES} | ELSEWHERE == set(Code)
+
+
+def test_package_that_looks_alike_is_never_named() -> None:
+    text = upbound(">=v1.0.0") + crossplane("azure", "v1.0.0") + crossplane("aws-net", "v1.0.0")
+    (explanation,) = resolve_cluster(world_of(text)).explanations
+
+    assert explanation.hint == (
+        "Add x.io/aws to the index, with `reconciler index sync` or"
+        " `reconciler index add x.io/aws VERSION --manifest crossplane.yaml`;"
+        " `reconciler index missing` lists all that is missing"
+    )
+
+
+def test_revision_of_a_kpt_package_is_to_be_published() -> None:
+    def explained(version: str) -> list[tuple[Code, str]]:
+        text = package("web", version).replace("metadata: {", "metadata: {annotations: {kpt: g.io//web}, ")
+        own = Install("default", "web", Dialect.KPT, KPT, kind="PackageVariant")
+        solution = resolve_cluster(replace(world_of(text), installs=(own,)))
+        return [(explanation.code, explanation.hint) for explanation in solution.explanations]
+
+    step = "Publish g.io//web with a package.yaml, in a version that is asked for"
+    assert explained("1.0.0") == [(Code.UNPUBLISHED, step)]
+    assert explained("2.0.0") == []
+
+
+def test_versions_out_of_reach_ask_for_no_consent() -> None:
+    """What only another version of the package would bring is nothing to take over."""
+    text = configuration("a") + crossplane("a", "v2.0.0", kinds="g.io/v1/Other")
+    held = (*OWNED, ("Other.g.io", PackageId(Ecosystem.XPKG, "x.io/log")))
+
+    (explanation,) = resolve_cluster(world_of(text, held=held)).explanations
+
+    assert "`reconciler.dev/take-over: x.io/aws`" in explanation.hint
+
+
+def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() -> None:
+    """Source: Crossplane's end-to-end test `dependency-upgrade`, transitive, from v0.0.3 back to v0.0.2."""
+    index = "".join(
+        crossplane("one", f"v{n}.0.0", f"[{{provider: x.io/aws, version: '=v{n}.0.0'}}]")
+        + crossplane("two", f"v{n}.0.0", f"[{{configuration: x.io/one, version: '=v{n}.0.0'}}]")
+        + crossplane("aws", f"v{n}.0.0")
+        for n in (2, 3)
+    )
+
+    def world(version: int) -> FleetInputs:
+        both = (provider(name, f"v{version}.0.0", "Configuration") for name in ("one", "two"))
+        return FleetInputs((replace(world_of("".join(both) + index), cluster="edge"),))
+
+    newer = update_locks(world(3), FleetLocks())
+    first, second = update_locks(world(2), read_locks(newer.files)).scopes[0].explanations
+
+    assert first.hint == second.hint == NEXT_STEPS[Code.DOWNGRADE]
+    assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
+
+
+def test_platform_of_a_cluster_forbids_nothing_if_it_is_ignored_unknown_or_new_enough() -> None:
+    text = install("web", "web.io", "") + package("web.io", "1.0.0", for_kubernetes(">=1.25.0"))
+    ignored = text.replace("namespace: prod}", f"namespace: prod, annotations: {{{IGNORED}: ''}}}}")
+
+    def fits(world: str, **platforms: str) -> bool:
+        return not resolve_cluster(world_of(world + cluster(platforms=platforms))).explanations
+
+    assert fits(text, kubernetes="1.25.0")
+    assert fits(text)
+    assert fits(ignored, kubernetes="1.20.0")
+    assert not fits(text, kubernetes="1.24.9")
