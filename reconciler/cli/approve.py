@@ -112,7 +112,8 @@ def approve(
     chosen_by = PullFilter(sets, labels)
     if bool(names) == (every or (bool(chosen_by) and not names)):
         raise UsageError(
-            "Name packages, or pass --all, --set or --label", hint="`reconciler pr list` shows what is open."
+            "Name packages, or pass --all, --set or --label",
+            hint="`reconciler status` shows what is in review.",
         )
     world = read_inputs(settings, writes=True, lists_ended=bool(names))
     require_readable(world.inventory, names)

@@ -1,4 +1,4 @@
-"""`pr`: pull requests, on every forge."""
+"""`pr`: pull requests of repositories without a forge: Git keeps them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,7 +37,10 @@ FORMS = (Output.TEXT, Output.JSON)
 
 @click.group()
 def pr() -> None:
-    r"""List, show, merge, close and reopen pull requests, on every forge.
+    r"""List, show, merge, close and reopen pull requests that Git keeps.
+
+    That is for repositories without a forge. A forge has pages and a command line of its own, as `gh pr`;
+    there these commands are refused, and name the page.
 
     A pull request is named by repository and number (`edge-east#3`), by its number where that is
     enough, or by its package (`edge-east/nginx`). A pattern names all open ones that it matches
@@ -65,13 +68,13 @@ def list_(
     sets: tuple[str, ...],
     labels: tuple[str, ...],
 ) -> Exit:
-    r"""List the open pull requests of every repository.
+    r"""List the open pull requests of every repository without a forge.
 
     \b
     Example:
       reconciler pr list --set nginx
     """
-    from reconciler.cli.pull_requests import PullFilter, list_pulls
+    from reconciler.cli.pull_requests import PullFilter, hosted_error, hosted_text, list_pulls
     from reconciler.inventory.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
@@ -80,11 +83,16 @@ def list_(
     world = read_inputs(settings, lists_ended=every)
     chosen = PullFilter(sets, labels)
     chosen.check_sets(world.inventory)
-    listed = [f for f in chosen.select(list_pulls(world)) if every or f.pull.state is PullState.OPEN]
+    hosted = hosted_text(world.inventory)
+    kept = [f for f in chosen.select(list_pulls(world)) if f.is_local]
+    listed = [f for f in kept if every or f.pull.state is PullState.OPEN]
+    if hosted and not listed:
+        raise hosted_error(hosted)
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
     printer = make_printer()
     show_standing(printer, world.inventory.control.standing)
+    printer.notes(filter(None, [terminal(hosted)]))
     if output == Output.JSON:
         printer.value(
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in listed))
@@ -108,13 +116,15 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
     Example:
       reconciler pr show edge-east/nginx
     """
-    from reconciler.cli.pull_requests import find_pulls, list_pulls
+    from reconciler.cli.pull_requests import find_pulls, list_pulls, local_forge
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
+    for each in listed:
+        local_forge(each, "Show")
     printer = make_printer(wraps=False)
     show_standing(printer, world.inventory.control.standing)
     if output == Output.JSON:
@@ -140,11 +150,17 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
       reconciler pr merge edge-east/nginx
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
-    from reconciler.cli.pull_requests import closed_error, outdated_error, shared_error, unheld_error
+    from reconciler.cli.pull_requests import (
+        closed_error,
+        local_forge,
+        outdated_error,
+        shared_error,
+        unheld_error,
+    )
     from reconciler.forge.local.merge import OutdatedError
     from reconciler.run.plan import plan_run
 
-    chosen = _choose(settings, name)
+    chosen = _choose(settings, name, "Merge")
     plan = cache(lambda: plan_run(settings))
     for each in chosen:
         shared = shared_error(each, [name], "Merge", "pr merge")
@@ -153,7 +169,9 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 
     def act(listed: "ListedPull") -> dict[str, str]:
         try:
-            return {"commit": listed.forge.merge(listed.pull.number, expect=listed.pull.head_oid)}
+            return {
+                "commit": local_forge(listed, "Merge").merge(listed.pull.number, expect=listed.pull.head_oid)
+            }
         except OutdatedError as error:
             raise outdated_error(error, listed, plan) from error
 
@@ -174,10 +192,10 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     Example:
       reconciler pr close edge-east#3 --comment "Not before the sale"
     """
-    from reconciler.cli.pull_requests import shared_error
+    from reconciler.cli.pull_requests import local_forge, shared_error
     from reconciler.inventory.inventory import PullState
 
-    chosen = _choose(settings, name)
+    chosen = _choose(settings, name, "Close")
     if shared := next(
         filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None
     ):
@@ -188,7 +206,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
 
     def act(listed: "ListedPull") -> dict[str, str]:
-        listed.forge.reject(listed.pull.number, comment=comment)
+        local_forge(listed, "Close").reject(listed.pull.number, comment=comment)
         return {}
 
     done = _Step("Close", "closed", "close", "closed")
@@ -209,24 +227,28 @@ def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> 
     Example:
       reconciler pr reopen edge-east#3
     """
+    from reconciler.cli.pull_requests import local_forge
 
     def act(listed: "ListedPull") -> dict[str, str]:
-        listed.forge.reopen(listed.pull.number)
+        local_forge(listed, "Reopen").reopen(listed.pull.number)
         return {}
 
     done = _Step("Reopen", "reopened", "reopen", "open")
-    chosen = _choose(settings, name)
+    chosen = _choose(settings, name, "Reopen")
     return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
-def _choose(settings: "RunOptions", name: str) -> "list[ListedPull]":
-    """Return the pull requests that match `name`."""
-    from reconciler.cli.pull_requests import find_pulls, list_pulls
+def _choose(settings: "RunOptions", name: str, verb: str) -> "list[ListedPull]":
+    """Return the pull requests that match `name`, all of which Git keeps."""
+    from reconciler.cli.pull_requests import find_pulls, list_pulls, local_forge
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
-    return find_pulls(list_pulls(world), name)
+    chosen = find_pulls(list_pulls(world), name)
+    for each in chosen:
+        local_forge(each, verb)
+    return chosen
 
 
 class _Step(NamedTuple):
@@ -256,13 +278,12 @@ class _Step(NamedTuple):
             rows = ({"pullRequest": each.name, **fields, **mode} for each, fields in results)
             printer.value(listing(self.kind, rows))
         else:
-            printer.lines(self._line(each, fields, dry_run=dry_run) for each, fields in results)
+            printer.lines(self._line(each, dry_run=dry_run) for each, _ in results)
         return Exit.DONE
 
-    def _line(self, listed: "ListedPull", fields: Mapping[str, str], *, dry_run: bool) -> str:
+    def _line(self, listed: "ListedPull", *, dry_run: bool) -> str:
         """Return what was done to a pull request; nothing was if it had that state already."""
-        done = "put into the merge queue:" if fields.get("commit") == "" else self.done
-        word = f"would {self.verb}" if dry_run else done
+        word = f"would {self.verb}" if dry_run else self.done
         if listed.pull.state == self.state:
             word = f"already {self.state}"
         return f"{word} {terminal(listed.name)} {terminal(listed.pull.title)}"

@@ -1,4 +1,4 @@
-"""Pull requests on every forge: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, readiness (D10, D18)."""
+"""Pull requests: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, readiness (D10, D18)."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
 from reconciler.forge.local.transaction import missing_branch_hint
-from reconciler.forge.registry import Forge
+from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -60,8 +60,9 @@ _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+_ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
 _WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
-_LIST = "`reconciler pr list` shows what there is."
+_LIST = "`reconciler status` shows what is in review."
 
 
 class ListedPull(NamedTuple):
@@ -86,11 +87,17 @@ class ListedPull(NamedTuple):
     members: tuple[str, ...] = ()
     is_registered: bool = True
     left: str = ""
+    tools: OwnTools | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether Git alone keeps it, so that its merge is in the clone at once."""
         return isinstance(self.forge, LocalForge)
+
+    @property
+    def place(self) -> str:
+        """Where people decide about it, on a forge with pages of its own: its page, and a command line."""
+        return self.tools.way(self.pull.url) if self.tools is not None else ""
 
     @property
     def name(self) -> str:
@@ -130,6 +137,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
         others = dict(_other_instances(views, world.inventory.policy.instance))
         groups, grouped_by = _groups(views, world.inventory)
         whole = _whole_view(url, mirror, world.inventory)
+        tools = find_tools(world.inventory.policy, mirror.remote, url)
         for pull in world.inventory.pulls.get(url, ()):
             made_by, labelled = (
                 frozenset(name for head in _about(pull) for name in named.get((url, head), ()))
@@ -156,6 +164,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
                     members,
                     is_registered=is_known,
                     left=why,
+                    tools=tools,
                 )
             )
     listed += _of_control(world, {each.view.url for each in listed})
@@ -301,7 +310,8 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
     if inventory.reviewed is None and any(ref.startswith(prefix) for ref in mirror.refs()):
         pulls = forge.list_pulls()
     view = _whole_view(control.url, mirror, inventory)
-    yield from (ListedPull(view, pull, forge, mirror) for pull in pulls)
+    tools = find_tools(inventory.policy, control.remote, control.url)
+    yield from (ListedPull(view, pull, forge, mirror, tools=tools) for pull in pulls)
 
 
 def is_pattern(text: str) -> bool:
@@ -361,7 +371,8 @@ def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str
                 forge = world.forges.of(mirror)
                 title, body = f"Propose {text}", "Proposed by hand.\n"
                 proposal = PullRequest(short_branch(drafts[0].ref), view.branch, title, body)
-                return [ListedPull(view, forge.ensure(proposal), forge, mirror)]
+                tools = find_tools(world.inventory.policy, mirror.remote, view.url)
+                return [ListedPull(view, forge.ensure(proposal), forge, mirror, tools=tools)]
     return find_pulls(listed, text)
 
 
@@ -456,13 +467,41 @@ def shared_error(
     return RefusedError(message, hint=f"{verb} them together: `reconciler {command} {listed.name}`.")
 
 
+def local_forge(listed: ListedPull, verb: str) -> LocalForge:
+    """Return the forge of a pull request that Git alone keeps.
+
+    Raises:
+        UsageError: Its forge has pages and a command line of its own.
+    """
+    if isinstance(listed.forge, LocalForge):
+        return listed.forge
+    raise UsageError(f"{verb} pull request {listed.name} {listed.place}", hint=_ON_EVERY_FORGE)
+
+
+def hosted_text(inventory: Inventory) -> str:
+    """Return where the pull requests of repositories on forges are, "" where Git keeps all."""
+    views = sorted(inventory.views.values(), key=lambda view: view.key)
+    found = [(view, find_tools(inventory.policy, view.remote, view.url)) for view in views]
+    hosted = [(view.key.name, tools) for view, tools in found if tools is not None]
+    if not hosted:
+        return ""
+    others = f"; those of {plural(len(hosted) - 1, 'other repository')} are on theirs" if hosted[1:] else ""
+    return f"The pull requests of {hosted[0][0]} are {hosted[0][1].way()}{others}"
+
+
+def hosted_error(text: str) -> UsageError:
+    """Return the refusal to list pull requests that no repository keeps by itself."""
+    return UsageError(text, hint=_ON_EVERY_FORGE)
+
+
 def unheld_error(listed: ListedPull) -> RefusedError | None:
     """Return why a pull request without a Repository is not merged; None for others."""
     if listed.is_registered:
         return None
     about = parse_head(listed.pull.head)
     message = f"No registered Repository is at {about.path if about else listed.pull.head}"
-    hint = "Register its Repository again and run `reconciler apply`, or close it with `reconciler pr close`."
+    way = listed.place or f"with `reconciler pr close {listed.name}`"
+    hint = f"Register its Repository again and run `reconciler apply`, or close it {way}."
     return RefusedError(message, hint=hint)
 
 
@@ -476,10 +515,14 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     if listed.pull.state is not PullState.CLOSED:
         return None
     message = f"Pull request {listed.name} was closed"
+    if listed.tools is not None and not listed.tools.reopens:
+        hint = "Its forge does not open it again. Annotate its variant with another `reconciler.dev/retry`."
+        return RefusedError(message, hint=hint)
     # A pull request can only be opened again while its branch exists.
     refs = listed.mirror.refs()
     if any(f"{HEADS}{name}" in refs for name in head_branches(listed.pull.head)):
-        hint = f"Open it again with `reconciler pr reopen {listed.name}`, then approve it."
+        way = listed.place or f"with `reconciler pr reopen {listed.name}`"
+        hint = f"Open it again {way}, then approve it."
         return RefusedError(message, hint=hint)
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 

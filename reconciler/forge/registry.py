@@ -58,14 +58,6 @@ class Forge(Protocol):
         """
         ...
 
-    def reject(self, number: int, *, comment: str = "") -> None:
-        """Close a pull request because a person rejects its content."""
-        ...
-
-    def reopen(self, number: int) -> None:
-        """Open a closed pull request again, with its branch as it is now; RefusedError if that cannot be."""
-        ...
-
     def comment(self, number: int, *, key: str, body: str) -> None:
         """Write the comment with this hidden key, or update its text."""
         ...
@@ -85,9 +77,28 @@ class Forge(Protocol):
         """Return the checks of a commit by name; none where the forge has no checks."""
         ...
 
-    def merge(self, number: int, *, expect: str) -> str:
-        """Merge a pull request if its head is still `expect`; return the merge commit's id."""
-        ...
+
+class OwnTools(NamedTuple):
+    """What a hosted forge has for its pull requests: the page of all of a repository, and a command line."""
+
+    page: str
+    command: str
+    reopens: bool
+
+    def way(self, page: str = "") -> str:
+        """Return where to decide about a pull request with this page, by default about all of them."""
+        with_command = f", or with `{self.command}`" if self.command else ""
+        return f"on {page or self.page}{with_command}"
+
+
+def find_tools(policy: Policy, remote: str, url: str) -> OwnTools | None:
+    """Return what the forge of a repository has for its pull requests, None where Git alone keeps them."""
+    rule = find_rule(policy.forges, remote)
+    if rule is None or rule.kind is ForgeKind.LOCAL:
+        return None
+    product = PRODUCTS[rule.kind]
+    scheme = "http" if remote.startswith("http://") else "https"
+    return OwnTools(f"{scheme}://{url}/{product.pages}", product.command, product.reopens)
 
 
 class Forges:

@@ -1,6 +1,6 @@
-"""`pr` and `approve` on every forge: the words of the local one, and what the next run makes of it."""
+"""`approve` on every forge: the local one's words, and what the next run makes of it; `pr` names the page."""
 
-import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -36,25 +36,85 @@ def command(world: ForgeWorld, capfd: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-def listed(text: str) -> list[str]:
-    return [line.split()[0] for line in text.splitlines()[1:]]
+TOOLS = {
+    "github": ("/pulls", ", or with `gh pr`"),
+    "gitlab": ("/-/merge_requests", ", or with `glab mr`"),
+    "gitea": ("/pulls", ", or with `tea pulls`"),
+    "azure": ("/pullrequests", ", or with `az repos pr`"),
+    "bitbucket": ("/pull-requests", ""),
+}
 
 
-def test_open_pull_requests_are_listed_and_shown(world: ForgeWorld, command: Command) -> None:
-    assert listed(command("pr", "list")) == NUMBERS
-    shown = command("pr", "show", "edge-1/web")
-    assert "Create web from web/v1 (draft)" in shown
-    assert f"  url: {world.simulator.url('acme/edge-1').removesuffix('.git')}/" in shown
+def open_pulls(world: ForgeWorld) -> list[str]:
+    return [
+        f"{edge}#{pull.number}"
+        for edge in ("edge-1", "edge-2")
+        for pull in world.pulls(edge)
+        if pull.state == "open"
+    ]
+
+
+@pytest.fixture
+def tools(world: ForgeWorld, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The page of all pull requests below that of a repository, and the command line, as a hint has it."""
+    del world
+    return TOOLS[request.node.callspec.params["world"]]
+
+
+@pytest.fixture
+def url(world: ForgeWorld) -> str:
+    """The page of the first repository."""
+    return world.simulator.url("acme/edge-1").removesuffix(".git")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "edge-1/web"),
+        ("merge", "edge-1/web"),
+        ("close", "edge-1#2", "--comment", "No."),
+        ("reopen", "edge-1#2"),
+    ],
+)
+def test_pull_requests_of_a_forge_are_left_to_its_page(
+    world: ForgeWorld,
+    command: Command,
+    url: str,
+    tools: tuple[str, str],
+    arguments: tuple[str, ...],
+) -> None:
+    _, tool = tools
+    before = world.pulls("edge-1")
+
+    text = command("pr", *arguments, code=Exit.USAGE)
+
+    assert re.search(
+        rf"error: {arguments[0].title()} pull request edge-1#2 on {re.escape(url)}/\S*2{re.escape(tool)}\n",
+        text,
+    )
+    assert world.pulls("edge-1") == before
+
+
+def test_list_is_left_to_the_page_of_the_forge(command: Command, url: str, tools: tuple[str, str]) -> None:
+    page, tool = tools
+
+    text = command("pr", "list", code=Exit.USAGE)
+
+    assert (
+        f"error: The pull requests of edge-1 are on {url}{page}{tool}; those of 1 other repository are"
+        in text
+    )
 
 
 @pytest.mark.parametrize("world", WITH_LABELS, indirect=True)
-def test_lists_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Command) -> None:
+def test_approvals_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Command) -> None:
     world.simulator.repositories["acme/edge-1"].pulls[1].labels.append("urgent")
 
-    assert listed(command("pr", "list", "--label", "urgent", "--label", "fleet")) == ["edge-1#1"]
+    text = command("approve", "--label", "urgent", "--label", "fleet", "--dry-run")
+
+    assert text == "would be approved: edge-1/db in edge-1#1\n"
     files = {"manifests/sets/web.yaml": f"{SET}\nmetadata: {{name: web}}\nspec: {{}}\n"}
     world.repo("control").commit(files, message="Declare a set\n")
-    assert command("pr", "list", "--set", "web") == "There are no open pull requests that match.\n"
     assert command("approve", "--set", "web") == "Nothing that matches is open.\n"
 
 
@@ -65,11 +125,13 @@ def test_a_set_that_does_not_exist_is_an_error(command: Command, arguments: tupl
     assert "There is no PackageVariantSet web" in text
 
 
-def test_a_dry_run_names_what_would_be_approved_and_approves_nothing(command: Command) -> None:
+def test_a_dry_run_names_what_would_be_approved_and_approves_nothing(
+    world: ForgeWorld, command: Command
+) -> None:
     text = command("approve", "edge-*/web", "--dry-run")
 
     assert text == "".join(f"would be approved: edge-{n}/web in edge-{n}#2\n" for n in (1, 2))
-    assert listed(command("pr", "list")) == NUMBERS
+    assert open_pulls(world) == NUMBERS
 
 
 def test_an_approved_draft_is_published_by_the_next_run(world: ForgeWorld, command: Command) -> None:
@@ -86,40 +148,31 @@ def test_an_approved_draft_is_published_by_the_next_run(world: ForgeWorld, comma
 def test_a_closed_pull_request_is_rejected_until_it_is_opened_again(
     world: ForgeWorld, command: Command
 ) -> None:
-    assert (
-        command("pr", "close", "edge-2#2", "--comment", "No.") == "closed edge-2#2 Create web from web/v1\n"
-    )
+    world.simulator.close("acme/edge-2", 2)
     assert world.run().code is Exit.WAITING
     refused = command("approve", "edge-2#2", code=Exit.REFUSED)
     assert "Pull request edge-2#2 was closed" in refused
-    assert "reconciler pr reopen edge-2#2" in refused
+    assert f"Open it again on {world.simulator.url('acme/edge-2').removesuffix('.git')}/" in refused
 
-    assert command("pr", "reopen", "edge-2#2") == "reopened edge-2#2 Create web from web/v1\n"
+    world.simulator.reopen("acme/edge-2", 2)
 
     assert world.run().code is Exit.DONE
-    assert listed(command("pr", "list")) == NUMBERS
+    assert open_pulls(world) == NUMBERS
 
 
 @pytest.mark.parametrize("world", ["bitbucket"], indirect=True)
-def test_declined_pull_request_is_not_opened_again(world: ForgeWorld, command: Command) -> None:
-    command("pr", "close", "edge-2#2", "--comment", "No.")
+def test_what_was_declined_is_asked_for_anew(world: ForgeWorld, command: Command) -> None:
+    world.simulator.close("acme/edge-2", 2)
 
-    assert "reconciler.dev/retry" in command("pr", "reopen", "edge-2#2", code=Exit.REFUSED)
-
-    assert [pull.state for pull in world.pulls("edge-2")] == ["open", "closed"]
+    assert "reconciler.dev/retry" in command("approve", "edge-2#2", code=Exit.REFUSED)
 
 
-def test_a_pattern_merges_what_is_ready(command: Command) -> None:
+def test_a_pattern_proposes_what_it_matches(world: ForgeWorld, command: Command) -> None:
     assert command("approve", "--propose-only", "edge-?/db") == "proposed edge-1/db\nproposed edge-2/db\n"
 
-    merged = json.loads(command("pr", "merge", "edge-*/db", "-o", "json"))
-
-    assert [item["pullRequest"] for item in merged["items"]] == ["edge-1#1", "edge-2#1"]
-    assert listed(command("pr", "list")) == ["edge-1#2", "edge-2#2"]
-
-
-def test_a_merged_pull_request_is_neither_closed_nor_opened_again(command: Command) -> None:
-    command("approve", "edge-1/web")
-
-    assert "was merged and cannot be closed" in command("pr", "close", "edge-1#2", code=Exit.REFUSED)
-    assert "was merged and cannot be opened again" in command("pr", "reopen", "edge-1#2", code=Exit.REFUSED)
+    assert [(p.number, p.draft) for edge in ("edge-1", "edge-2") for p in world.pulls(edge)] == [
+        (1, False),
+        (2, True),
+        (1, False),
+        (2, True),
+    ]

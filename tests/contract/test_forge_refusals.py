@@ -139,7 +139,7 @@ def test_a_base_that_is_deleted_closes_its_pull_requests_where_the_forge_does(be
     assert states == [PullState.CLOSED if is_closed else PullState.OPEN]
     repo.point("refs/heads/main", main)
     if is_closed:
-        bench.again().reopen(pull.number)
+        bench.simulator.reopen("acme/edge", pull.number)
     assert bench.again().list_pulls() == (replace(pull, closed=0),)
 
 

@@ -129,7 +129,7 @@ def test_life_of_a_fleet(fleet: Fleet, command: Command) -> None:
     tags = [{ref for ref in edge.refs() if ref.startswith("refs/tags/")} for edge in fleet.edges]
     assert tags == [{"refs/tags/db/v1", "refs/tags/web/v1"}, {"refs/tags/web/v1"}]
 
-    command("pr", "reopen", f"{second.name}#{rejected}")
+    second.call("PATCH", f"/pulls/{rejected}", {"state": "open"})
     command("approve", f"{second.name}/db")
     command("apply")
     assert "refs/tags/db/v1" in second.refs()

@@ -200,7 +200,6 @@ _CALLS: tuple[Callable[[ApiForge], Any], ...] = (
     lambda forge: forge.mark_draft(1),
     lambda forge: forge.enable_auto_merge(1, expect=OID),
     lambda forge: forge.close(1, comment="no", duplicate_of=2),
-    lambda forge: forge.reopen(1),
     lambda forge: forge.comment(1, key="k", body="b"),
     lambda forge: forge.write_issue("k", "Dashboard", "b"),
     lambda forge: forge.changed_at(1),

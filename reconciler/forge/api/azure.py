@@ -96,9 +96,7 @@ class Azure(RestDialect):
     has_issues = False
     has_statuses_of_pulls = True
     _query = f"?api-version={_VERSION}"
-    _fields = Fields(
-        "PATCH", "pullRequestId", "description", "targetRefName", "", "status", "abandoned", "active"
-    )
+    _fields = Fields("PATCH", "pullRequestId", "description", "targetRefName", "", "status", "abandoned")
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         owner, project, repository = _split(name, urlsplit(transport.base).hostname or "")

@@ -75,7 +75,7 @@ class Bitbucket(RestDialect):
 
     most_text = most_comment = 32_000
     has_issues = False
-    _fields = Fields("PUT", "id", "description", "destination", "uuid", "", "", "")
+    _fields = Fields("PUT", "id", "description", "destination", "uuid", "", "")
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._workspace = f"/workspaces/{quote(name.partition('/')[0])}"
@@ -156,13 +156,6 @@ class Bitbucket(RestDialect):
     def close(self, pull: ApiPullRequest) -> None:
         """Decline a pull request."""
         self.transport.write("POST", f"{self._pulls}/{pull.number}/decline", repeatable=True)
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        """Refuse: what was declined stays that."""
-        raise RefusedError(
-            f"Pull request {pull.number} was declined, which Bitbucket does not take back",
-            hint="Set the annotation reconciler.dev/retry of its variant: its content is then proposed anew.",
-        )
 
     def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
         # Whoever is not named again is no reviewer any more.

@@ -110,7 +110,7 @@ class PendingError(UnavailableError):
 
 
 class Fields(NamedTuple):
-    """The method that updates, the names of fields, and the values of the one that closes and opens."""
+    """The method that updates, the names of fields, and the value of the one that closes."""
 
     update: str
     number: str
@@ -119,7 +119,6 @@ class Fields(NamedTuple):
     user: str
     state: str
     closed: str
-    opened: str
 
 
 class RestDialect(ABC):
@@ -137,7 +136,7 @@ class RestDialect(ABC):
     _query = ""
     _draft_prefix = ""
     _longest_description = 255
-    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
+    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed")
 
     def __init__(self, transport: Transport, name: str, root: str, pulls: str = "pulls") -> None:
         self.name = name
@@ -187,10 +186,6 @@ class RestDialect(ABC):
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
         self._update(pull, {self._fields.state: self._fields.closed})
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        """Open a closed pull request again."""
-        self._update(pull, {self._fields.state: self._fields.opened})
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment in one request."""

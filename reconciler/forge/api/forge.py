@@ -233,22 +233,6 @@ class ApiForge:
         if is_open:
             self.dialect.close(pull)
 
-    def reject(self, number: int, *, comment: str = "") -> None:
-        """Close a pull request because a person rejects its content."""
-        self.close(number, comment=comment)
-
-    def reopen(self, number: int) -> None:
-        """Open a closed pull request again.
-
-        Raises:
-            RefusedError: It was merged, or the forge refuses, as it does without the branch.
-        """
-        pull = self._find(number)
-        if pull.state is PullState.MERGED:
-            raise RefusedError(f"Pull request {number} was merged and cannot be opened again")
-        if pull.state is PullState.CLOSED:
-            self.dialect.reopen(pull)
-
     def comment(self, number: int, *, key: str, body: str) -> None:
         """Write the comment with this hidden key, or update its text."""
         self._find(number)

@@ -57,9 +57,7 @@ class GitLab(RestDialect):
 
     most_text = most_comment = 500_000
     _draft_prefix = "Draft: "
-    _fields = Fields(
-        "PUT", "iid", "description", "target_branch", "username", "state_event", "close", "reopen"
-    )
+    _fields = Fields("PUT", "iid", "description", "target_branch", "username", "state_event", "close")
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._squash = rule.merge_method == "squash"

@@ -101,6 +101,10 @@ class Fleet:
         """Return the manifest of a Repository."""
         return self.spec.registration(repository)
 
+    def decide(self, verb: str, repository: str, number: int) -> tuple[str, ...]:
+        """Return the command that closes a pull request or opens it again; nothing where that is done."""
+        return "pr", verb, f"{repository}#{number}"
+
     def merge(self, repository: str, head: str, how: str) -> None:
         """Merge a pull request as a person does: `merge`, `squash` or `rebase`."""
         self.repo(repository).merge(head, how=how)

@@ -68,6 +68,11 @@ class ForgeFleet(Fleet):
                 refs[name][f"pull request {pull.number}"] = repr(pull)
         return refs
 
+    def decide(self, verb: str, repository: str, number: int) -> tuple[str, ...]:
+        act = {"close": self.hosted.close, "reopen": self.hosted.reopen}[verb]
+        act(f"{ORGANISATION}/{repository}", number)
+        return ()
+
     def merge(self, repository: str, head: str, how: str) -> None:
         (pull,) = [p for p in self.pulls(repository) if p.head == head]
         self.hosted.merge(f"{ORGANISATION}/{repository}", pull.number, how)

@@ -120,6 +120,11 @@ class Life:
         self.results.append((" ".join(line), result))
         return result
 
+    def decide(self, verb: str, repository: str, number: int) -> None:
+        """Close a pull request, or open it again: with a command, or on the page of its forge."""
+        if line := self.fleet.decide(verb, repository, number):
+            self.command(*line)
+
     # disturbances
 
     def _disturb(self) -> None:

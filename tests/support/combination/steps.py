@@ -223,7 +223,7 @@ def approve_all(life: "Life") -> None:
 def close(life: "Life", repository: str, head: str) -> None:
     pull = _find(life, repository, head)
     if pull:
-        life.command("pr", "close", f"{repository}#{pull.number}", "--comment", "No")
+        life.decide("close", repository, pull.number)
         life.drop_draft(repository, pull)
 
 
@@ -238,7 +238,7 @@ def _closed(life: "Life", random: Random) -> Arguments | None:
 
 @step(2, _closed)
 def reopen(life: "Life", repository: str, number: int) -> None:
-    life.command("pr", "reopen", f"{repository}#{number}")
+    life.decide("reopen", repository, number)
 
 
 @step(1, _pull)
@@ -431,7 +431,7 @@ def lose_a_pull_request(life: "Life", repository: str, head: str) -> None:
 def look(life: "Life", name: str) -> None:
     """A person looks around."""
     variant = find_variant(life, name)
-    lines = [("pr", "list"), ("expand",), ("plan", "-o", "markdown")]
+    lines = [("status",), ("expand",), ("plan", "-o", "markdown")]
     if variant and not variant.is_set:
         lines += [("status", f"default/{name}"), ("explain", f"{variant.repository}/{variant.paths[0]}")]
     for line in lines:

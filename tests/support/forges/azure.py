@@ -149,8 +149,6 @@ class AzureSimulator(Simulator):
     def _update(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
         if len(body.get("description", "")) > 4000:
             return _error(400, "The description is longer than 4000 characters", INVALID)
-        if body.get("status") == "active" and not (hosted.ref(pull.head) and hosted.ref(pull.base)):
-            return self._no_branch()
         pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
         pull.base = body.get("targetRefName", f"refs/heads/{pull.base}").removeprefix("refs/heads/")
         pull.draft = body.get("isDraft", pull.draft)

@@ -111,8 +111,6 @@ class GitLabSimulator(Simulator):
                     people[:] = [self.users[user] for user in body[name]] if name in body else people
                 if body.get("state_event") == "close":
                     pull.state, pull.closed = "closed", self.clock.now()
-                if body.get("state_event") == "reopen":
-                    pull.state, pull.closed = "open", None
                 pull.updated = self.clock.now()
                 return Answer(200, self.shown(hosted, pull))
             case "PUT merge":

@@ -298,6 +298,11 @@ class Simulator(ABC):
         pull = self.repositories[name].pulls[number]
         pull.state, pull.closed, pull.updated = "closed", self.clock.now(), self.clock.now()
 
+    def reopen(self, name: str, number: int) -> None:
+        """Open again as a person does."""
+        pull = self.repositories[name].pulls[number]
+        pull.state, pull.closed, pull.updated = "open", None, self.clock.now()
+
     # What dialects need
 
     @abstractmethod

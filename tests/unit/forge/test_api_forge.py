@@ -100,9 +100,6 @@ class Server:
         self._call("close", pull.number)
         self.set(pull.number, state=PullState.CLOSED)
 
-    def reopen(self, pull: ApiPullRequest) -> None:
-        self._call("reopen", pull.number)
-
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         self._call("merge", pull.number, expect)
         self.on_merge()
@@ -431,34 +428,16 @@ def test_only_an_open_pull_request_is_marked(api: ScriptedApi, state: PullState,
     assert other.calls == ([("mark_draft", 5)] if is_open and not draft else [])
 
 
-@pytest.mark.parametrize("state", PullState)
-def test_closed_pull_request_is_reopened_and_a_merged_one_is_not(api: ScriptedApi, state: PullState) -> None:
-    server = served(state=state)
-
-    if state is PullState.MERGED:
-        with pytest.raises(RefusedError, match="Pull request 5 was merged and cannot be opened again"):
-            writer(api, server).reopen(5)
-    else:
-        writer(api, server).reopen(5)
-
-    assert server.calls == ([("reopen", 5)] if state is PullState.CLOSED else [])
-
-
-@pytest.mark.parametrize("step", ["mark_ready", "mark_draft", "reopen", "reject", "comment", "merge"])
+@pytest.mark.parametrize("step", ["mark_ready", "mark_draft", "close", "comment", "merge"])
 def test_missing_pull_request_is_named(api: ScriptedApi, step: str) -> None:
-    options = {"comment": {"key": "k", "body": "b"}, "merge": {"expect": "1"}}.get(step, {})
+    options = {
+        "close": {"comment": "No."},
+        "comment": {"key": "k", "body": "b"},
+        "merge": {"expect": "1"},
+    }.get(step, {})
 
     with pytest.raises(RefusedError, match="There is no pull request 9 in acme/edge"):
         getattr(writer(api, served()), step)(9, **options)
-
-
-def test_rejected_pull_request_is_closed_with_the_comment(api: ScriptedApi) -> None:
-    server = served()
-
-    writer(api, server).reject(5, comment="No.")
-
-    assert server.calls == [("add_comment", 5), ("close", 5)]
-    assert server.written[0].body == body_marker.comment_text("close", "No.", server.most_comment)
 
 
 def test_comment_of_a_key_is_written_once_and_then_replaced(api: ScriptedApi) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import RefusedError
 from reconciler.forge.api.bitbucket import Bitbucket, default_api, token_of
 from reconciler.forge.api.dialect import ApiPullRequest
 from reconciler.git.urls import Credential
@@ -59,11 +58,3 @@ def test_branch_of_a_fork_is_none_of_ours(api: ScriptedApi, repository: Any) -> 
     api.answers["GET", f"{ROOT}/pullrequests"] = Answer(200, {"values": [fork, ITEM]})
 
     assert [pull.number for pull in Bitbucket(api.transport(), "acme/edge").find_open(PULL.head)] == [5]
-
-
-def test_what_was_declined_is_not_opened_again(api: ScriptedApi) -> None:
-    with pytest.raises(RefusedError, match="was declined") as raised:
-        Bitbucket(api.transport(), "acme/edge").reopen(PULL)
-
-    assert "reconciler.dev/retry" in raised.value.hint
-    assert [*Bitbucket(api.transport(), "acme/edge").issues()] == api.requests() == []
