@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from itertools import chain, groupby
 from typing import (
     Annotated,
@@ -31,22 +32,35 @@ from reconciler.policy import refuse_field
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
 
-_TYPES: Mapping[str, str] = {
-    "string_type": "a string",
-    "int_type": "an integer",
-    "int_parsing": "an integer",
-    "int_from_float": "an integer",
-    "finite_number": "an integer",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
+
+class FieldType(StrEnum):
+    """Types of fields, in words for people."""
+
+    STRING = "a string"
+    INTEGER = "an integer"
+    NUMBER = "a number"
+    BOOLEAN = "true or false"
+    LIST = "a list"
+    MAPPING = "a mapping"
+    VALID = "valid"
+
+
+_TYPES: Mapping[str, FieldType] = {
+    "string_type": FieldType.STRING,
+    "int_type": FieldType.INTEGER,
+    "int_parsing": FieldType.INTEGER,
+    "int_from_float": FieldType.INTEGER,
+    "finite_number": FieldType.INTEGER,
+    "float_type": FieldType.NUMBER,
+    "float_parsing": FieldType.NUMBER,
+    "bool_type": FieldType.BOOLEAN,
+    "bool_parsing": FieldType.BOOLEAN,
+    "list_type": FieldType.LIST,
+    "tuple_type": FieldType.LIST,
+    "dict_type": FieldType.MAPPING,
+    "dataclass_type": FieldType.MAPPING,
+    "model_type": FieldType.MAPPING,
+    "model_attributes_type": FieldType.MAPPING,
 }
 _UNIONS = (Union, types.UnionType)
 _HEAD = {"apiVersion", "kind", "metadata"}
@@ -173,9 +187,10 @@ def _places_of(name: str, annotation: Any, place: str) -> Iterator[str]:
         yield from _places_of(name, item, below)
 
 
-def type_error(path: Path, expected: str, value: object) -> FieldError:
-    """Return the error of a value of a wrong type."""
-    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
+def type_error(path: Path, value: object, *expected: FieldType) -> FieldError:
+    """Return the error of a value of a wrong type; a field may have one of several."""
+    words = " or ".join(expected)
+    message = f"{field_text(path) or 'The manifest'} must be {words}, but is {_described(value)}"
     return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
@@ -209,8 +224,8 @@ def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator
         if inner:
             yield from (_field_error(model, d, (*path, *d["loc"][len(path) + 1 :])) for d in inner)
         else:
-            expected = " or ".join(dict.fromkeys(_TYPES.get(d["type"], "valid") for d in branches))
-            yield type_error(path, expected, branches[0]["input"])
+            expected = dict.fromkeys(_TYPES.get(d["type"], FieldType.VALID) for d in branches)
+            yield type_error(path, branches[0]["input"], *expected)
 
 
 def _union_path(model: type[Any], location: Path) -> Path | None:
@@ -233,7 +248,7 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
             hint = f"Add {path[-1]}: {get_args(fixed)[0]}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if expected_type := _TYPES.get(kind):
-        return type_error(path, expected_type, value)
+        return type_error(path, value, expected_type)
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
@@ -243,16 +258,16 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
     return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
 
 
-def _type_hint(expected_type: str, value: object) -> str:
-    if expected_type == "a string" and isinstance(value, bool):
+def _type_hint(expected: tuple[FieldType, ...], value: object) -> str:
+    if expected == (FieldType.STRING,) and isinstance(value, bool):
         return "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
-    if expected_type == "a string" and isinstance(value, int | float):
+    if expected == (FieldType.STRING,) and isinstance(value, int | float):
         return "Put it in quotes, as it is written: without them it is a number."
-    if expected_type == "true or false" and isinstance(value, str):
+    if expected == (FieldType.BOOLEAN,) and isinstance(value, str):
         return "Write it without quotes." if parse_boolean(value) is not None else boolean_hint(value)
     if value is None:
         return "Give it a value, or remove the field."
-    if expected_type == "a list" and isinstance(value, Mapping):
+    if expected == (FieldType.LIST,) and isinstance(value, Mapping):
         return "Start each item with a dash."
     return ""
 

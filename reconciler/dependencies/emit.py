@@ -37,7 +37,7 @@ from reconciler.dependencies.model.cluster import (
     sharing_labels,
     template_variables,
 )
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, PackageId, Values
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.krm.yaml import emit
@@ -233,8 +233,8 @@ class PackageGraph(Struct, frozen=True):
                 held, first = chosen.setdefault(name, (value, install))
                 warnings += [self._differs(package, f"parameter {name}", first)] if held != value else []
         own = self._candidate(package)
-        needed = {name for name in own.inputs if name.startswith("parameter ")} if own is not None else set()
-        is_complete &= needed <= {f"parameter {name}" for name in chosen}
+        needed = own.inputs if own is not None else ()
+        is_complete &= all(each.name in chosen for each in needed if each.kind is InputKind.PARAMETER)
         return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
 
     def _given(

@@ -27,7 +27,7 @@ from reconciler.expand.variants import (
     set_key,
 )
 from reconciler.inventory.inventory import FieldPath, Inventory, RepositoryView, Sourced
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.policy import Limits
 
 INHERITED = (
@@ -173,14 +173,14 @@ class _Set:
         place = PackageKey(view.url, view.full_path(package))
         return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
 
-    def target_object(self, context: Context) -> str:
-        """Return kind and name of the object that a target selected, "" for named repositories."""
+    def target_object(self, context: Context) -> NamedObject | None:
+        """Return the object that a target selected, None for named repositories."""
         if context.selected is None:
-            return ""
+            return None
         selector = (self.spec.targets or ())[context.number].object_selector
         kind = (selector.kind if selector else "") or "Repository"
-        name = ObjectName(context.selected.namespace or self.pvs.key.namespace, context.selected.name)
-        return f"{kind} {name}" if context.selected.namespace or not selector else f"{kind} {name.name}"
+        namespace = context.selected.namespace or ("" if selector else self.pvs.key.namespace)
+        return NamedObject(kind, namespace, context.selected.name)
 
     def check(self, name: str, spec: PackageVariantSpec, context: Context) -> None:
         """Refuse a variant that Porch would create and then stall.

@@ -19,7 +19,7 @@ from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
 from reconciler.inventory.inventory import FieldPath, Inventory, Source
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.records.state import PackageVariantRecord
 
@@ -38,7 +38,7 @@ class DesiredVariant(PartlyCompared, frozen=True):
     """One PackageVariant that should exist, authored or generated.
 
     `spec` is valid and has its defaults. `source` is the declaring manifest; `times` are committer times
-    of the variant's inputs (manifest, target object), in seconds. `target` is kind and name of the object
+    of the variant's inputs (manifest, target object), in seconds. `target` is the object
     that the set selected, if any, `target_cluster` its cluster where the set names clusters, and `place` the
     field of the set's target. `requested_by` are the dependency chains that need a variant that no manifest
     declares.
@@ -51,7 +51,7 @@ class DesiredVariant(PartlyCompared, frozen=True):
     spec: PackageVariantSpec
     source: Source
     set_key: ObjectName | None = None
-    target: str = ""
+    target: NamedObject | None = None
     target_cluster: str = ""
     paused: bool = False
     times: tuple[int, ...] = ()

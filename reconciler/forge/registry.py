@@ -1,7 +1,7 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError

@@ -62,6 +62,24 @@ class ObjectKey(NamedTuple):
         return f"{self.kind} {self.object_name}"
 
 
+class NamedObject(NamedTuple):
+    """An object by kind and name, as texts and records name it: `KIND NAMESPACE/NAME`."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "NamedObject | None":
+        """Return the object that a record names, None for an empty text; the inverse of `str`."""
+        kind, _, name = text.partition(" ")
+        namespace, _, short = name.rpartition("/")
+        return cls(kind, namespace, short) if text else None
+
+
 class PackageKey(NamedTuple):
     """Identity of a package: the repository's normalised URL and the full path in it.
 

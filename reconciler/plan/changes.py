@@ -371,6 +371,12 @@ class PinChange(NamedTuple):
     why: str
 
 
+class UpstreamPinChange(PinChange):
+    """The pin of the upstream of a PackageVariant that a lock changes."""
+
+    __slots__ = ()
+
+
 class LockProposal(Struct, frozen=True):
     """Another lock for main of the control repository, as a pull request (`lock.mode: reviewed`).
 

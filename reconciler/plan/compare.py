@@ -19,7 +19,7 @@ from reconciler.expand.variants import set_key
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
+from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal, UpstreamPinChange
 from reconciler.plan.conditions import POINT_EMPTY
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.losses import Loss
@@ -72,7 +72,7 @@ def compare_upstreams(before: LockFiles, after: LockFiles) -> Iterator[PinChange
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was != now:
-            yield PinChange(f"PackageVariant {name}", _label(was), _label(now), _why(was, now))
+            yield UpstreamPinChange(f"PackageVariant {name}", _label(was), _label(now), _why(was, now))
 
 
 def _pins(files: LockFiles) -> dict[str, UpstreamLock]:

@@ -17,7 +17,7 @@ from reconciler.expand.variants import Desired, DesiredVariant, owner_key, set_k
 from reconciler.inventory.inventory import Control, Inventory, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import SHORT
-from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
+from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, PackageKey, group_of
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED, package_name
@@ -279,7 +279,7 @@ def _follows(variant: DesiredVariant, record: PackageVariantRecord) -> bool:
         return False
     in_place = spec.downstream is not None and spec.downstream.repo == record.repository
     left_set = bool(record.set_name) and not variant.set_key
-    return (left_set and in_place) or bool(record.target and variant.target == record.target)
+    return (left_set and in_place) or bool(record.selected and variant.target == record.selected)
 
 
 def _packages(variants: Iterable[DesiredVariant]) -> str:
@@ -307,13 +307,13 @@ def _unselected(
     """Return why a set that is there has no target for a package any more."""
     repository = ObjectName(record.namespace, record.repository)
     made = [v for v in desired.variants if v.set_key == pvs.key]
-    of_target = [v for v in made if v.target == record.target]
+    of_target = [v for v in made if v.target == record.selected]
     place = f"{repository.name}/{_name_in(record, inventory)}"
     if record.target and of_target:
         # The target is there, and its package is another one: a template names it otherwise.
         return f"PackageVariantSet {pvs.key} makes {_packages(of_target)} of {record.target} now, not {place}"
-    if record.target and not _exists(record.target, inventory):
-        where = "registered" if record.target.startswith("Repository ") else "in the snapshot"
+    if record.selected and not _exists(record.selected, inventory):
+        where = "registered" if record.selected.kind == "Repository" else "in the snapshot"
         return f"{record.target}, which PackageVariantSet {pvs.key} selected, is not {where} any more"
     if record.target:
         return f"PackageVariantSet {pvs.key} does not select {record.target} any more"
@@ -330,10 +330,9 @@ def _name_in(record: PackageVariantRecord, inventory: Inventory) -> str:
     return package_name(view, record.path) if view is not None else record.path
 
 
-def _exists(target: str, inventory: Inventory) -> bool:
-    kind, _, name = target.partition(" ")
-    namespace, _, short = name.rpartition("/")
-    if kind == "Repository" and ObjectName(namespace, short) in inventory.repositories:
+def _exists(target: NamedObject, inventory: Inventory) -> bool:
+    kind, *name = target
+    if kind == "Repository" and ObjectName(*name) in inventory.repositories:
         return True
     snapshot = inventory.snapshot
     of_kind = (
@@ -343,4 +342,4 @@ def _exists(target: str, inventory: Inventory) -> bool:
         if listed == kind
         for each in objects
     )
-    return any((each.namespace, each.name) == (namespace, short) for each in of_kind)
+    return any([each.namespace, each.name] == name for each in of_kind)

@@ -7,7 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
@@ -213,8 +213,8 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
     gone = context.gone[owner].message
     if former is None or record is None:
         return gone
-    repository = ObjectName(record.namespace, record.repository)
-    return former.message if record.target == f"Repository {repository}" else f"{gone}. {former.message}"
+    repository = NamedObject("Repository", record.namespace, record.repository)
+    return former.message if record.selected == repository else f"{gone}. {former.message}"
 
 
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:

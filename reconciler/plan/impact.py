@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from reconciler.functions.resource import LOCAL_CONFIG
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import GroupKind
+from reconciler.names.ids import GroupKind, NamedObject
 from reconciler.names.objects import Files
 from reconciler.names.own_values import OwnValues
 from reconciler.policy import RiskPolicy
@@ -52,9 +52,13 @@ class ResourceId(NamedTuple):
     namespace: str
     name: str
 
+    @property
+    def object(self) -> NamedObject:
+        """The resource as texts name it, without its group."""
+        return NamedObject(self.group_kind.partition(".")[0], self.namespace, self.name)
+
     def __str__(self) -> str:
-        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.group_kind.partition('.')[0]} {path}"
+        return str(self.object)
 
 
 Resources = Mapping[ResourceId, bytes]

@@ -25,6 +25,7 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     PinChange,
+    UpstreamPinChange,
     WriteDraft,
     WriteRemoval,
 )
@@ -143,7 +144,7 @@ def pin_changes(
         why = "held by a person" if lock.held else "follows its upstream"
         old = pins.get(lock.key)
         if old != lock:
-            yield PinChange(f"PackageVariant {lock.key}", _label(old), _label(lock), why)
+            yield UpstreamPinChange(f"PackageVariant {lock.key}", _label(old), _label(lock), why)
 
 
 def _put(files: dict[str, File], key: ObjectName, lock: UpstreamLock | None) -> None:
@@ -161,11 +162,11 @@ def _upstream_change(key: ObjectName, new: UpstreamLock | None, old: UpstreamLoc
     if old and same and (old.held or old.commit == new.commit):
         return None
     why = _found_by(new.selector) if same else f"asks for {_request(new.selector)}"
-    return PinChange(f"PackageVariant {key}", _label(old), _label(new), why)
+    return UpstreamPinChange(f"PackageVariant {key}", _label(old), _label(new), why)
 
 
 def _removed(old: UpstreamLock, why: str) -> PinChange:
-    return PinChange(f"PackageVariant {old.key}", _label(old), "", why)
+    return UpstreamPinChange(f"PackageVariant {old.key}", _label(old), "", why)
 
 
 def _label(lock: UpstreamLock | None) -> str:

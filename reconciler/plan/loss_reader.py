@@ -10,12 +10,12 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.lock.convert import USER
-from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_name
+from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_of
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import GroupKind, Oid, PackageKey, group_of
+from reconciler.names.ids import GroupKind, NamedObject, Oid, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -97,7 +97,7 @@ class LossReader(Struct):
                     version = versions.get(resource)
                     kinds = self._kinds_of(scope.cluster, ecosystem, source, package.version, version)
                     heir = _heir(after, ecosystem, source, resource)
-                    yield from self._with_kinds(scope.cluster, str(resource), kinds, heir)
+                    yield from self._with_kinds(scope.cluster, resource.object, kinds, heir)
 
     # Removed objects
 
@@ -113,7 +113,7 @@ class LossReader(Struct):
             return
         cluster, before = target.view.cluster, contents.get(main)
         if before is None or isinstance(after, str):
-            yield Loss(cluster, f"package {change.package.path}", "")
+            yield Loss(cluster, NamedObject("package", "", change.package.path), "")
             return
         moved = context.resolved.get(target.owner) if target.owner is not None else None
         place = context.targets.get(moved.downstream) if moved is not None else None
@@ -145,9 +145,9 @@ class LossReader(Struct):
         if resource.group_kind == NAMESPACE:
             yield from self._of_namespace(cluster, resource.name)
         elif resource.group_kind == CLAIM:
-            yield Loss(cluster, str(resource), CLAIM, 1, is_complete=True)
+            yield Loss(cluster, resource.object, CLAIM, 1, is_complete=True)
         elif resource.group_kind in (_CRD, _XRD):
-            yield from self._with_kinds(cluster, str(resource), _defined_kinds(value))
+            yield from self._with_kinds(cluster, resource.object, _defined_kinds(value))
         else:
             yield from self._of_installs(cluster, resource, value)
 
@@ -170,10 +170,10 @@ class LossReader(Struct):
             kinds = self._kinds_of(cluster, ecosystem, source, _version(install), new)
             if after is None and (observed := self._observed(cluster, own)):
                 kinds = (kinds or frozenset()) | observed
-            yield from self._with_kinds(cluster, str(own), kinds, _heir(packages, ecosystem, source, own))
+            yield from self._with_kinds(cluster, own.object, kinds, _heir(packages, ecosystem, source, own))
 
     def _of_namespace(self, cluster: str, name: str) -> Iterator[Loss]:
-        snapshot, cause = self.snapshot_of(cluster), f"{NAMESPACE} {name}"
+        snapshot, cause = self.snapshot_of(cluster), NamedObject(NAMESPACE, "", name)
         kinds: dict[GroupKind, set[str]] = {}
         for (api_version, kind), objects in snapshot.objects.items():
             inside = {each.name for each in objects if each.namespace == name}
@@ -195,7 +195,7 @@ class LossReader(Struct):
         return snapshot if is_named else Snapshot(cluster=cluster)
 
     def _with_kinds(
-        self, cluster: str, cause: str, kinds: Collection[str] | None, heir: str = ""
+        self, cluster: str, cause: NamedObject, kinds: Collection[str] | None, heir: str = ""
     ) -> Iterator[Loss]:
         """Yield the loss of each kind; of kinds that are not known (None) there is one."""
         if kinds is None:
@@ -238,7 +238,7 @@ class LossReader(Struct):
             for lock in (scope.before, scope.after) if scope.cluster == cluster else ():
                 table = lock.resolution.custom_resource_definitions if lock is not None else {}
                 for kind, entry in table.items():
-                    if entry.package.startswith(f"{ecosystem}:") and package_name(entry.package) == name:
+                    if package_of(entry.package) == (ecosystem, name):
                         kinds = (kinds or frozenset()) | {kind}
         return kinds
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.wording import plural
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import NamedObject, PackageKey
 from reconciler.plan.deletion_guard import deletion_consent
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
@@ -26,8 +26,8 @@ class Loss(Struct, frozen=True, order=True):
     """Objects of one kind that a cluster loses with `cause`, the object that is removed."""
 
     cluster: str
-    cause: str
-    """The removed object, as `Provider aws`; `package web` where its content cannot be read."""
+    cause: NamedObject
+    """The removed object; of kind `package` where its content cannot be read."""
     kind: str
     """Kind of the objects as `Bucket.s3.io`; "" for kinds that are not known."""
     listed: int = 0
@@ -52,11 +52,10 @@ class Loss(Struct, frozen=True, order=True):
     @property
     def objects(self) -> str:
         """The objects with their number: `Bucket.s3.io and its 2 objects`."""
-        if self.kind == CLAIM and self.cause.startswith(CLAIM):
+        if self.kind == CLAIM and self.cause.kind == CLAIM:
             return "its data"
         if not self.kind:
-            is_space = self.cause.startswith(f"{NAMESPACE} ")
-            what = "everything else in it" if is_space else "what it brought"
+            what = "everything else in it" if self.cause.kind == NAMESPACE else "what it brought"
             return f"{what} (an unknown number of objects)"
         if self.is_complete:
             own = f"and its {plural(self.listed, 'object')}"
@@ -78,18 +77,19 @@ class Loss(Struct, frozen=True, order=True):
         """A sentence about the replacement where another object installs the same package, "" else."""
         if not self.heir:
             return ""
-        kind, _, name = self.cause.partition(" ")
+        kind, namespace, short = self.cause
+        name = f"{namespace}/{short}" if namespace else short
         stops = ", and Crossplane stops at two packages of one source" if kind != "PackageInstall" else ""
         return (
             f"{self.heir} replaces {self.cause} in {self.cluster} and does not take over its objects. "
             f"Both run until the removal of {name} is merged{stops}. "
-            f"Give the {kind} of your manifest the metadata.name {name.rpartition('/')[2]} to keep the object"
+            f"Give the {kind} of your manifest the metadata.name {short} to keep the object"
         )
 
 
 def loss_consent(package: PackageKey, losses: Iterable[Loss]) -> str:
     """Return the checksum that allows policy to remove these objects of a package, however many others go."""
-    return deletion_consent({(*package, loss.cluster, loss.cause) for loss in losses})
+    return deletion_consent({(*package, loss.cluster, str(loss.cause)) for loss in losses})
 
 
 def all_losses(losses: Iterable[Loss]) -> tuple[Loss, ...]:
@@ -100,7 +100,13 @@ def all_losses(losses: Iterable[Loss]) -> tuple[Loss, ...]:
 
 def loss_value(loss: Loss) -> dict[str, Any]:
     """Return a loss as a JSON value; `count` is null where the number is unknown."""
-    value = {
-        name: getattr(loss, name) for name in ("cluster", "cause", "kind", "listed", "count", "heir", "text")
+    return {
+        "cluster": loss.cluster,
+        "cause": str(loss.cause),
+        "kind": loss.kind,
+        "listed": loss.listed,
+        "count": loss.count,
+        "heir": loss.heir,
+        "text": loss.text,
+        "names": list(loss.names),
     }
-    return {**value, "names": list(loss.names)}

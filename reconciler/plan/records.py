@@ -258,7 +258,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         uid=variant.uid,
         manifest=variant.source.location.path,
         set_name=variant.set_key.name if variant.set_key else "",
-        target=variant.target,
+        target=str(variant.target or ""),
         target_index=variant.target_index,
         target_cluster=variant.target_cluster,
         requested_by=variant.requested_by,

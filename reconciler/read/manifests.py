@@ -14,7 +14,7 @@ from reconciler.api import porch
 from reconciler.api.annotations import INSTALLATION, check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, parse_model, parse_partly, type_error
+from reconciler.api.validation import FieldError, FieldType, parse_model, parse_partly, type_error
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -294,7 +294,7 @@ def _identity(
     if kind is None:
         return None, ()
     if not isinstance(metadata, Mapping):
-        return None, (type_error(("metadata",), "a mapping", metadata),)
+        return None, (type_error(("metadata",), metadata, FieldType.MAPPING),)
     name: Any = metadata.get("name", "")
     namespace: Any = default_namespace if metadata.get("namespace") in (None, "") else metadata["namespace"]
     errors = list[FieldError]()
@@ -305,7 +305,7 @@ def _identity(
             message = "Missing required field metadata.name"
             errors.append(FieldError(path, Reason.MISSING_FIELD, message, f"Give it a name{hint}."))
         elif not isinstance(text, str):
-            errors.append(type_error(path, "a string", text))
+            errors.append(type_error(path, text, FieldType.STRING))
         elif len(text) > _MAX_NAME or not pattern.fullmatch(text):
             message = f"metadata.{field_name} {text[:80]!r} is not a valid Kubernetes name"
             hint = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."

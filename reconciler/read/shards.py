@@ -87,8 +87,8 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     if any(problem.reason in _COLLISIONS for problem in desired.problems):
         yield "several owners want one package"
     # Names are checked where no package exists yet, and the conditions of a set list all wrong ones.
-    named = (p.subject for p in desired.problems if p.reason == Reason.INVALID_NAME)
-    if any(subject.startswith("PackageVariantSet ") for subject in named):
+    owners = (p.owner for p in desired.problems if p.reason == Reason.INVALID_NAME)
+    if any(owner is not None and owner.kind == "PackageVariantSet" for owner in owners):
         yield "a set names packages that cannot be made"
     # The deletion guard counts these packages, not records, in all repositories.
     if _has_moved(inventory, desired):

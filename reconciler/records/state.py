@@ -10,7 +10,7 @@ import orjson
 from msgspec import Struct, field
 
 from reconciler.base.wire import Record, canonical_json, read_record
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import NamedObject, ObjectName
 from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 
 SCHEMA = "reconciler.dev/v1alpha1"
@@ -222,6 +222,11 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
         if self.failed is None:
             return any(text.startswith("Functions") for text in self.unready)
         return self.failed
+
+    @property
+    def selected(self) -> NamedObject | None:
+        """The object that its set selected."""
+        return NamedObject.parse(self.target)
 
     @property
     def downstream(self) -> RecordedDownstream:

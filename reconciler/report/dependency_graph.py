@@ -13,6 +13,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     ownership_entries,
     package_name,
+    package_of,
 )
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.report.graph import Edge, GraphNode, Group, find_path
@@ -48,7 +49,7 @@ def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
     """
     highlighted = []
     for group in groups:
-        matches = (node.key for node in group.nodes if package in (*_names(node.key), *node.owns))
+        matches = (node.key for node in group.nodes if package in (*node.names, *node.owns))
         paths = [find_path(group, key) or (key,) for key in matches]
         if paths:
             highlighted.append(replace(group, path=min(paths, key=len)))
@@ -57,14 +58,7 @@ def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
 
 def node_names(groups: Iterable[Group]) -> set[str]:
     """Return every name by which `highlight` finds a package."""
-    return {name for group in groups for node in group.nodes for name in (*_names(node.key), *node.owns)}
-
-
-def _names(key: str) -> tuple[str, str, str, str]:
-    """Return the names of an instance: complete, without slot, without ecosystem, and its last segment."""
-    package = key.rpartition("@")[0]
-    name = package.partition(":")[2]
-    return key, package, name, name.rpartition("/")[2]
+    return {name for group in groups for node in group.nodes for name in (*node.names, *node.owns)}
 
 
 def _group(
@@ -72,7 +66,8 @@ def _group(
 ) -> Group:
     owned, uncontrolled = _owned(resolution)
     unused = {str(instance) for instance in resolution.unused}
-    edges = tuple(sorted(set(_edges(resolution, clusters, labels))))
+    others: dict[str, GraphNode] = {}
+    edges = tuple(sorted(set(_edges(resolution, others, clusters, labels))))
     parents = Counter(edge.target for edge in edges)
     packages = [
         GraphNode(
@@ -82,42 +77,42 @@ def _group(
             shared=parents[str(package.instance)] > 1,
             unused=str(package.instance) in unused,
             owns=tuple(owned.get(str(package.instance), ())),
+            package=package_of(str(package.instance)),
         )
         for package in resolution.packages
     ]
-    drawn = {node.key for node in packages}
-    others = sorted({key for edge in edges for key in (edge.source, edge.target)} - drawn)
-    roots = [key for key in others if key.startswith(_MANIFEST)]
-    named = [GraphNode(key, key.removeprefix(_MANIFEST), is_root=True) for key in roots]
-    outside = [GraphNode(key, _outside(key)) for key in others if key not in roots]
+    named = [node for _, node in sorted(others.items()) if node.is_root]
+    outside = [node for _, node in sorted(others.items()) if not node.is_root]
     removed = [
-        GraphNode(key, f"{package_name(key)}, which is removed", notes=tuple(names))
+        GraphNode(key, f"{package_name(key)}, which is removed", notes=tuple(names), package=package_of(key))
         for key, names in sorted(uncontrolled.items())
     ]
-    nodes = (*named, *packages, *outside, *removed)
-    return Group(", ".join(clusters), nodes, edges)
+    return Group(", ".join(clusters), (*named, *packages, *outside, *removed), edges)
 
 
-_MANIFEST = "manifest "
-"""Prefix of the keys of manifests, which no instance has."""
+_THERE = "which is installed already"
 
 
-def _outside(detail: str) -> str:
-    """Return the label of something that no lock pins, from how the lock writes it."""
-    source, _, name = detail.partition(":")
-    return "API that the cluster serves" if source == "api" else f"{name}, which is installed already"
-
-
-def _edges(resolution: Resolution, clusters: tuple[str, ...], labels: Labels) -> Iterator[Edge]:
+def _edges(
+    resolution: Resolution, others: dict[str, GraphNode], clusters: tuple[str, ...], labels: Labels
+) -> Iterator[Edge]:
+    """Yield the edges of a lock, and note the nodes at their ends that no lock pins."""
     for package in resolution.packages:
         key = str(package.instance)
         if USER in package.requested_by:
-            yield Edge(f"{_MANIFEST}{_manifest(package, clusters, labels)}", key)
+            label = _manifest(package, clusters, labels)
+            manifest = GraphNode(f"manifest {label}", label, is_root=True)
+            others[manifest.key] = manifest
+            yield Edge(manifest.key, key)
         for dependency in package.dependencies:
             of_id = dependency.id if dependency.need != "package" else ""
             label = f"{of_id} {dependency.constraints}".strip()
-            target = str(dependency.resolved) if dependency.resolved else dependency.detail
-            if target:
+            if dependency.resolved:
+                yield Edge(key, str(dependency.resolved), label)
+            elif target := dependency.detail:
+                is_api = dependency.need == "api"
+                where = "API that the cluster serves" if is_api else f"{dependency.installation}, {_THERE}"
+                others[target] = GraphNode(target, where)
                 yield Edge(key, target, label)
 
 

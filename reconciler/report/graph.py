@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.base.escape import terminal
+from reconciler.dependencies.model.packages import PackageId
 
 
 class GraphNode(Struct, frozen=True):
@@ -22,6 +23,13 @@ class GraphNode(Struct, frozen=True):
     shared: bool = False
     unused: bool = False
     owns: tuple[str, ...] = ()
+    package: PackageId | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its key, and its package with and without the ecosystem and by its last segment."""
+        name = self.package.name if self.package else ""
+        return (self.key, str(self.package), name, name.rpartition("/")[2]) if name else (self.key,)
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -165,7 +165,7 @@ def _action(status: PackageStatus, overview: PackageOverview, *, waits: bool) ->
     """Return what a person does about a package; what `waits` for one never goes without."""
     if waits and status.phase is Phase.REJECTED:
         return Action.DECIDE
-    if status.reason in _BY_ITSELF or overview.waiting_for == "its rollout":
+    if status.reason in _BY_ITSELF or overview.stopped:
         return None
     if status.phase is Phase.HELD_BACK:
         return Action.DECIDE

@@ -28,7 +28,10 @@ _REVISION_DIGITS = 8
 
 
 class PackageOverview(NamedTuple):
-    """A package in a row of `status`: upstream revisions on main and in review, and what it waits for."""
+    """A package in a row of `status`: upstream revisions on main and in review, and what it waits for.
+
+    `stopped` is True while its rollout stops the pull request from being merged.
+    """
 
     set_name: str = ""
     cluster: str = ""
@@ -36,6 +39,7 @@ class PackageOverview(NamedTuple):
     review: str = ""
     waiting_for: str = ""
     reviewers: tuple[str, ...] = ()
+    stopped: bool = False
 
     def review_after(self, change: Change) -> str:
         """Return the revision in review when a change is made, "" for none."""
@@ -92,8 +96,8 @@ def _overview(
         return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
-    if status.phase is Phase.IN_REVIEW and status.variant in context.stopped:
-        waiting = "its rollout"  # its pull request says not to merge it now
+    stopped = status.phase is Phase.IN_REVIEW and status.variant in context.stopped
+    waiting = Reason.AWAITING_WAVE.facts.waits_for if stopped else waiting
     if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
         waiting = find_obstacle(target, status.variant, context).waits_for
     draft = target.draft.header if target.draft else None
@@ -104,6 +108,7 @@ def _overview(
         version_label(draft),
         waiting,
         people,
+        stopped,
     )
 
 

@@ -190,7 +190,7 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
 def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Yield what failed and the next step, once for each cause."""
     for group in _failed(outcome):
-        yield next(_failed_lines(group, plain)).removeprefix("failed: "), group[0].hint
+        yield _failure(group), group[0].hint
 
 
 def _failed(outcome: Outcome) -> list[list[Effect]]:
@@ -201,16 +201,18 @@ def _failed(outcome: Outcome) -> list[list[Effect]]:
 
 def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
     """Yield one failed effect in a line, or effects that failed for one cause below a line about it."""
-    effect, *others = group
-    if not others:
-        yield effect_line(effect, paint=paint)
-        return
-    tried = f"{_VERBS.get(effect.what, effect.what)} {len(group)}, all for one cause"
-    yield f"{paint('failed:', Color.RED)} {tried}: {message_line(effect.cause)}"
-    for effect in group[:MOST_PLACES]:
+    yield f"{paint('failed:', Color.RED)} {_failure(group)}"
+    for effect in group[:MOST_PLACES] if len(group) > 1 else ():
         yield f"  {message_line(effect.place)}"
     if len(group) > MOST_PLACES:
         yield f"  and {len(group) - MOST_PLACES} more"
+
+
+def _failure(group: Sequence[Effect]) -> str:
+    effect, tried = group[0], _VERBS.get(group[0].what, group[0].what)
+    if len(group) > 1:
+        return f"{tried} {len(group)}, all for one cause: {message_line(effect.cause)}"
+    return f"{tried} {terminal(effect.place)}: {message_line(effect.error)}"
 
 
 RECORDED = "recorded"

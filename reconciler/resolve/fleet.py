@@ -21,7 +21,7 @@ from reconciler.dependencies.catalog.published import DependencyInputs, reposito
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import convert as lock_files
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
-from reconciler.dependencies.solve.problem import Code
+from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.update import fleet as updates
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
@@ -294,7 +294,7 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     explanations = own or [e for e in scope.explanations if not e.about]
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
     hints = dict.fromkeys(e.hint for e in explanations if e.hint)
-    is_cycle = any(e.code is Code.CYCLE for e in explanations)
+    is_cycle = any(e.code is ConflictCode.CYCLE for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
     problem = Problem(root.location, reason, message, "\n".join(hints), cause=message)

@@ -20,7 +20,7 @@ from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.standing import Standing
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Outcome, PinChange
+from reconciler.plan.changes import Outcome, PinChange, UpstreamPinChange
 from reconciler.plan.lock_pull_request import (
     ComputedLock,
     compute_lock,
@@ -149,7 +149,7 @@ def decide_lock(
         return replace(result, pins=tuple(sorted(changes.values())))
     lock = compute_lock(present, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
     lock = with_pins(lock, chosen, present)
-    pins = tuple(pin for pin in lock.pins if pin.what.startswith("PackageVariant "))
+    pins = tuple(pin for pin in lock.pins if isinstance(pin, UpstreamPinChange))
     return replace(result, pins=pins, reviewed=lock)
 
 

@@ -175,7 +175,7 @@ def record_all(inventory: Inventory) -> dict[ObjectName, PackageVariantRecord]:
             uid=v.uid,
             manifest=v.source.location.path,
             set_name=v.set_key.name if v.set_key else "",
-            target=v.target,
+            target=str(v.target or ""),
             target_index=v.target_index,
             target_cluster=v.target_cluster,
             url=f"host/{v.spec.downstream.repo}",  # type: ignore[union-attr]

@@ -25,9 +25,11 @@ from reconciler.dependencies.dialects.reading import (
 from reconciler.dependencies.model.cluster import written_values
 from reconciler.dependencies.model.packages import (
     Actions,
+    BundleInput,
     Candidate,
     Dialect,
     Ecosystem,
+    InputKind,
     Install,
     Interface,
     InterfaceNeed,
@@ -295,7 +297,7 @@ def _requirement(
         share=share,
         actions=reader.actions(share),
         default=default,
-        gives=tuple(sorted(f"credential {name}" for name in parsed.credentials)),
+        gives=tuple(BundleInput(InputKind.CREDENTIAL, name) for name in sorted(parsed.credentials)),
         parameters=written_values(parsed.parameters),
         uses=tuple(
             sorted({*used.get(parsed.name, ()), *(f"parameter {name}" for name in parsed.parameters)})
@@ -433,20 +435,20 @@ def _mappings(section: Any) -> list[Mapping[str, Any]]:
     return [item for _, item in _listed(section) if isinstance(item, Mapping)]
 
 
-def _inputs(document: Document) -> Iterator[str]:
+def _inputs(document: Document) -> Iterator[BundleInput]:
     """Yield the required inputs of a bundle, in `porter.yaml` or `bundle.json`.
 
     In `porter.yaml`: parameters without a default and credentials that are not optional. In
     `bundle.json`, where sections are maps: items with `required: true`.
     """
-    for what, key in (("parameter", "parameters"), ("credential", "credentials")):
+    for kind, key in ((InputKind.PARAMETER, "parameters"), (InputKind.CREDENTIAL, "credentials")):
         section = document.get(key)
         for name, value in _listed(section):
             listed = isinstance(section, list)
             item = value if isinstance(value, Mapping) else {}
             optional = "default" in item or item.get("required") is False
             if (listed and not optional) or (not listed and item.get("required") is True):
-                yield f"{what} {item.get('name') or name}"
+                yield BundleInput(kind, str(item.get("name") or name))
 
 
 def _defaults(document: Document) -> Iterator[tuple[str, Any]]:

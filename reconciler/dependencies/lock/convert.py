@@ -24,7 +24,7 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     lock_violations,
     ownership_entries,
-    package_name,
+    package_of,
     resolution_path,
 )
 from reconciler.dependencies.model.cluster import (
@@ -75,9 +75,9 @@ def exclusive_owners(resolution: Resolution, kept: Container[str] = ()) -> tuple
     """
     holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
-        (name, PackageId(Ecosystem(holder.partition(":")[0]), package_name(holder)))
+        (name, id_)
         for name, holder in holders
-        if keeps_ownership(holder) or holder in kept
+        if (id_ := package_of(holder)) is not None and (keeps_ownership(holder) or holder in kept)
     )
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.wire import Record, canonical_json
 from reconciler.base.wording import plural, verb
-from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -77,6 +77,11 @@ class LockedDependency(Record, frozen=True, kw_only=True):
     optional: bool = False
     upgrade: bool = False
     uninstall: bool = True
+
+    @property
+    def installation(self) -> str:
+        """The installation that meets it, as `NAMESPACE/NAME`, if nothing of ours installs it."""
+        return self.detail.partition(":")[2]
 
 
 class LockedPackage(Record, frozen=True, kw_only=True):
@@ -311,12 +316,22 @@ def keeps_ownership(package: str) -> bool:
 
     CRDs of other installers have no controller reference, and change owners when their package goes.
     """
-    return package.startswith(f"{Ecosystem.XPKG}:")
+    id_ = package_of(package)
+    return id_ is not None and id_.ecosystem is Ecosystem.XPKG
 
 
-def package_name(package: str) -> str:
-    """Return the package of an instance, without ecosystem and slot."""
-    return package.partition(":")[2].rpartition("@")[0]
+def package_of(instance: str) -> PackageId | None:
+    """Return the package of an instance from its text in a lock, None for any other text. Total."""
+    ecosystem, _, rest = instance.partition(":")
+    if ecosystem not in list(Ecosystem):
+        return None
+    return PackageId(Ecosystem(ecosystem), rest.rpartition("@")[0])
+
+
+def package_name(instance: str) -> str:
+    """Return the name of an instance's package, "" for any other text."""
+    id_ = package_of(instance)
+    return id_.name if id_ is not None else ""
 
 
 def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:

@@ -273,6 +273,23 @@ DEFAULT_ACTIONS = Actions(upgrade=False)
 """Actions of dialects without own ones: versions stay while they fit, unused dependencies are removed."""
 
 
+class InputKind(StrEnum):
+    """Kinds of inputs of a bundle: values, and secrets by reference."""
+
+    PARAMETER = "parameter"
+    CREDENTIAL = "credential"
+
+
+class BundleInput(NamedTuple):
+    """An input of a bundle."""
+
+    kind: InputKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
 class Requirement(PartlyCompared, frozen=True):
     """One dependency: one of several alternatives, tried in order.
 
@@ -297,7 +314,7 @@ class Requirement(PartlyCompared, frozen=True):
     default: PackageNeed | None = None
     wired: bool = False
     after: tuple[str, ...] = ()
-    gives: tuple[str, ...] = ()
+    gives: tuple[BundleInput, ...] = ()
     parameters: Pairs = ()
     uses: tuple[str, ...] = ()
     declined: tuple[int, ...] = ()
@@ -384,7 +401,7 @@ class Candidate(PartlyCompared, frozen=True):
     unavailable: bool = False
     source: str = ""
     kind: str = ""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[BundleInput, ...] = ()
     defaults: Pairs = ()
     has: tuple[str, ...] | None = None
     labels: Pairs = ()

@@ -23,7 +23,7 @@ from reconciler.dependencies.solve.next_steps import NextStep
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
-    Code,
+    ConflictCode,
     Explanation,
     InstanceNode,
     InstanceRequirement,
@@ -47,19 +47,19 @@ _FIRST_SENTENCES = 7
 """Sentences at the beginning of a chain that stay when its middle is left out."""
 
 _CODES = {
-    CauseKind.CYCLE: Code.CYCLE,
-    CauseKind.OWNER: Code.OWN_CRD,
-    CauseKind.HELD: Code.OWN_CRD,
-    CauseKind.ONCE: Code.CARD_CLUSTER,
-    CauseKind.FOREIGN: Code.FOREIGN,
-    CauseKind.PLATFORM: Code.PLATFORM,
-    CauseKind.ALIAS: Code.BIND,
+    CauseKind.CYCLE: ConflictCode.CYCLE,
+    CauseKind.OWNER: ConflictCode.OWN_CRD,
+    CauseKind.HELD: ConflictCode.OWN_CRD,
+    CauseKind.ONCE: ConflictCode.CARD_CLUSTER,
+    CauseKind.FOREIGN: ConflictCode.FOREIGN,
+    CauseKind.PLATFORM: ConflictCode.PLATFORM,
+    CauseKind.ALIAS: ConflictCode.BIND,
 }
 
 _RULES = {
-    CauseKind.DOWNGRADE: Code.DOWNGRADE,
-    CauseKind.POLICY: Code.SELECTION,
-    CauseKind.WITHDRAWN: Code.WITHDRAWN,
+    CauseKind.DOWNGRADE: ConflictCode.DOWNGRADE,
+    CauseKind.POLICY: ConflictCode.SELECTION,
+    CauseKind.WITHDRAWN: ConflictCode.WITHDRAWN,
 }
 """Codes of rules without which the ranges have a version."""
 
@@ -191,51 +191,51 @@ class _Explainer:
 
     # The code
 
-    def verdict(self) -> tuple[Code, PackageId | str]:
+    def verdict(self) -> tuple[ConflictCode, PackageId | str]:
         """Return the code of the conflict, and what is missing or there already; "" for nothing."""
         kinds = {cause.kind for cause in self.causes}
         if any(cause.kind is CauseKind.ONCE and cause.resource == "namespace" for cause in self.causes):
-            return Code.CARD_NS, ""
+            return ConflictCode.CARD_NAMESPACE, ""
         owned = {cause.subject for cause in self.causes if cause.kind is CauseKind.OWNER}
         candidates = (c for node in self.problem.nodes.values() for c in node.candidates) if owned else ()
         if any(not owned.isdisjoint(candidate.compositions) for candidate in candidates):
-            return Code.OWN_COMPOSITION, ""
+            return ConflictCode.OWN_COMPOSITION, ""
         code = next((code for kind, code in _CODES.items() if kind in kinds), None)
         if code is not None:
             return code, next((c.package for c in self.causes if c.kind is CauseKind.FOREIGN), "")
         return self._verdict_of_needs() or next(
-            ((code, "") for kind, code in _RULES.items() if kind in kinds), (Code.VERSION, "")
+            ((code, "") for kind, code in _RULES.items() if kind in kinds), (ConflictCode.VERSION, "")
         )
 
-    def _verdict_of_needs(self) -> tuple[Code, PackageId | str] | None:
+    def _verdict_of_needs(self) -> tuple[ConflictCode, PackageId | str] | None:
         unmet = [d for d in self.requirements.values() if not d.alternatives]
         ways = [
             (d, [w.allowed or not w.instance for w in d.alternatives]) for d in self.requirements.values()
         ]
         dead = [demand for demand, fitting in ways if not any(fitting)]
         if any(self._is_bound(demand) for demand in unmet):
-            return Code.BIND, ""
+            return ConflictCode.BIND, ""
         needs = [need for demand in unmet for need in demand.requirement.alternatives]
         declined = next((demand for demand in unmet if not demand.requirement.install), None)
         if declined is not None:
-            return Code.DECLINED, str(declined.requirement)
+            return ConflictCode.DECLINED, str(declined.requirement)
         for need in (need for demand in dead for need in demand.requirement.alternatives):
             if isinstance(need, InterfaceNeed):
-                return Code.INTERFACE, need.id
+                return ConflictCode.INTERFACE, need.id
         if any(isinstance(need, ApiNeed) for need in needs):
-            return Code.API, ""
+            return ConflictCode.API, ""
         targets = [target for demand in self.requirements.values() for target in _targets(demand)]
         unknown = next((t.package for t in targets if not self.problem.nodes[t].candidates), None)
         if unknown is not None:
             is_refused = bool(self.inputs.catalogue.refused.get(unknown.name))
-            return self._lacking(unknown, Code.INVALID if is_refused else Code.NOCANDIDATE)
+            return self._lacking(unknown, ConflictCode.INVALID if is_refused else ConflictCode.NO_CANDIDATE)
         unfit = next((target.package for demand in dead for target in _targets(demand)), None)
-        return None if unfit is None else self._lacking(unfit, Code.NOVERSION)
+        return None if unfit is None else self._lacking(unfit, ConflictCode.NO_VERSION)
 
     @staticmethod
-    def _lacking(package: PackageId, code: Code) -> tuple[Code, PackageId]:
-        is_published = package.ecosystem is not Ecosystem.KPT or code is Code.INVALID
-        return (code if is_published else Code.UNPUBLISHED), package
+    def _lacking(package: PackageId, code: ConflictCode) -> tuple[ConflictCode, PackageId]:
+        is_published = package.ecosystem is not Ecosystem.KPT or code is ConflictCode.INVALID
+        return (code if is_published else ConflictCode.UNPUBLISHED), package
 
     def _is_bound(self, demand: InstanceRequirement) -> bool:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)

@@ -8,56 +8,66 @@ from reconciler.dependencies.solve.build_problem import owned_names
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
-    Code,
+    ConflictCode,
     InstanceRequirement,
     ResolutionProblem,
     within_reach,
 )
 
 NEXT_STEPS = {
-    Code.CYCLE: "Name versions that do not need one another, or remove one of these manifests",
-    Code.OWN_CRD: "Remove all but one of these manifests, or name versions of which one alone brings it",
-    Code.OWN_COMPOSITION: "Remove all of these manifests but one, or name a version without the composition",
-    Code.CARD_CLUSTER: "Remove all of these manifests but one",
-    Code.CARD_NS: "Remove all of these manifests but one in each namespace",
-    Code.FOREIGN: "Write a manifest for {name} with the name that it has in the cluster: then it is yours",
-    Code.PLATFORM: (
+    ConflictCode.CYCLE: "Name versions that do not need one another, or remove one of these manifests",
+    ConflictCode.OWN_CRD: (
+        "Remove all but one of these manifests, or name versions of which one alone brings it"
+    ),
+    ConflictCode.OWN_COMPOSITION: (
+        "Remove all of these manifests but one, or name a version without the composition"
+    ),
+    ConflictCode.CARD_CLUSTER: "Remove all of these manifests but one",
+    ConflictCode.CARD_NAMESPACE: "Remove all of these manifests but one in each namespace",
+    ConflictCode.FOREIGN: (
+        "Write a manifest for {name} with the name that it has in the cluster: then it is yours"
+    ),
+    ConflictCode.PLATFORM: (
         "Name a version that runs on this cluster; or upgrade the cluster, and import its snapshot with"
         " `reconciler snapshot import --cluster CLUSTER --platform NAME=VERSION`"
     ),
-    Code.BIND: (
+    ConflictCode.BIND: (
         "Correct `reconciler.dev/dependencies` in `custom` of the Installation: name a dependency"
         " of its bundle, and an installation of what that needs"
     ),
-    Code.INTERFACE: (
+    ConflictCode.INTERFACE: (
         "Choose what implements it: `reconciler index set-default {name} ECOSYSTEM:NAME`,"
         " with `--cluster CLUSTER` where that cluster has a default of its own"
     ),
-    Code.API: (
+    ConflictCode.API: (
         "Write a manifest that installs a package which brings it. If the cluster serves it, import its"
         " snapshot with `reconciler snapshot import --cluster CLUSTER --api-resources FILE`"
     ),
-    Code.DECLINED: "Write a manifest that installs {name}, or let it be installed: remove `install: false`",
-    Code.INVALID: "Correct the manifest of {name} at the place above, or name a version that is valid",
-    Code.NOCANDIDATE: (
+    ConflictCode.DECLINED: (
+        "Write a manifest that installs {name}, or let it be installed: remove `install: false`"
+    ),
+    ConflictCode.INVALID: (
+        "Correct the manifest of {name} at the place above, or name a version that is valid"
+    ),
+    ConflictCode.NO_CANDIDATE: (
         "Add {name} to the index, with `reconciler index sync` or `reconciler index add {command}`;"
         " `reconciler index missing` lists all that is missing"
     ),
-    Code.NOVERSION: (
+    ConflictCode.NO_VERSION: (
         "Add a version of {name} that fits to the index, with `reconciler index sync` or"
         " `reconciler index add {command}`; or name another range of it in a manifest of yours"
     ),
-    Code.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
-    Code.DOWNGRADE: (
+    ConflictCode.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
+    ConflictCode.DOWNGRADE: (
         "Write `allowDowngrade: true` below `dependencies` in reconciler.yaml; for one PackageInstall alone"
         ' the annotation `packaging.carvel.dev/downgradable: ""`'
     ),
-    Code.SELECTION: (
+    ConflictCode.SELECTION: (
         "Name a version within that policy, or change the policy: `select` below `dependencies` in"
         " reconciler.yaml, `reconciler.dev/version-strategy` in `custom` of an Installation"
     ),
-    Code.WITHDRAWN: "Name a version that is not withdrawn, or remove its `withdrawn` in the index",
-    Code.VERSION: (
+    ConflictCode.WITHDRAWN: "Name a version that is not withdrawn, or remove its `withdrawn` in the index",
+    ConflictCode.VERSION: (
         "Name another version or range in one of these manifests; a PackageInstall has `override` below"
         " `spec.dependencies` for what its package needs"
     ),
@@ -74,7 +84,7 @@ class NextStep:
         self.causes = causes
         self.installs = {str(install): install for install in inputs.installs}
 
-    def after(self, code: Code, subject: PackageId | str) -> str:
+    def after(self, code: ConflictCode, subject: PackageId | str) -> str:
         """Return the step: what takes over or moves along where a kind is held, else that of the code.
 
         Args:

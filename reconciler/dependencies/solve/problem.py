@@ -322,14 +322,14 @@ class Rejection(Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-class Code(StrEnum):
+class ConflictCode(StrEnum):
     """Kinds of conflicts of a cluster. Closed: `NEXT_STEPS` has a sentence for each."""
 
     CYCLE = "E-CYCLE"
     OWN_CRD = "E-OWN-CRD"
     OWN_COMPOSITION = "E-OWN-COMPOSITION"
     CARD_CLUSTER = "E-CARD-CLUSTER"
-    CARD_NS = "E-CARD-NS"
+    CARD_NAMESPACE = "E-CARD-NS"
     FOREIGN = "E-FOREIGN"
     PLATFORM = "E-PLATFORM"
     BIND = "E-BIND"
@@ -338,8 +338,8 @@ class Code(StrEnum):
     API = "E-API"
     INVALID = "E-INVALID"
     UNPUBLISHED = "E-UNPUBLISHED"
-    NOCANDIDATE = "E-NOCANDIDATE"
-    NOVERSION = "E-NOVERSION"
+    NO_CANDIDATE = "E-NOCANDIDATE"
+    NO_VERSION = "E-NOVERSION"
     DOWNGRADE = "E-DOWNGRADE"
     SELECTION = "E-SELECTION"
     WITHDRAWN = "E-WITHDRAWN"
@@ -348,7 +348,7 @@ class Code(StrEnum):
     @property
     def is_ownership(self) -> bool:
         """Whether packages contest a kind or a composition."""
-        return self in {Code.OWN_CRD, Code.OWN_COMPOSITION}
+        return self in {ConflictCode.OWN_CRD, ConflictCode.OWN_COMPOSITION}
 
 
 class Explanation(Struct, frozen=True):
@@ -360,7 +360,7 @@ class Explanation(Struct, frozen=True):
     have no solution because of it, whether the others have one or not. `hint` is the next step.
     """
 
-    code: Code
+    code: ConflictCode
     sentences: tuple[str, ...]
     places: tuple[Location, ...] = ()
     paths: tuple[str, ...] = ()

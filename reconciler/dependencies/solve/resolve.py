@@ -25,7 +25,7 @@ from reconciler.dependencies.solve.problem import (
     BudgetExceeded,
     Cause,
     CauseKind,
-    Code,
+    ConflictCode,
     Explanation,
     InstanceNode,
     InstanceRequirement,
@@ -230,7 +230,7 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
 
 def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
-    reason = Reason.DEPENDENCY_CYCLE if explanation.code is Code.CYCLE else Reason.DEPENDENCY_CONFLICT
+    reason = Reason.DEPENDENCY_CYCLE if explanation.code is ConflictCode.CYCLE else Reason.DEPENDENCY_CONFLICT
     return Problem(install.location, reason, message, explanation.hint, str(install), message)
 
 

@@ -36,7 +36,7 @@ from reconciler.dependencies.model.cluster import (
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.model.packages import Install, PackageId, Requirement
+from reconciler.dependencies.model.packages import BundleInput, InputKind, Install, PackageId, Requirement
 from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
@@ -427,25 +427,28 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
             )
             for requirement, install, parent in asking
         ]
-        missing = [name for name in resolved.candidate.inputs if not any(gives(name) for gives in given)]
+        missing = [each for each in resolved.candidate.inputs if not any(gives(each) for gives in given)]
         for requirement, install, _ in asking if missing else ():
             yield _problem(resolved, requirement, install, missing)
 
 
 def _is_provided(
     requirement: Requirement, install: Install | None, variables: Mapping[str, Any]
-) -> Callable[[str], bool]:
+) -> Callable[[BundleInput], bool]:
     """Return a predicate: the requirement or the user's install gives an input."""
     provided = set(requirement.gives)
     for name, text in requirement.parameters:
         with suppress(UnknownVariableError):
             render_parameter(text, variables)
-            provided.add(f"parameter {name}")
+            provided.add(BundleInput(InputKind.PARAMETER, name))
     sets = False
     if install is not None:
-        provided |= {f"parameter {name}" for name in dependency_parameters(install, requirement.alias)}
+        provided |= {
+            BundleInput(InputKind.PARAMETER, name)
+            for name in dependency_parameters(install, requirement.alias)
+        }
         sets = install.gives_credentials
-    return lambda name: name in provided or (sets and name.startswith("credential "))
+    return lambda need: need in provided or (sets and need.kind is InputKind.CREDENTIAL)
 
 
 def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
@@ -462,11 +465,11 @@ def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance)
 
 
 def _problem(
-    resolved: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[str]
+    resolved: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[BundleInput]
 ) -> Problem:
     alias = requirement.alias or resolved.instance.package.name
-    message = f"{resolved.candidate} needs the {', the '.join(missing)}, which no manifest gives it"
-    names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]
+    message = f"{resolved.candidate} needs the {', the '.join(map(str, missing))}, which no manifest gives it"
+    names = [each.name for each in missing if each.kind is InputKind.PARAMETER]
     ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
     if len(names) < len(missing):
         ways.append(

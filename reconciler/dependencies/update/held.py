@@ -90,12 +90,7 @@ def _bindings(dependencies: Iterable[LockedDependency]) -> Iterator[tuple[str, s
     for need in dependencies:
         if need.via == AlternativeSource.BINDING:
             slot = need.resolved.slot if need.resolved else None
-            yield need.alias, qualified(slot.namespace, "/".join(slot.path)) if slot else _bound(need.detail)
-
-
-def _bound(target: str) -> str:
-    """Return the installation that is bound, of those that nothing of ours installs."""
-    return target.removeprefix("binding:")
+            yield need.alias, qualified(slot.namespace, "/".join(slot.path)) if slot else need.installation
 
 
 def explanations_of(held: Held, solution: Solution) -> Iterator[Explanation]:

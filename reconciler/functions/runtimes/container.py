@@ -160,8 +160,8 @@ class ContainerRuntime:
     def _engine_error(self, ended: ProcessRun) -> str:
         if ended.exit_code == _TIMED_OUT and self.engine == "podman":
             return f"It was stopped after {self._policy.timeout_s} s"
-        kind = "cannot start it" if ended.exit_code == _ENGINE_FAILED else "has no program that can run"
-        return f"{self.engine} {kind}" if kind.startswith("cannot") else f"The image {kind}"
+        failed = ended.exit_code == _ENGINE_FAILED
+        return f"{self.engine} cannot start it" if failed else "The image has no program that can run"
 
     def _engine(self, *arguments: str, timeout_s: float = _QUICK_S) -> ProcessRun:
         return run_process(

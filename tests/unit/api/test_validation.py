@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from reconciler import api
 from reconciler.api.crossplane import MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model, type_error
+from reconciler.api.validation import FieldError, FieldType, disk_fields, field_text, parse_model, type_error
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 
@@ -154,7 +154,9 @@ def test_unusual_key_is_quoted_in_a_path() -> None:
 
 
 def test_manifest_of_another_type_is_called_so() -> None:
-    assert type_error((), "a mapping", 7).message == "The manifest must be a mapping, but is the number 7"
+    error = type_error((), 7, FieldType.MAPPING)
+
+    assert error.message == "The manifest must be a mapping, but is the number 7"
 
 
 @pytest.mark.parametrize(

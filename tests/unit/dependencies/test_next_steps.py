@@ -20,7 +20,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.next_steps import NEXT_STEPS
-from reconciler.dependencies.solve.problem import Code
+from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
@@ -96,7 +96,7 @@ WITHDRAWN = package("web.io", "1.0.0").replace(
 
 class Case(NamedTuple):
     reason: str
-    code: Code
+    code: ConflictCode
     text: str
     followed: Callable[[str], str]
     fields: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
@@ -104,12 +104,12 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("a circle", Code.CYCLE, fixture("cycle"), put("{package: x.io/a}", "")),
-    Case("one of two goes", Code.OWN_CRD, fixture("two-owners"), without("x.io/b:v1.0.0")),
-    Case("once in a cluster", Code.CARD_CLUSTER, fixture("one-per-cluster"), without("namespace: y")),
+    Case("a circle", ConflictCode.CYCLE, fixture("cycle"), put("{package: x.io/a}", "")),
+    Case("one of two goes", ConflictCode.OWN_CRD, fixture("two-owners"), without("x.io/b:v1.0.0")),
+    Case("once in a cluster", ConflictCode.CARD_CLUSTER, fixture("one-per-cluster"), without("namespace: y")),
     Case(
         "once in a namespace",
-        Code.CARD_NS,
+        ConflictCode.CARD_NAMESPACE,
         install("x", "certs.io", "")
         + install("y", "certs.io", "")
         + package("certs.io", "1.0.0", "installationType: onePerNamespace"),
@@ -117,18 +117,18 @@ CASES = [
     ),
     Case(
         "somebody else installed it",
-        Code.FOREIGN,
+        ConflictCode.FOREIGN,
         upbound(">=v1.0.0", "v1.0.0") + cluster(installations=THEIRS),
         add(provider("aws", "v1.0.0").replace("{name: aws}", "{name: theirs}")),
         {},
         "Write a manifest for x.io/aws with the name that it has in the cluster: then it is yours",
     ),
-    Case("an old cluster", Code.PLATFORM, fixture("old-cluster"), put("1.24.3", "1.27.0")),
-    Case("a new cluster", Code.PLATFORM, fixture("new-cluster"), put("<1.20.0", "<1.32.0")),
-    Case("a binding", Code.BIND, fixture("wrong-binding"), put("onsite/beest", "onsite/beast")),
+    Case("an old cluster", ConflictCode.PLATFORM, fixture("old-cluster"), put("1.24.3", "1.27.0")),
+    Case("a new cluster", ConflictCode.PLATFORM, fixture("new-cluster"), put("<1.20.0", "<1.32.0")),
+    Case("a binding", ConflictCode.BIND, fixture("wrong-binding"), put("onsite/beest", "onsite/beast")),
     Case(
         "a dependency is not installed",
-        Code.DECLINED,
+        ConflictCode.DECLINED,
         fixture("declined-installation"),
         add(install("db", "db.io", "")),
         {},
@@ -136,7 +136,7 @@ CASES = [
     ),
     Case(
         "no default",
-        Code.INTERFACE,
+        ConflictCode.INTERFACE,
         fixture("no-default"),
         put("{io.cnab", "{io.cnab.interface.mysql: 'bundle:r.io/helm', io.cnab"),
         {},
@@ -147,17 +147,20 @@ CASES = [
         ),
     ),
     Case(
-        "a package brings the API", Code.API, fixture("unserved-api"), add(install("certs", "certs.io", ""))
+        "a package brings the API",
+        ConflictCode.API,
+        fixture("unserved-api"),
+        add(install("certs", "certs.io", "")),
     ),
     Case(
         "the cluster serves the API",
-        Code.API,
+        ConflictCode.API,
         fixture("no-snapshot"),
         add(cluster(apis=["apps/v1/Deployment"])),
     ),
     Case(
         "a wrong manifest",
-        Code.INVALID,
+        ConflictCode.INVALID,
         fixture("refused-manifest"),
         put("oncePer", "onePer"),
         {},
@@ -165,7 +168,7 @@ CASES = [
     ),
     Case(
         "a Carvel package is missing",
-        Code.NOCANDIDATE,
+        ConflictCode.NO_CANDIDATE,
         fixture("unpublished-package"),
         add(package("db.corp", "1.0.0")),
         {},
@@ -177,28 +180,28 @@ CASES = [
     ),
     Case(
         "the lock has a higher version",
-        Code.DOWNGRADE,
+        ConflictCode.DOWNGRADE,
         upbound("=v1.0.0", "v1.0.0", "v2.0.0"),
         add(cluster(choices={"allowDowngrade": True})),
         {"pins": (pinned("v2.0.0"),)},
     ),
     Case(
         "the policy of versions keeps the major version",
-        Code.SELECTION,
+        ConflictCode.SELECTION,
         upbound(">=v2.0.0", "v1.0.0", "v2.0.0") + cluster(choices={"policies": {"xpkg": "max-minor"}}),
         put("max-minor", "highest"),
         {"pins": (pinned("v1.0.0"),)},
     ),
     Case(
         "a withdrawn version",
-        Code.WITHDRAWN,
+        ConflictCode.WITHDRAWN,
         install("web", "web.io", "") + WITHDRAWN,
         put("reconciler.dev/withdrawn: 'leaks'", ""),
     ),
-    Case("two ranges", Code.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
+    Case("two ranges", ConflictCode.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
     Case(
         "a range that no version is in",
-        Code.NOVERSION,
+        ConflictCode.NO_VERSION,
         fixture("prefixed-version"),
         put("3.0.0", "2.0.0"),
         {},
@@ -210,7 +213,7 @@ CASES = [
     ),
     Case(
         "no version fits",
-        Code.NOVERSION,
+        ConflictCode.NO_VERSION,
         fixture("prereleases-crossplane"),
         add(crossplane("aws", "v1.0.0")),
         {},
@@ -222,7 +225,7 @@ CASES = [
     ),
     Case(
         "another package had the kind",
-        Code.OWN_CRD,
+        ConflictCode.OWN_CRD,
         configuration("a"),
         TAKEN,
         {"held": OWNED},
@@ -230,7 +233,7 @@ CASES = [
     ),
     Case(
         "another package that a manifest installs has let go of the kind",
-        Code.OWN_CRD,
+        ConflictCode.OWN_CRD,
         LET_GO,
         TAKEN,
         {"held": OWNED},
@@ -238,7 +241,7 @@ CASES = [
     ),
     Case(
         "another package that a manifest installs brings the kind still",
-        Code.OWN_CRD,
+        ConflictCode.OWN_CRD,
         configuration("a") + configuration("aws"),
         lambda text: without("package: 'x.io/aws:")(TAKEN(text)),
         {"held": OWNED},
@@ -248,7 +251,7 @@ CASES = [
         ),
     ),
 ]
-ELSEWHERE = {Code.OWN_COMPOSITION, Code.UNPUBLISHED}
+ELSEWHERE = {ConflictCode.OWN_COMPOSITION, ConflictCode.UNPUBLISHED}
 """These worlds have no compositions (`test_two_packages_cannot_own_one_composition`) and no variants."""
 
 
@@ -264,8 +267,8 @@ def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
 
 
 def test_each_code_has_a_sentence_that_is_followed() -> None:
-    assert set(NEXT_STEPS) == set(Code)
-    assert {case.code for case in CASES} | ELSEWHERE == set(Code)
+    assert set(NEXT_STEPS) == set(ConflictCode)
+    assert {case.code for case in CASES} | ELSEWHERE == set(ConflictCode)
 
 
 def test_package_that_looks_alike_is_never_named() -> None:
@@ -280,14 +283,14 @@ def test_package_that_looks_alike_is_never_named() -> None:
 
 
 def test_revision_of_a_kpt_package_is_to_be_published() -> None:
-    def explained(version: str) -> list[tuple[Code, str]]:
+    def explained(version: str) -> list[tuple[ConflictCode, str]]:
         text = package("web", version).replace("metadata: {", "metadata: {annotations: {kpt: g.io//web}, ")
         own = Install("default", "web", Dialect.KPT, KPT, kind="PackageVariant")
         solution = resolve_cluster(replace(world_of(text), installs=(own,)))
         return [(explanation.code, explanation.hint) for explanation in solution.explanations]
 
     step = "Publish g.io//web with a package.yaml, in a version that is asked for"
-    assert explained("1.0.0") == [(Code.UNPUBLISHED, step)]
+    assert explained("1.0.0") == [(ConflictCode.UNPUBLISHED, step)]
     assert explained("2.0.0") == []
 
 
@@ -317,7 +320,7 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
     newer = update_locks(world(3), FleetLocks())
     first, second = update_locks(world(2), read_locks(newer.files)).scopes[0].explanations
 
-    assert first.hint == second.hint == NEXT_STEPS[Code.DOWNGRADE]
+    assert first.hint == second.hint == NEXT_STEPS[ConflictCode.DOWNGRADE]
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
 
 

@@ -9,7 +9,7 @@ from reconciler.dependencies.lock.convert import lock_solution, with_lock
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType
 from reconciler.dependencies.solve import build_problem
-from reconciler.dependencies.solve.problem import Code, Explanation, ResolvedInstance, Solution
+from reconciler.dependencies.solve.problem import ConflictCode, Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from tests.support.dependency_manifests import (
@@ -119,7 +119,7 @@ def preempted(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs,
     """Say that the install gave way, where the lock holds another version of it."""
     older = install("shop", "web.io", "") + package("web.io", "0.9.0")
     inputs, _ = locked_at(older)(inputs, solution)
-    why = Explanation(Code.OWN_CRD, (), stalled=(str(inputs.installs[0]),))
+    why = Explanation(ConflictCode.OWN_CRD, (), stalled=(str(inputs.installs[0]),))
     return inputs, replace(solution, explanations=(why,))
 
 

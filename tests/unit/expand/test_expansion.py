@@ -532,7 +532,7 @@ def test_variant_names_the_object_that_its_target_selected(
     (made,) = expand(world(package_set(targets=[target]), views=views, snapshot=objects)).variants
 
     shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
-    assert made.target == (shown if kind else "")
+    assert str(made.target or "") == (shown if kind else "")
     assert made.place == FIRST
 
 

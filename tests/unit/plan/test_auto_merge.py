@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.plan.losses import Loss, loss_consent
@@ -133,7 +133,7 @@ def test_run_merges_at_once_only_what_it_may_for_every_package() -> None:
     assert staged("approval", approve_changes, waiting, context) == tuple(waiting)
 
 
-LOSS = Loss("edge", "Namespace shop", "")
+LOSS = Loss("edge", NamedObject("Namespace", "", "shop"), "")
 
 
 @pytest.mark.parametrize("is_armed", [False, True])

@@ -12,7 +12,7 @@ from reconciler.expand.variants import owner_key
 from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal
-from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.records.state import PackageVariantRecord
@@ -320,7 +320,7 @@ def made_now(name: str, place: str, *, by_set: str = "", target: str = "none") -
     upstream = {"repo": "blueprints", "package": "web"}
     made = plan_values.a_desired(name, upstream=upstream, downstream={"repo": repo, "package": package})
     owner = ObjectName("default", by_set) if by_set else None
-    return replace(made, set_key=owner, target=TARGETS.get(target, ""))
+    return replace(made, set_key=owner, target=NamedObject.parse(TARGETS.get(target, "")))
 
 
 FOLLOWS = "of the same upstream package"

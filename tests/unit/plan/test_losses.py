@@ -2,15 +2,16 @@
 
 import pytest
 
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import NamedObject, PackageKey
 from reconciler.plan.losses import Loss, loss_consent
 from tests.support.values import replace
 
 WEB = PackageKey("host/edge", "web")
-LOSS = Loss("dev", "Provider aws", "Bucket.s3.io", 2, is_complete=True, names=("a", "b"))
+LOSS = Loss("dev", NamedObject("Provider", "", "aws"), "Bucket.s3.io", 2, is_complete=True, names=("a", "b"))
 
 
-CLAIM = Loss("dev", "PersistentVolumeClaim web/db", "PersistentVolumeClaim", 1, is_complete=True)
+PVC = "PersistentVolumeClaim"
+CLAIM = Loss("dev", NamedObject(PVC, "web", "db"), PVC, 1, is_complete=True)
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,12 @@ CLAIM = Loss("dev", "PersistentVolumeClaim web/db", "PersistentVolumeClaim", 1, 
             "Bucket.s3.io and its objects (an unknown number) with it",
         ),
         (
-            Loss("dev", "Provider aws", ""),
+            Loss("dev", NamedObject("Provider", "", "aws"), ""),
             "Provider aws",
             "what it brought (an unknown number of objects) with it",
         ),
         (
-            Loss("dev", "Namespace web", ""),
+            Loss("dev", NamedObject("Namespace", "", "web"), ""),
             "Namespace web",
             "everything else in it (an unknown number of objects) with it",
         ),

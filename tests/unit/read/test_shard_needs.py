@@ -6,9 +6,10 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import expand
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard, shard_of
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.read.shards import (
     assign_roles,
@@ -100,6 +101,9 @@ def test_name_that_only_an_existing_package_may_have_is_looked_up(world: ModelWo
     assert url(inventory, OTHER) in variant_needs(part, expand(part))
 
 
+A_SET = ObjectName("default", "s")
+
+
 def test_whole_fleet_decides_about_moves_and_contested_packages(world: ModelWorld) -> None:
     world.variants["b"] = variant(OTHER, "moved", "rare")
     assert why(world.inventory()) == "a variant has another downstream now"
@@ -109,18 +113,18 @@ def test_whole_fleet_decides_about_moves_and_contested_packages(world: ModelWorl
 
 
 @pytest.mark.parametrize(
-    ("subject", "reason", "expected"),
+    ("owner", "reason", "expected"),
     [
-        ("PackageVariantSet default/s", Reason.INVALID_NAME, "a set names packages that cannot be made"),
-        ("PackageVariantSet default/s", Reason.INVALID_EXPRESSION, ""),
-        ("PackageVariant default/a", Reason.INVALID_NAME, ""),
+        (set_key(A_SET), Reason.INVALID_NAME, "a set names packages that cannot be made"),
+        (set_key(A_SET), Reason.INVALID_EXPRESSION, ""),
+        (variant_key(A_SET), Reason.INVALID_NAME, ""),
     ],
 )
 def test_whole_fleet_decides_which_names_of_a_set_are_wrong(
-    world: ModelWorld, subject: str, reason: Reason, expected: str
+    world: ModelWorld, owner: ObjectKey, reason: Reason, expected: str
 ) -> None:
     part, shard = share(world.inventory(), OTHER)
-    problem = Problem(Location("manifests/s.yaml", 1), reason, "Wrong", subject=subject)
+    problem = Problem(Location("manifests/s.yaml", 1), reason, "Wrong").owned_by(owner)
     desired = replace(expand(part), problems=(problem,))
 
     assert why_whole_fleet(part, desired, shard) == expected

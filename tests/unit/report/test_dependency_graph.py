@@ -16,6 +16,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     next_lock,
 )
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.report.dependency_graph import dependency_graph, highlight
 from reconciler.report.graph import Edge, GraphNode, Group, text_tree
 
@@ -73,6 +74,10 @@ KEYS = {name: str(instance(f"{name}.io")) for name in ("db", "log", "old")} | {"
 MANIFEST = "manifest PackageInstall prod/shop"
 
 
+def carvel(name: str) -> PackageId:
+    return PackageId(Ecosystem.CARVEL, name)
+
+
 def update(cluster: str, resolution: Resolution | None) -> ClusterUpdate:
     if resolution is None:
         return ClusterUpdate(cluster, None, None)
@@ -91,21 +96,29 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
         "dev",
         (
             GraphNode(MANIFEST, "PackageInstall prod/shop", is_root=True),
-            GraphNode(KEYS["web"], "corp/web.io 1.0.0"),
+            GraphNode(KEYS["web"], "corp/web.io 1.0.0", package=carvel("corp/web.io")),
             GraphNode(
                 KEYS["db"],
                 "db.io 2.0.0",
                 notes=("c stays without a controller", "no longer published"),
                 owns=("a.io",),
+                package=carvel("db.io"),
             ),
-            GraphNode(KEYS["log"], "log.io 3.0.0", notes=("b.io is not there yet",), shared=True),
-            GraphNode(KEYS["old"], "old.io 4.0.0", unused=True),
+            GraphNode(
+                KEYS["log"],
+                "log.io 3.0.0",
+                notes=("b.io is not there yet",),
+                shared=True,
+                package=carvel("log.io"),
+            ),
+            GraphNode(KEYS["old"], "old.io 4.0.0", unused=True, package=carvel("old.io")),
             GraphNode("api:certs.io/v1/Issuer", "API that the cluster serves"),
             GraphNode("binding:onsite/beast", "onsite/beast, which is installed already"),
             GraphNode(
                 str(instance("gone.io")),
                 "gone.io, which is removed",
                 notes=("d.io goes with it",),
+                package=carvel("gone.io"),
             ),
         ),
         (

@@ -35,7 +35,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.problem import Code, Explanation
+from reconciler.dependencies.solve.problem import ConflictCode, Explanation
 from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
@@ -369,17 +369,19 @@ def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, un
 
 
 ABOUT_WEB = Explanation(
-    Code.VERSION,
+    ConflictCode.VERSION,
     ("a wants base 1", "PackageVariant default/web wants base 2"),
     hint="Move web.",
     about=("PackageVariant default/web",),
 )
-BY_PATH = Explanation(Code.VERSION, ("c is gone",), hint="", about=("PackageVariant default/web",))
-OTHER = Explanation(Code.VERSION, ("a wants base 1", "d is gone"), hint="Move d.")
+BY_PATH = Explanation(ConflictCode.VERSION, ("c is gone",), hint="", about=("PackageVariant default/web",))
+OTHER = Explanation(ConflictCode.VERSION, ("a wants base 1", "d is gone"), hint="Move d.")
 NEIGHBOUR = Explanation(
-    Code.VERSION, ("PackageVariant default/web-2 wants base 3",), about=("PackageVariant default/web-2",)
+    ConflictCode.VERSION,
+    ("PackageVariant default/web-2 wants base 3",),
+    about=("PackageVariant default/web-2",),
 )
-CYCLE = Explanation(Code.CYCLE, ("x needs y",), hint="Move d.")
+CYCLE = Explanation(ConflictCode.CYCLE, ("x needs y",), hint="Move d.")
 UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
 
