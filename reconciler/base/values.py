@@ -2,11 +2,17 @@
 
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 
 T = TypeVar("T")
+
+
+class Refused(NamedTuple):
+    """A result that there is not, and why: a sentence, or the end of one."""
+
+    why: str
 
 
 class PartlyCompared(Struct, frozen=True, eq=False):

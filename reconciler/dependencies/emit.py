@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import Refused
 from reconciler.dependencies.dialects.reading import (
     OWNER,
     annotation_or_custom,
@@ -315,15 +316,15 @@ def name_collisions(
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
 
-def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
-    """Return a PackageInstall; a sentence where kapp-controller could never reconcile it.
+def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | Refused:
+    """Return a PackageInstall, refused where kapp-controller could never reconcile it.
 
     Source: the proposal of package dependencies, automatically created PackageInstalls.
     Differs: the name has no version, which would recreate the workload with every upgrade.
     """
     settings = generated.settings
     if not ("serviceAccountName" in settings or "cluster" in settings):
-        return "No package that requires it names a service account that could install it"
+        return Refused("No package that requires it names a service account that could install it")
     owner = owner_of(generated, CARVEL_KIND)
     owned = {CARVEL_OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
     version = generated.package.version
@@ -352,19 +353,19 @@ _IMAGE = re.compile(r"[^/\s][^/\s.]*\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 
-def emit_crossplane(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
-    """Return a Provider, Configuration or Function, or a sentence if the API server would refuse it.
+def emit_crossplane(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | Refused:
+    """Return a Provider, Configuration or Function, refused where the API server would refuse it.
 
     `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
     and its parents would install it a second time.
     """
     if generated.ref.kind not in INHERITED_SETTINGS:
         name = generated.package.instance.name
-        return f"It is not known whether {name} is a Provider, Configuration or Function"
+        return Refused(f"It is not known whether {name} is a Provider, Configuration or Function")
     package = generated.package
     image = image_of(package.source or package.instance.name, package.version, package.digest)
     if not _IMAGE.fullmatch(image):
-        return f"{image} names no registry with a domain, which Crossplane asks for"
+        return Refused(f"{image} names no registry with a domain, which Crossplane asks for")
     head = {"apiVersion": CROSSPLANE_API_VERSION, "kind": generated.ref.kind}
     metadata = {"name": generated.ref.name, "annotations": annotations}
     return {**head, "metadata": metadata, "spec": {"package": image, **generated.settings}}
@@ -568,12 +569,12 @@ def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
     more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
     document = _DIALECTS[Ecosystem(package.package.instance.ecosystem)](package, annotations)
-    if isinstance(document, str):
+    if isinstance(document, Refused):
         hint = "Write a manifest for it yourself; it is used instead."
         if not package.ref.kind:
             first = "Add its crossplane.yaml to the folder of its version in the index"
             hint = f"{first}, or write a manifest for it yourself; it is used instead."
-        return Problem(package.location, Reason.INVALID_MANIFEST, document, hint, str(package.ref))
+        return Problem(package.location, Reason.INVALID_MANIFEST, document.why, hint, str(package.ref))
     return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
 
 

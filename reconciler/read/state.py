@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr, replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import Refused
 from reconciler.base.wire import Record, read_record
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
@@ -241,8 +242,8 @@ class _Reader(Struct, frozen=True):
                 lines.damage.append((number, why))
                 continue
             read = _parse(PackageVariantRecord, line)
-            if isinstance(read, str):
-                lines.damage.append((number, read))
+            if isinstance(read, Refused):
+                lines.damage.append((number, read.why))
             else:
                 lines.records[read.key] = self._shared(read)
         return lines
@@ -289,28 +290,32 @@ class _Reader(Struct, frozen=True):
         oid = self._blob(self.commit, REFUSED_DELETIONS)
         if oid is None and self.objects.subtree(self.commit, REFUSED_DELETIONS) is None:
             return NOTHING_REFUSED
-        read = self._parsed(REFUSED_DELETIONS, oid, RefusedDeletionsRecord) if oid else "it is a directory"
+        read = (
+            self._parsed(REFUSED_DELETIONS, oid, RefusedDeletionsRecord)
+            if oid
+            else Refused("it is a directory")
+        )
         if isinstance(read, RefusedDeletionsRecord):
             return read
-        problem = _unreadable(self.commit, REFUSED_DELETIONS, read)
+        problem = _unreadable(self.commit, REFUSED_DELETIONS, read.why)
         self.problems.append(replace(problem, hint=_CONSENT_HINT))
         return None
 
     def _record(self, path: str, oid: Oid, model: type[M]) -> M | None:
         """Return a record; of a damaged one, report the problem and return its newest readable version."""
         read = self._parsed(path, oid, model)
-        if not isinstance(read, str):
+        if not isinstance(read, Refused):
             return read
         version, record = self._earlier(path, model)
         counts = f"; that of commit {version} counts" if version else ""
-        self.problems.append(_unreadable(self.commit, path, f"{read}{counts}"))
+        self.problems.append(_unreadable(self.commit, path, f"{read.why}{counts}"))
         return record
 
     def _earlier(self, path: str, model: type[M]) -> tuple[Oid | None, M | None]:
         """Return the newest readable version of a record before the commit, with its commit."""
         for commit, oid in self._versions(path):
             read = self._parsed(path, oid, model)
-            if not isinstance(read, str):
+            if not isinstance(read, Refused):
                 return commit, read
         return None, None
 
@@ -334,22 +339,22 @@ class _Reader(Struct, frozen=True):
             self.objects.ensure([oid])
         return oid
 
-    def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | str:
+    def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | Refused:
         """Return the record of a fetched blob, or why it is unreadable."""
         try:
             data = self.objects.blob(oid, self.limits.manifest_bytes)
         except PackageRefusedError as error:
-            return error.reason
+            return Refused(error.reason)
         check_schema(path, data)
         return _parse(model, data)
 
 
-def _parse(model: type[M], data: bytes) -> M | str:
+def _parse(model: type[M], data: bytes) -> M | Refused:
     """Return the record, or why it is unreadable."""
     try:
         return read_record(data, model)
     except ValueError as error:
-        return str(error)
+        return Refused(str(error))
 
 
 _CONSENT_HINT = (

@@ -12,6 +12,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import Refused
 from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import LockUpdate
@@ -107,10 +108,12 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         target = find_delivery_target(
             cluster, views.get(cluster, ()), policy.dependencies.path, policy.instance
         )
+        if target is None:
+            return
         if isinstance(target, Problem):
             problems.append(target)
-        elif isinstance(target, str):
-            notes.extend([target] if target and generation.has_generated(lock) else [])
+        elif isinstance(target, Refused):
+            notes.extend([target.why] if generation.has_generated(lock) else [])
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
@@ -271,11 +274,11 @@ def delivery_digest(*facts: str | int) -> str:
 
 def find_delivery_target(
     cluster: str, views: Sequence[RepositoryView], path: str, instance: str
-) -> DeliveryTarget | Problem | str:
-    """Return the package for a cluster's manifests, a problem, or a sentence if there is none.
+) -> DeliveryTarget | Problem | Refused | None:
+    """Return the package for a cluster's manifests; None where the configuration turns delivery off.
 
     It is in the Repository that has the annotation, else in the only one of the cluster that is deployed
-    from, else in the only one. The sentence is "" where the configuration turns delivery off.
+    from, else in the only one; without any of them it is refused.
 
     Args:
         cluster: The cluster.
@@ -289,15 +292,16 @@ def find_delivery_target(
     if annotated:
         return _checked_target(annotated[0], _annotations(annotated[0])[TARGET_ANNOTATION], instance)
     if not path:
-        return ""
+        return None
     candidates = [view for view in views if view.deployment] or views
     if len(candidates) == 1:
         return _checked_target(candidates[0], path, instance)
     hint = f"annotate one of its Repositories with {TARGET_ANNOTATION}: {path}"
+    nothing = f"Nothing is delivered to cluster {cluster}"
     if candidates:
         names = ", ".join(view.key.name for view in candidates)
-        return f"Nothing is delivered to cluster {cluster}: it has several Repositories, {names}; {hint}"
-    return f"Nothing is delivered to cluster {cluster}: no Repository belongs to it; {hint}"
+        return Refused(f"{nothing}: it has several Repositories, {names}; {hint}")
+    return Refused(f"{nothing}: no Repository belongs to it; {hint}")
 
 
 def _checked_target(view: RepositoryView, path: str, instance: str) -> DeliveryTarget | Problem:

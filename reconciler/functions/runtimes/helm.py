@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import msgspec
 import orjson
 
-from reconciler.base.values import whole_number
+from reconciler.base.values import Refused, whole_number
 from reconciler.functions.charts import (
     RENDER_HELM_CHART,
     VALUES,
@@ -117,8 +117,8 @@ class HelmRuntime:
             "seconds": self._policy.timeout_s,
         }
         body = self._worker.ask(msgspec.msgpack.encode(request))
-        if isinstance(body, str):
-            raise ChartError(f"The chart {chart.name} was stopped: it needs more than {body}")
+        if isinstance(body, Refused):
+            raise ChartError(f"The chart {chart.name} was stopped: it needs more than {body.why}")
         reply: dict[str, Any] = msgspec.msgpack.decode(body)
         self._kept = frozenset(reply["kept"])
         return reply

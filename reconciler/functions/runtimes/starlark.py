@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 import orjson
 
+from reconciler.base.values import Refused
 from reconciler.functions.catalog import STARLARK
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.worker import Worker
@@ -65,8 +66,8 @@ class StarlarkRuntime:
         )
         with self._lock:
             reply = self._worker.ask(request)
-        if isinstance(reply, str):
-            return _failed(f"The script was stopped: it needs more than {reply}")
+        if isinstance(reply, Refused):
+            return _failed(f"The script was stopped: it needs more than {reply.why}")
         return _parse_reply(orjson.loads(reply))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from reconciler.base.values import Refused
 from reconciler.policy import FunctionPolicy
 
 _ROOT: Final = str(Path(__file__).resolve().parents[3])
@@ -53,11 +54,11 @@ class Worker:
                 if pipe is not None:
                     pipe.close()
 
-    def ask(self, request: bytes) -> bytes | str:
+    def ask(self, request: bytes) -> bytes | Refused:
         """Return the reply; if there is none, end the process and return the limit that it exceeded."""
         process = self._process = self._process or self._begin()
         if process.stdin is None or process.stdout is None:
-            return "pipes"
+            return Refused("pipes")
         deadline = time.monotonic() + self._policy.timeout_s
         try:
             process.stdin.write(len(request).to_bytes(4) + request)
@@ -72,7 +73,8 @@ class Worker:
             late = time.monotonic() >= deadline
             self.close()
             policy = self._policy
-            return f"{policy.timeout_s} s" if late else f"{policy.memory_bytes >> 20} MiB of memory"
+            memory = f"{policy.memory_bytes >> 20} MiB of memory"
+            return Refused(f"{policy.timeout_s} s" if late else memory)
         return body
 
     def _begin(self) -> subprocess.Popen[bytes]:

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.base.values import Refused
 from reconciler.dependencies.emit import (
     GeneratedPackage,
     ObjectRef,
@@ -62,10 +63,10 @@ def test_crossplane_package_is_its_image_and_what_it_inherits(package: dict[str,
 
 
 def test_crossplane_package_that_the_api_server_would_refuse_is_explained() -> None:
-    assert emit_crossplane(generated("x.io/aws", ""), {}) == (
+    assert emit_crossplane(generated("x.io/aws", ""), {}) == Refused(
         "It is not known whether x.io/aws is a Provider, Configuration or Function"
     )
-    assert emit_crossplane(generated("acme/aws", "Provider"), {}) == (
+    assert emit_crossplane(generated("acme/aws", "Provider"), {}) == Refused(
         "acme/aws:v1.2.0 names no registry with a domain, which Crossplane asks for"
     )
 
@@ -131,7 +132,7 @@ def test_carvel_install_without_an_owner_and_of_a_prerelease() -> None:
 
 def test_carvel_install_needs_an_account_or_a_cluster() -> None:
     made = generated("db.io", "PackageInstall", package={"version": "1.0.0"})
-    why = "No package that requires it names a service account that could install it"
+    why = Refused("No package that requires it names a service account that could install it")
 
     assert emit_carvel(made, {}) == emit_carvel(replace(made, settings={"x": "y"}), {}) == why
     assert isinstance(emit_carvel(replace(made, settings={"cluster": {}}), {}), dict)

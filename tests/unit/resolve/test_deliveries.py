@@ -10,6 +10,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import Refused
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION
 from reconciler.dependencies.lock.format import (
@@ -116,9 +117,11 @@ def test_places(case: Case) -> None:
             assert f"{found.view.key.name}/{found.path}" == case.want
         case Problem():
             assert f"problem: {found.reason}" == case.want
-        case _:
+        case Refused():
             assert case.want.startswith("note: ")
-            assert case.want.removeprefix("note: ") in found
+            assert case.want.removeprefix("note: ") in found.why
+        case None:
+            assert case.want == "note: "
 
 
 @pytest.mark.parametrize("settled", [None, oid("c1")])
