@@ -177,18 +177,23 @@ def _decide_changes(context: PlanContext, losses: LossReader, contents: Contents
     decisions = [decide(target, context) for target in context.targets.values()]
     changes = Changes(decisions)
     guarded = guard_moved(context, changes.composed.values())
-    changes.add("guard", guarded.vetoes)
-    changes.add("group", group_changes(context, changes.composed))
+    changes.add(guarded.vetoes, lambda parts, veto: parts._replace(guard=veto))
+    places = group_changes(context, changes.composed)
+    changes.add(places, lambda parts, place: parts._replace(group=place))
     if contents is not None:
-        changes.add("losses", losses.of_changes(context, changes.composed, contents))
-    changes.add("approval", approve_changes(context, changes.composed))
-    changes.add("request", plan_requests(context, changes.composed))
+        lost = losses.of_changes(context, changes.composed, contents)
+        changes.add(lost, lambda parts, own: parts._replace(losses=own))
+    approvals = approve_changes(context, changes.composed)
+    changes.add(approvals, lambda parts, approval: parts._replace(approval=approval))
+    requests = plan_requests(context, changes.composed)
+    changes.add(requests, lambda parts, request: parts._replace(request=request))
     vetoes, unreadable = find_unreadable_pulls(changes.composed, context)
-    changes.add("unreadable", vetoes)
+    changes.add(vetoes, lambda parts, veto: parts._replace(unreadable=veto))
     vetoes, blocked = find_blocked_refs(changes.composed, context)
-    changes.add("blocked", vetoes)
+    changes.add(vetoes, lambda parts, veto: parts._replace(blocked=veto))
     # What is blocked takes no place among the limited number of pull requests.
-    changes.add("postponed", postpone_requests(context, changes.composed))
+    postponed = postpone_requests(context, changes.composed)
+    changes.add(postponed, lambda parts, own: parts._replace(postponed=own))
     own = (problem for decision in decisions for problem in decision.problems)
     inventory, desired, resolution = context.inventory, context.desired, context.resolution
     stages = (inventory.problems, inventory.hidden.values(), desired.problems, resolution.problems)
@@ -248,8 +253,9 @@ def _described(
             local = variants[key].local
             main = contents.get(local, {}) if local else {}
             traced = with_templates(change.conflicts, written.files, main)
-        meaning = {"pins": pins, "requirements": requirements, "impact": impact, "conflicts": traced}
-        yield changes.described(change.package, **meaning)
+        yield changes.described(
+            change.package, pins=pins, requirements=requirements, impact=impact, conflicts=traced
+        )
 
 
 def _hidden_rows(inventory: Inventory, shard: Shard) -> Iterator[Change]:

@@ -1,7 +1,7 @@
 """Where the values of a rendered chart came from: setters, injected objects, files upstream, or people."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reconciler.functions.builtin.fields import split_path
 from reconciler.functions.values import mapping_at, mappings_at, value_at
@@ -77,7 +77,7 @@ def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDe
             yield ChartDefaults(path, str(args.get("name")), str(args.get("version") or ""))
 
 
-def _leaves(config: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+def _leaves(config: Mapping[str, object]) -> Iterator[tuple[Path, object]]:
     """Yield inline values, and facts of the cluster, with their paths."""
     for index, chart in enumerate(mappings_at(config, _CHARTS)):
         options = mapping_at(chart, _OPTIONS)
@@ -88,7 +88,7 @@ def _leaves(config: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         yield from _below(mapping_at(options, "values", _INLINE), (*at, "values", _INLINE))
 
 
-def _below(values: Mapping[str, Any], at: Path) -> Iterator[tuple[Path, Any]]:
+def _below(values: Mapping[str, object], at: Path) -> Iterator[tuple[Path, object]]:
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _below(value, (*at, str(key)))
@@ -126,5 +126,5 @@ def _copied(upstream: Files) -> Iterator[tuple[tuple[str, ...], tuple[str, str, 
                         yield split_path(str(field)), (kind, name, path)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else emit(value, flow=True)

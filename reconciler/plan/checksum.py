@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 import orjson
@@ -30,7 +29,7 @@ def plan_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> str
     return hashlib.sha256(orjson.dumps(effects, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict[str, Any]:
+def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict[str, object]:
     """Return everything that applying the plan does, by the registered addresses of repositories."""
     addresses = registered_addresses(inventory)
     by_address: dict[str, list[Change]] = {}
@@ -38,7 +37,7 @@ def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict
         if change.pending:
             address = addresses.get(change.package.url, change.package.url)
             by_address.setdefault(address, []).append(change)
-    effects: dict[str, Any] = {
+    effects: dict[str, object] = {
         address: _repository_effects(changes, _commits_of(changes, inventory))
         for address, changes in by_address.items()
     }
@@ -55,7 +54,7 @@ def registered_addresses(inventory: Inventory) -> dict[str, str]:
     return addresses
 
 
-def _repository_effects(changes: Iterable[Change], commits: CommitPolicy) -> dict[str, Any]:
+def _repository_effects(changes: Iterable[Change], commits: CommitPolicy) -> dict[str, object]:
     """Return the effects of one repository; what several changes share counts once."""
     changes = list(changes)
     writes = [write for change in changes for write in change.writes]
@@ -82,18 +81,18 @@ def _commits_of(changes: Iterable[Change], inventory: Inventory) -> CommitPolicy
     return repository_commits(views, inventory.policy.commits)
 
 
-def _unique(values: Iterable[list[Any]]) -> list[Any]:
+def _unique(values: Iterable[list[object]]) -> list[object]:
     return [orjson.loads(text) for text in sorted({orjson.dumps(value) for value in values})]
 
 
-def _write(write: Write) -> list[Any]:
+def _write(write: Write) -> list[object]:
     match write:
         case MoveRef():
             return ["move", write.ref, write.expect, write.to]
         case StartBranch():
             return ["start", write.ref, None, write.oid]
         case WriteGroup():
-            content: Any = [[part.path, part.tree] for part in write.parts]
+            content: object = [[part.path, part.tree] for part in write.parts]
         case WriteDraft():
             content = [[write.path, write.tree]]
         case _:
@@ -102,7 +101,7 @@ def _write(write: Write) -> list[Any]:
     return ["commit", write.ref, write.expect, write.onto, content, write.message, write.time, *merged]
 
 
-def _pull(pull: PullRequest) -> list[Any]:
+def _pull(pull: PullRequest) -> list[object]:
     content = [pull.title, pull.body, pull.digest, sorted(pull.labels), pull.draft, pull.redraft]
     people = [pull.reviewers, pull.assignees] if pull.reviewers or pull.assignees else []
     status = [list(pull.status)] if pull.status is not None else []

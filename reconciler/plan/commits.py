@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import orjson
 
@@ -20,7 +19,7 @@ UPGRADE = "Upgrading revision"
 
 
 def commit_message(
-    title: str, path: str, workspace: str, task: Mapping[str, Any], labels: Mapping[str, str] | None = None
+    title: str, path: str, workspace: str, task: Mapping[str, object], labels: Mapping[str, str] | None = None
 ) -> str:
     """Return a draft commit's message: the title, two blank lines, the `kpt:` line.
 
@@ -30,7 +29,7 @@ def commit_message(
     return f"{title}\n\n\n{_kpt_line(path, workspace, labels, task=dict(task))}\n"
 
 
-def _kpt_line(path: str, workspace: str, labels: Mapping[str, str] | None, **more: Any) -> str:
+def _kpt_line(path: str, workspace: str, labels: Mapping[str, str] | None, **more: object) -> str:
     annotation = {"package": path, "workspaceName": workspace, "revision": "0", **more}
     if labels:
         annotation["labels"] = dict(sorted(labels.items()))
@@ -66,17 +65,17 @@ def relabelled(message: str, workspace: str) -> str:
     return re.sub(r'"workspaceName":"[^"]*"', f'"workspaceName":"{workspace}"', message, count=1)
 
 
-def clone_task(upstream: str) -> dict[str, Any]:
+def clone_task(upstream: str) -> dict[str, object]:
     """Return the task of a first creation from the named upstream package revision."""
     return {"type": "clone", "clone": {"upstreamRef": {"upstreamRef": {"name": upstream}}}}
 
 
-def edit_task(source: str) -> dict[str, Any]:
+def edit_task(source: str) -> dict[str, object]:
     """Return the task of a draft made from the named published revision of the same package."""
     return {"type": "edit", "edit": {"sourceRef": {"name": source}}}
 
 
-def upgrade_task(old: str, new: str, local: str) -> dict[str, Any]:
+def upgrade_task(old: str, new: str, local: str) -> dict[str, object]:
     """Return the task of a draft that brings a new upstream revision in."""
     refs = {"oldUpstreamRef": old, "newUpstreamRef": new, "localPackageRevisionRef": local}
     named = {field: {"name": name} for field, name in refs.items()}

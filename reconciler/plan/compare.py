@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -25,6 +25,9 @@ from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.losses import Loss
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render.rendered import FunctionFault
+
+if TYPE_CHECKING:
+    from reconciler.api.porch import Function
 
 LockFiles = Mapping[str, bytes]
 
@@ -332,7 +335,7 @@ def _function_location(variant: DesiredVariant, fault: FunctionFault, template: 
     """Return where a manifest names a function, None if the package brings it."""
     pipeline = variant.spec.pipeline
     for stage in ("mutators", "validators"):
-        functions: Sequence[Any] = (pipeline and getattr(pipeline, stage)) or ()
+        functions: Sequence[Function] = (pipeline and getattr(pipeline, stage)) or ()
         names = [f.exec or (f"{f.image} ({f.tag})" if f.tag else f.image) for f in functions]
         places = [place for place, name in enumerate(names) if name == fault.function]
         if places:
@@ -369,7 +372,7 @@ class _State(NamedTuple):
     """Effect of one side on one PackageVariant."""
 
     fate: Fate
-    spec: Any
+    spec: object
     change: VariantChange
 
 
@@ -434,6 +437,6 @@ def _acts(change: Change) -> bool:
     return change.pending or change.op is Op.BLOCK
 
 
-def _result(change: Change) -> tuple[Any, ...]:
+def _result(change: Change) -> tuple[object, ...]:
     """Return what a change comes to, without its commits: their times are those of the manifests."""
     return change.op, change.after, change.variant, change.upstream_to, change.ready, change.waits

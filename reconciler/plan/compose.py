@@ -6,12 +6,11 @@ one, and only `compose` knows which of them counts (D33).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -39,6 +38,9 @@ from reconciler.resolve.dependency_roots import RequirementChange
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
+
+
+R = TypeVar("R")
 
 
 class Kept(IntEnum):
@@ -109,6 +111,14 @@ class Held(Struct, frozen=True):
     problem: Problem | None = None
 
 
+class Over(Enum):
+    """Reasons of a kept package that the reason of a join takes the place of."""
+
+    UP_TO_DATE = 1
+    QUIET = 2
+    EVERY = 3
+
+
 class Join(StrEnum):
     """Effect on a package that is otherwise kept; the first that applies names the change.
 
@@ -117,9 +127,9 @@ class Join(StrEnum):
 
     op: Op
     reason: Reason
-    over: str
+    over: Over
 
-    def __new__(cls, text: str, op: Op, reason: Reason, over: str = "UpToDate") -> Self:
+    def __new__(cls, text: str, op: Op, reason: Reason, over: Over = Over.UP_TO_DATE) -> Self:
         """Make a join, which is its description, with the operation and the reason that it gives."""
         join = str.__new__(cls, text)
         join._value_, join.op, join.reason, join.over = text, op, reason, over
@@ -127,29 +137,28 @@ class Join(StrEnum):
 
     def reason_of(self, reason: Reason, own: Reason | None) -> Reason:
         """Return the reason of a change that was kept for `reason`; `own` is a more exact one of the join."""
-        gives_way = {
-            "UpToDate": reason is Reason.UP_TO_DATE,
-            "quiet reasons": reason.facts.quiet,
-            "every reason": True,
-        }
-        return (own or self.reason) if gives_way[self.over] else reason
+        is_quiet = self.over is Over.QUIET and reason.facts.quiet
+        gives_way = self.over is Over.EVERY or is_quiet
+        if self.over is Over.UP_TO_DATE:
+            gives_way = reason is Reason.UP_TO_DATE
+        return (own or self.reason) if gives_way else reason
 
     TAGS = "tags of what main has", Op.PUBLISH, Reason.PUBLISHED_BY_MERGE
     OBSOLETE = "branches and pull requests that are obsolete", Op.CLOSE, Reason.DRAFT_SUPERSEDED
     GROUP = "the pull request of its group", Op.UPDATE, Reason.PULL_REQUEST_OUTDATED
     GROUP_REMOVAL = "a group in which nothing is left", Op.CLOSE, Reason.DRAFT_SUPERSEDED
-    APPROVAL = "approval by policy", Op.APPROVE, Reason.APPROVED_BY_POLICY, "every reason"
+    APPROVAL = "approval by policy", Op.APPROVE, Reason.APPROVED_BY_POLICY, Over.EVERY
     REPAIR = (
         "the text, base or status of its pull request",
         Op.UPDATE,
         Reason.PULL_REQUEST_OUTDATED,
-        "quiet reasons",
+        Over.QUIET,
     )
     DUPLICATE = (
         "a second pull request of its branch",
         Op.UPDATE,
         Reason.PULL_REQUEST_DUPLICATE,
-        "quiet reasons",
+        Over.QUIET,
     )
 
 
@@ -206,8 +215,10 @@ class RequestState(Struct, frozen=True):
     doubles: tuple[ClosePull, ...] = ()
 
 
-class Parts(Struct, frozen=True):
+class Parts(NamedTuple):
     """Everything that a change is composed of; the part of a stage that did not run yet is None."""
+
+    # A tuple: mypy checks what `_replace` is given, and not what `msgspec.structs.replace` is.
 
     decision: Decision
     guard: Held | None = None
@@ -276,7 +287,7 @@ def compose(parts: Parts) -> Change:
         own = decided.obsolete if join is Join.OBSOLETE else None
         op, reason = join.op, join.reason_of(reason, own)
     writes, stays = (*branches, *tags, *drafts, *removals), held is not None and held.by.stays
-    traced = {"conflicts": parts.conflicts} if parts.conflicts else {}
+    facts = decided.facts
     if postponed is not None:
         pull = None
         if not (writes or close or approve):
@@ -304,7 +315,16 @@ def compose(parts: Parts) -> Change:
         request=request.content,
         repair=postponed.when if postponed is not None else decided.repair or request.repair,
         postponed=postponed,
-        **(asdict(decided.facts) | traced | ({"ready": False} if stays else {})),
+        upstream_from=facts.upstream_from,
+        upstream_to=facts.upstream_to,
+        ready=facts.ready and not stays,
+        conflicts=parts.conflicts or facts.conflicts,
+        answers=facts.answers,
+        unready=facts.unready,
+        failed=facts.failed,
+        faults=facts.faults,
+        warnings=facts.warnings,
+        subpackages=facts.subpackages,
     )
 
 
@@ -316,10 +336,10 @@ class Changes:
         self._parts = {decision.target.key: Parts(decision) for decision in decisions}
         self.composed = {key: compose(parts) for key, parts in self._parts.items()}
 
-    def add(self, part: str, results: Mapping[PackageKey, Any]) -> None:
-        """Add the results of one stage, as the part of that name."""
+    def add(self, results: Mapping[PackageKey, R], evolve: Callable[[Parts, R], Parts]) -> None:
+        """Add the results of one stage; `evolve` puts one of them among the parts of its package."""
         for key, result in results.items():
-            self._parts[key] = replace(self._parts[key], **{part: result})
+            self._parts[key] = evolve(self._parts[key], result)
             self.composed[key] = compose(self._parts[key])
 
     @property
@@ -330,8 +350,21 @@ class Changes:
 
     @staticmethod
     def _approved(parts: Parts, approval: ApprovalState) -> Change:
-        return compose(replace(parts, approval=approval))
+        return compose(parts._replace(approval=approval))
 
-    def described(self, key: PackageKey, **parts: Any) -> Change:
+    def described(
+        self,
+        key: PackageKey,
+        *,
+        pins: "tuple[VersionChange, ...]",
+        requirements: tuple[RequirementChange, ...],
+        impact: Impact | None,
+        conflicts: tuple[ConflictNote, ...],
+    ) -> Change:
         """Return a change with what it means, which no stage looks at."""
-        return compose(replace(self._parts[key], **parts)) if any(parts.values()) else self.composed[key]
+        if not (pins or requirements or impact or conflicts):
+            return self.composed[key]
+        parts = self._parts[key]._replace(
+            pins=pins, requirements=requirements, impact=impact, conflicts=conflicts
+        )
+        return compose(parts)

@@ -1,13 +1,14 @@
 """Decide about packages that no variant wants: propose their deletion, orphan or keep them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
-from reconciler.names.ids import NamedObject, ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, Oid, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
@@ -74,12 +75,43 @@ def _has_open_draft(target: PlanTarget) -> bool:
 
 
 def _unwanted(
-    target: PlanTarget, owner: ObjectName | None, op: Op, reason: Reason, message: str = "", **parts: Any
+    target: PlanTarget,
+    owner: ObjectName | None,
+    op: Op,
+    reason: Reason,
+    message: str = "",
+    *,
+    is_gone: bool = False,
+    after: Oid | None = None,
+    draft: WriteDraft | None = None,
+    branches: tuple[Write, ...] = (),
+    close: tuple[ClosePull, ...] = (),
+    pull: PullRequest | None = None,
+    repair: str = "",
+    waits: bool = False,
+    held: Held | None = None,
 ) -> Decision:
-    """Return a decision about a package that no variant wants."""
+    """Return a decision about a package that no variant wants.
+
+    `after` is the tree that is left where that is another one; nothing is where it `is_gone`.
+    """
     tree = target.package.main_tree or (target.draft.tree if target.draft and owner else None)
-    parts = {"after": tree, **parts}
-    return Decision(target, op, reason, message, variant=owner, before=tree, **parts)
+    return Decision(
+        target,
+        op,
+        reason,
+        message,
+        variant=owner,
+        before=tree,
+        after=None if is_gone else after or tree,
+        draft=draft,
+        branches=branches,
+        pull=pull,
+        close=close,
+        repair=repair,
+        waits=waits,
+        held=held,
+    )
 
 
 def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
@@ -91,7 +123,14 @@ def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
     ended = f"Nothing is left to delete: the package is not on {target.view.branch}."
     close = close_pulls(target, [write.ref for write in leftovers], ended)
     return _unwanted(
-        target, None, Op.CLOSE, Reason.ALREADY_ABSENT, after=None, branches=leftovers, close=close, held=held
+        target,
+        None,
+        Op.CLOSE,
+        Reason.ALREADY_ABSENT,
+        is_gone=True,
+        branches=leftovers,
+        close=close,
+        held=held,
     )
 
 
@@ -173,7 +212,7 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     return ""
 
 
-def _is_same_upstream(variant: DesiredVariant, recorded: Any) -> bool:
+def _is_same_upstream(variant: DesiredVariant, recorded: object) -> bool:
     upstream = variant.spec.upstream
     names = (upstream.repo, upstream.package) if upstream is not None else None
     return isinstance(recorded, Mapping) and (recorded.get("repo"), recorded.get("package")) == names
@@ -274,13 +313,9 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
         op, reason = Op.KEEP, Reason.REJECTED
         kept = " and ".join(short_branch(draft.ref) for draft in theirs)
         message = f"Its pull request was closed, and nothing wants it: delete {kept} when it is not needed"
-    after = (
-        target.package.main_tree
-        if op is Op.DELETE
-        else target.package.main_tree or (target.draft.tree if target.draft else None)
-    )
+    is_gone = op is Op.DELETE and target.package.main_tree is None
     return _unwanted(
-        target, owner, op, reason, message, after=after, branches=branches, close=close, waits=waits
+        target, owner, op, reason, message, is_gone=is_gone, branches=branches, close=close, waits=waits
     )
 
 
@@ -300,7 +335,8 @@ def _propose(
     pull, standing = newest_pull(target.pulls, head), view.branches.get(head)
     is_open = pull is not None and pull.state is PullState.OPEN
     request = None if is_open else _request(target, head, "Delete")
-    parts: dict[str, Any] = {"branches": branches, "close": close, "waits": bool(touched)}
+    unwanted = partial(_unwanted, target, owner, branches=branches, close=close)
+    waits, repair = bool(touched), ""
     message = _cause(target, owner, context)
     if touched:
         message += f". {left_to_people(target, touched)}"
@@ -309,7 +345,7 @@ def _propose(
         and pull.state is PullState.CLOSED
         and (standing or _was_proposed(target, owner, context))
     ):
-        return _declined(target, owner, context, pull, **parts)
+        return _declined(target, owner, context, pull, branches=branches, close=close, waits=waits)
     # Where main changed a proposal cannot be approved: its pull request does not list what it removes.
     has_changed = deletion is not None and deletion.base_tree != target.package.main_tree
     is_foreign = deletion is not None and deletion.has_foreign_commits
@@ -318,16 +354,16 @@ def _propose(
             f"{path} changed on {view.branch} since its deletion was proposed, and a person committed to the "
             f"branch: merge {view.branch} into {head} with git, or close pull request #{pull.number}"
         )
-        op, parts = Op.DELETE if branches else Op.KEEP, {**parts, "waits": True}
-        return _unwanted(target, owner, op, Reason.DELETION_PROPOSED, message, **parts)
+        op = Op.DELETE if branches else Op.KEEP
+        return unwanted(op, Reason.DELETION_PROPOSED, message, waits=True)
     if standing is not None and (is_foreign or not has_changed):
         op = Op.DELETE if request or branches else Op.KEEP
-        return _unwanted(target, owner, op, Reason.DELETION_PROPOSED, message, pull=request, **parts)
+        return unwanted(op, Reason.DELETION_PROPOSED, message, pull=request, waits=waits)
     reason = _unwanted_reason(target, owner, context) if standing is None else Reason.DELETION_PROPOSED
     if view.head is None:
-        return _unwanted(target, owner, Op.KEEP, reason, message, **parts)
+        return unwanted(Op.KEEP, reason, message, waits=waits)
     if standing is not None:
-        parts["repair"] = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
+        repair = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
     removal = WriteRemoval(
         ref=ref,
         expect=standing.oid if standing else None,
@@ -336,8 +372,17 @@ def _propose(
         message=f"Delete {path}\n",
         time=max(_removal_time(context), view.head.time if standing else 0),
     )
-    parts["branches"] = (*branches, removal, *_porch_marker(target))
-    return _unwanted(target, owner, Op.DELETE, reason, message, after=None, pull=request, **parts)
+    branches = (*branches, removal, *_porch_marker(target))
+    return unwanted(
+        Op.DELETE,
+        reason,
+        message,
+        is_gone=True,
+        branches=branches,
+        pull=request,
+        repair=repair,
+        waits=waits,
+    )
 
 
 def _declined(

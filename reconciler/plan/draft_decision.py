@@ -1,7 +1,7 @@
 """Decide what happens to the draft of a rendered package: keep, publish, write, update, close or block."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,8 +11,9 @@ from reconciler.base.wording import plural, verb
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
+from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, DraftFacts, Op, Write
+from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, DraftFacts, Op, Write, WriteDraft
 from reconciler.plan.commits import start_branch
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
@@ -77,12 +78,17 @@ class Case(Struct, frozen=True):
         *,
         veto: Veto | None = None,
         waits: bool = False,
+        after: Oid | None = None,
+        facts: DraftFacts | None = None,
+        draft: WriteDraft | None = None,
+        pull: PullRequest | None = None,
         branches: Sequence[Write] = (),
         close: Sequence[ClosePull] = (),
-        **parts: Any,
+        problems: tuple[Problem, ...] = (),
     ) -> Decision:
         """Return a decision about the package, with what its rollout or its lock has to do with it.
 
+        `after` is the tree of the package, by default that of its draft, else of main.
         A package without a draft after the change waits for its wave, whatever else this run does about it.
         """
         variant, resolved = self.resolved.variant, self.resolved
@@ -99,7 +105,6 @@ class Case(Struct, frozen=True):
             message = message or f"Required by {', '.join(variant.requested_by)}"
         elif offers is not None and offers.commit.oid != resolved.pin.commit.oid:
             message = message or f"Locked; upstream offers {offers.label}"
-        parts.setdefault("facts", _named_facts(resolved))
         spare = tuple(d for d in self.target.others if not d.append_only)
         withdrawn = tuple(withdraw_deletion(self.target, self.context))
         tree = self.target.draft.tree if self.target.draft else self.target.package.main_tree
@@ -111,7 +116,8 @@ class Case(Struct, frozen=True):
             variant=variant.key,
             location=variant.source.location,
             before=tree,
-            after=parts.pop("after", tree),
+            after=after or tree,
+            draft=draft,
             # Drafts that main has or that another one replaces are due, and a deletion to withdraw.
             branches=(*close_drafts((*self.target.merged, *spare)), *withdrawn, *branches),
             tags=revision_tags(self.target, self.context),
@@ -119,7 +125,9 @@ class Case(Struct, frozen=True):
             obsolete=Reason.DELETION_WITHDRAWN if withdrawn else None,
             held=held,
             waits=waits,
-            **parts,
+            pull=pull,
+            facts=facts or _named_facts(resolved),
+            problems=problems,
         )
 
     def _closes(self, spare: Sequence[Draft], withdrawn: Sequence[str]) -> Iterator[ClosePull]:
@@ -194,7 +202,7 @@ def _new_draft(case: Case, package: Package) -> Decision:
         return _blocked(case, Blocked(Reason.BRANCH_NOT_FOUND, message))
     rejected = find_rejection(target, resolved, case.record, package.tree)
     if rejected and not case.is_asked_again:
-        return _rejected(case, rejected, after=package.tree, facts=_facts(case, Package(package.tree)))
+        return _rejected(case, rejected, package.tree, _facts(case, Package(package.tree)))
     workspace = next_workspace(target)
     write = write_draft(
         target,
@@ -220,14 +228,18 @@ def _new_draft(case: Case, package: Package) -> Decision:
     )
 
 
-def _rejected(case: Case, why: str, **parts: Any) -> Decision:
+def _rejected(case: Case, why: str, after: Oid | None, facts: DraftFacts) -> Decision:
     """Return the decision about content that people refused, with what they write to have it again."""
     variant = case.resolved.variant
-    message, waits = (
+    return case.decision(
+        Op.KEEP,
+        Reason.REJECTED,
         f"{why}. {retry_text(variant)}",
-        not was_seen_rejected(variant.key, case.context.inventory),
+        veto=Veto.REJECTION,
+        waits=not was_seen_rejected(variant.key, case.context.inventory),
+        after=after,
+        facts=facts,
     )
-    return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=waits, **parts)
 
 
 def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
@@ -240,22 +252,22 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     conflicts = _notes(fresh.conflicts) if cluster_of(case.resolved.variant.key) else ()
     conflicts = tuple(note._replace(name="") for note in conflicts)
     facts = replace(_facts(case, Package(fresh.tree)), conflicts=conflicts)
-    state: dict[str, Any] = {"after": fresh.tree, "facts": facts, "waits": bool(conflicts)}
+    decision, waits = partial(case.decision, after=fresh.tree, facts=facts), bool(conflicts)
     if draft is None and conflicts:
-        return case.decision(Op.KEEP, Reason.MERGE_CONFLICT, asked_text(conflicts), **state)
+        return decision(Op.KEEP, Reason.MERGE_CONFLICT, asked_text(conflicts), waits=True)
     if draft is None:
-        return case.decision(Op.KEEP, Reason.UP_TO_DATE, **state)
+        return decision(Op.KEEP, Reason.UP_TO_DATE)
     if draft.append_only:
         main = "Main has what the package keeps for now" if case.resolved.held_back else "Main is up to date"
         message = f"{main}; the draft has a person's commits and is left to them"
-        return case.decision(Op.KEEP, Reason.DRAFT_EDITED, message, **{**state, "waits": True})
-    return case.decision(
+        return decision(Op.KEEP, Reason.DRAFT_EDITED, message, waits=True)
+    return decision(
         Op.CLOSE,
         Reason.DRAFT_SUPERSEDED,
         "Main is up to date: the draft has nothing to propose",
         branches=close_drafts([draft]),
         close=close_pulls(case.target, [draft.ref], "Main is what it should be; nothing is left to propose."),
-        **state,
+        waits=waits,
     )
 
 
@@ -302,20 +314,20 @@ def _standing_draft(case: Case, draft: Draft, package: Package, *, failure: str 
     if failure:
         unready, failed = (case.record.unready, case.record.is_failed) if case.record else ((), False)
         facts = replace(facts, ready=False, unready=unready, failed=failed)
-    state: dict[str, Any] = {"after": draft.tree, "facts": facts}
+    decision = partial(case.decision, after=draft.tree, facts=facts)
     pull = newest_pull(case.target.pulls, draft.ref)
     is_open = pull is not None and pull.state is PullState.OPEN
     if not is_open and is_rejected(case.target, draft) and not case.is_asked_again:
         why = closed_text(pull) if pull else ""
         if failure:
-            return case.decision(Op.KEEP, reason, failure, veto=Veto.REJECTION, waits=True, **state)
-        return _rejected(case, why, **state)
+            return decision(Op.KEEP, reason, failure, veto=Veto.REJECTION, waits=True)
+        return _rejected(case, why, draft.tree, facts)
     request = None if is_open else _pull(case, draft.ref, draft)
     op = Op.KEEP if request is None else Op.UPDATE
     if request is not None and not failure:
         reason = Reason.PULL_REQUEST_MISSING
     message, waits = failure or asked_text(package.conflicts), bool(package.conflicts)
-    return case.decision(op, reason, message, pull=request, waits=waits, **state)
+    return decision(op, reason, message, pull=request, waits=waits)
 
 
 def _written(case: Case, draft: Draft, package: Package, *, renewed: bool = False) -> Decision:
@@ -411,8 +423,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
     shown = merged if isinstance(merged, Package) else fresh
-    return _named_facts(
-        case.resolved,
+    facts = DraftFacts(
         ready=is_proposed(draft) and isinstance(shown, Package) and shown.ready and not package.conflicts,
         conflicts=_notes(package.conflicts),
         answers=_answer_notes(package.answers),
@@ -424,6 +435,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         if isinstance(shown, Package)
         else (),
     )
+    return _named_facts(case.resolved, facts)
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
@@ -451,7 +463,7 @@ def _blocked(case: Case, blocked: Blocked) -> Decision:
         blocked.reason,
         blocked.message,
         veto=Veto.FUNCTIONS if is_postponed else Veto.CONTENT,
-        facts=_named_facts(case.resolved, conflicts=_notes(blocked.conflicts)),
+        facts=_named_facts(case.resolved, DraftFacts(conflicts=_notes(blocked.conflicts))),
         waits=not is_postponed,
         problems=_faults(case, blocked),
     )
@@ -471,10 +483,13 @@ def _faults(case: Case, blocked: Blocked) -> tuple[Problem, ...]:
     return (problem.owned_by(variant.owner),)
 
 
-def _named_facts(resolved: ResolvedVariant, **parts: Any) -> DraftFacts:
+_NO_FACTS = DraftFacts()
+
+
+def _named_facts(resolved: ResolvedVariant, facts: DraftFacts = _NO_FACTS) -> DraftFacts:
     """Return facts with what a person calls the upstream that the package has, and the one it should have."""
     base = resolved.base or resolved.draft_base
-    return DraftFacts(upstream_from=base.label if base else "", upstream_to=resolved.pin.label, **parts)
+    return replace(facts, upstream_from=base.label if base else "", upstream_to=resolved.pin.label)
 
 
 _SPEC = ("packageContext", "pipeline", "mutators", "injectors")
@@ -570,11 +585,11 @@ def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator
         yield from (words for name, words in _FACTS.items() if _differ(name, record.facts, resolved.facts))
 
 
-def _differ(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _differ(name: str, old: Mapping[str, object], new: Mapping[str, object]) -> bool:
     return bool(old.get(name) != new.get(name))
 
 
-def _fields(path: str, old: Any, new: Any) -> Iterator[str]:
+def _fields(path: str, old: object, new: object) -> Iterator[str]:
     """Yield the fields that differ, as deep as both sides have them."""
     if old == new:
         return

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import unified_diff
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 from msgspec import Struct, field
@@ -243,7 +243,7 @@ def _read_contents(data: bytes, own: OwnValues) -> _Contents:
     return _Contents(digests, images)
 
 
-def _mask_value(value: Any, own: OwnValues) -> Any:
+def _mask_value(value: object, own: OwnValues) -> object:
     """Return a value with the places of own names in its texts."""
     if isinstance(value, str):
         return own.mask_text(value)
@@ -252,7 +252,7 @@ def _mask_value(value: Any, own: OwnValues) -> Any:
     return [_mask_value(part, own) for part in value] if isinstance(value, list) else value
 
 
-def _value_digest(value: Any) -> bytes:
+def _value_digest(value: object) -> bytes:
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
@@ -260,7 +260,7 @@ def _value_digest(value: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def resources_of(value: Any) -> Iterator[tuple[ResourceId, Any]]:
+def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, object]]]:
     """Yield the resources of a document, or of its list, with identities; no local configuration."""
     if not isinstance(value, Mapping):
         return
@@ -281,7 +281,7 @@ def resources_of(value: Any) -> Iterator[tuple[ResourceId, Any]]:
     yield ResourceId(str(GroupKind(group, kind)), str(namespace or ""), str(name or "")), value
 
 
-def _images(value: Any) -> Iterator[str]:
+def _images(value: object) -> Iterator[str]:
     """Yield every image that a resource uses: the texts of fields called `image`, no value of a Secret."""
     if isinstance(value, Mapping) and value.get("kind") != "Secret":
         image = value.get("image")

@@ -1,7 +1,8 @@
 """The pull request that proposes new versions of one source for the index (D29), or of a chart (D30)."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -80,28 +81,26 @@ def propose_index(
     opened = last if last and last.state is PullState.OPEN else None
     tree = tree_id(proposal.files)
 
-    def change(reason: Reason, message: str = "", op: Op = Op.KEEP, **parts: Any) -> Change:
-        before = branch.tree if branch else None
-        return _change(proposal.ref, proposal.place, op, reason, message, before=before, after=tree, **parts)
-
+    package, view = _package(proposal.ref, proposal.place), proposal.place.repository
+    change = partial(Change, package, view, before=branch.tree if branch else None, after=tree)
     if inventory.policy.suspend:
-        return change(Reason.PAUSED, SUSPENDED)
+        return change(Op.KEEP, Reason.PAUSED, SUSPENDED)
     if branch is not None and branch.is_edited:
         step = f"merge or close pull request #{opened.number}" if opened else f"delete branch {head}"
         message = f"People committed to {head}: {step}, and the next run proposes what is new then"
-        return change(Reason.DRAFT_EDITED, message, waits=True)
+        return change(Op.KEEP, Reason.DRAFT_EDITED, message, waits=True)
     stands = branch is not None and branch.tree == tree
     if last is not None and opened is None and stands and last.state is PullState.CLOSED:
         message = (
             f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
         )
-        return change(Reason.REJECTED, message, waits=True)
+        return change(Op.KEEP, Reason.REJECTED, message, waits=True)
     place = proposal.place
     pull = PullRequest(head, place.base, proposal.title, "", draft=False)
     pull = lock_pull(pull, opened, inventory, [*proposal.versions, *proposal.pins], proposal.notes)
     doubles = close_duplicates(opened, own) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
-        return change(Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")
+        return change(Op.KEEP, Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")
     lines = (f"{version.what} {version.after}" for version in proposal.versions)
     message = "\n".join([proposal.title, "", *map(visible, lines), ""])
     commit, expect = place.commit, branch.tip if branch else None
@@ -109,8 +108,8 @@ def propose_index(
         proposal.ref, expect, commit.oid, place.directory, proposal.files, tree, message, commit.time
     )
     return change(
+        Op.UPDATE if opened else Op.CREATE,
         Reason.CONTENT_CHANGED,
-        op=Op.UPDATE if opened else Op.CREATE,
         writes=() if stands else (write,),
         pull=pull,
         close=doubles,
@@ -128,13 +127,11 @@ def withdraw_index(
     opened = [pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN]
     closes = tuple(ClosePull(pull.number, pull.head, comment) for pull in opened)
     move = MoveRef(ref, branch.tip, None)
-    closing = Op.CLOSE, Reason.DRAFT_SUPERSEDED
-    return _change(ref, place, *closing, before=branch.tree, writes=(move,), close=closes)
+    closing = partial(Change, _package(ref, place), place.repository, Op.CLOSE, Reason.DRAFT_SUPERSEDED)
+    return closing(before=branch.tree, writes=(move,), close=closes)
 
 
-def _change(
-    ref: str, place: ProposalPlace, op: Op, reason: Reason, message: str = "", **parts: Any
-) -> Change:
+def _package(ref: str, place: ProposalPlace) -> PackageKey:
     is_index = place.directory == INDEX_DIRECTORY
     name = f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}" if is_index else place.directory
-    return Change(PackageKey(place.url, name), place.repository, op, reason, message, **parts)
+    return PackageKey(place.url, name)

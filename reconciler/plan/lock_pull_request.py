@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -173,11 +173,11 @@ def _label(lock: UpstreamLock | None) -> str:
     return f"{lock.ref or lock.package}@{lock.commit[:_SHORT]}" if lock else ""
 
 
-def _request(selector: Mapping[str, Any]) -> str:
+def _request(selector: Mapping[str, object]) -> str:
     return " and ".join(f"{how} {what}" for how, what in sorted(selector.items())) or "the latest revision"
 
 
-def _found_by(selector: Mapping[str, Any]) -> str:
+def _found_by(selector: Mapping[str, object]) -> str:
     """Return why a selector finds another commit than it did."""
     if "version" in selector:
         return f"the newest that {selector['version']} allows"

@@ -1,7 +1,6 @@
 """Find the losses of proposals: compare main with what is proposed, and count in the snapshots. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -71,7 +70,7 @@ class LossReader(Struct):
 
     inventory: Inventory
     locks: LockUpdate
-    _removable: dict[bytes, Mapping[ResourceId, Any]] = field(default_factory=dict)
+    _removable: dict[bytes, Mapping[ResourceId, Mapping[str, object]]] = field(default_factory=dict)
     _candidates: tuple[Candidate, ...] | None = None
 
     def of_changes(
@@ -130,9 +129,9 @@ class LossReader(Struct):
             else:
                 yield from self._of_resource(cluster, resource, value)
 
-    def _all(self, files: Files) -> Mapping[ResourceId, Any]:
+    def _all(self, files: Files) -> Mapping[ResourceId, Mapping[str, object]]:
         """Return the resources of a package that take others with them."""
-        takers: dict[ResourceId, Any] = {}
+        takers: dict[ResourceId, Mapping[str, object]] = {}
         for path in sorted(files):
             data = files[path].data
             if path.endswith((".yaml", ".yml", ".json")) and any(mark in data for mark in _MARKS):
@@ -141,7 +140,7 @@ class LossReader(Struct):
                 takers.update(self._removable[data])
         return takers
 
-    def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, Any]) -> Iterator[Loss]:
+    def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, object]) -> Iterator[Loss]:
         if resource.group_kind == NAMESPACE:
             yield from self._of_namespace(cluster, resource.name)
         elif resource.group_kind == CLAIM:
@@ -155,8 +154,8 @@ class LossReader(Struct):
         self,
         cluster: str,
         resource: ResourceId,
-        value: Mapping[str, Any],
-        after: Mapping[str, Any] | None = None,
+        value: Mapping[str, object],
+        after: Mapping[str, object] | None = None,
     ) -> Iterator[Loss]:
         """Yield the losses with what installs a package: removed, or asking for another version `after`."""
         lock = next((scope.after for scope in self.locks.scopes if scope.cluster == cluster), None)
@@ -282,7 +281,7 @@ def _proposed(change: Change, target: PlanTarget, contents: Mapping[Oid, Files])
     return contents.get(draft.tree, draft.tree)
 
 
-def _removable(data: bytes) -> Iterator[tuple[ResourceId, Any]]:
+def _removable(data: bytes) -> Iterator[tuple[ResourceId, Mapping[str, object]]]:
     """Yield the resources of a file that take others with them; none of a file that is not YAML."""
     try:
         values = [document.value for document in load_documents(data)]
@@ -296,7 +295,7 @@ def _removable(data: bytes) -> Iterator[tuple[ResourceId, Any]]:
                 yield resource, body
 
 
-def _installs(value: Mapping[str, Any]) -> tuple[Install, ...]:
+def _installs(value: Mapping[str, object]) -> tuple[Install, ...]:
     if group_of(str(value.get("apiVersion") or "")) not in _GROUPS:
         return ()
     reading = read_manifest(value, Source(Location(""), observed=True))
@@ -306,7 +305,7 @@ def _installs(value: Mapping[str, Any]) -> tuple[Install, ...]:
 _GROUPS = frozenset({"pkg.crossplane.io", "packaging.carvel.dev"})
 
 
-def _defined_kinds(value: Mapping[str, Any]) -> frozenset[str] | None:
+def _defined_kinds(value: Mapping[str, object]) -> frozenset[str] | None:
     """Return the kinds that a definition makes, those of claims too; None where it cannot be understood."""
     spec = value.get("spec")
     if not isinstance(spec, Mapping):

@@ -9,7 +9,6 @@ has its Provider or Configuration as an owner.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -98,7 +97,7 @@ def all_losses(losses: Iterable[Loss]) -> tuple[Loss, ...]:
     return tuple(sorted(every.values(), key=lambda loss: (not loss.needs_consent, loss)))
 
 
-def loss_value(loss: Loss) -> dict[str, Any]:
+def loss_value(loss: Loss) -> dict[str, object]:
     """Return a loss as a JSON value; `count` is null where the number is unknown."""
     return {
         "cluster": loss.cluster,

@@ -3,7 +3,6 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -71,7 +70,7 @@ def plan_records(
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and (old.url, old.path) == change.package:
-            records[old.key] = replace(old, **_after_deletion(change))
+            records[old.key] = _after_deletion(old, change)
     by_package = {change.package: change for change in changes}
     for key, each in records.items():
         record = _with_place(each, context)
@@ -122,10 +121,12 @@ def _former_downstreams(
         is_present = is_at and place.branch in ("", record.branch)
         if not is_present and _has_left(place, record.key, context, changes):
             target = find_place(place, context)
-            updates = _after_deletion(changes[target.key]) if target is not None else {}
+            change = changes[target.key] if target is not None else None
+            is_proposed = change is not None and _deletion(change)[0]
+            waits = change is not None and change.reason is Reason.AWAITING_WAVE
             yield replace(
                 place,
-                deletion_proposed=updates.get("deletion_proposed", place.deletion_proposed),
+                deletion_proposed=is_proposed or (place.deletion_proposed and not waits),
                 known_as=_known_as(place, record.key, context),
             )
 
@@ -230,18 +231,24 @@ def _lock(resolved: ResolvedVariant, context: PlanContext) -> UpstreamLock | Non
     return old if held else lock_pin(key, upstream, resolved.pin)
 
 
-def _after_deletion(change: Change) -> dict[str, Any]:
-    """Return what a record has of a package that this plan, or an earlier one, deletes; {} of any other.
+def _after_deletion(record: PackageVariantRecord, change: Change) -> PackageVariantRecord:
+    """Return a record after what a plan deletes of its package."""
+    is_proposed, is_gone = _deletion(change)
+    if is_proposed or is_gone:
+        record = replace(record, inputs="", output_tree="")
+    is_known = is_proposed or change.reason is Reason.AWAITING_WAVE
+    return replace(record, deletion_proposed=is_proposed) if is_known else record
+
+
+def _deletion(change: Change) -> tuple[bool, bool]:
+    """Return whether this plan or an earlier one proposes to delete a package, and whether it is gone.
 
     That we close its draft, or that people merge its removal, rejects nothing if it is wanted again; nor does
     it decline the deletion that we take the proposal back until a successor is published.
     """
     is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
-    is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
-    forgotten = {"inputs": "", "output_tree": ""} if is_proposed or is_gone else {}
-    is_told = is_proposed or change.reason is Reason.AWAITING_WAVE
-    return {**forgotten, **({"deletion_proposed": is_proposed} if is_told else {})}
+    return is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes), is_gone
 
 
 def _is_applied(change: Change) -> bool:

@@ -7,7 +7,7 @@ text that was never written, or only half, is found and repaired, and a person's
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from msgspec.structs import replace
@@ -327,7 +327,7 @@ def _title(member: _Described, context: PlanContext) -> str:
     return _TITLES[request.kind].format(name=name, to=new)
 
 
-def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
+def _facts(change: Change, request: PullRequestContent | None) -> list[object]:
     """Return what the text about a package is made of; what only the last run knows is no part of it."""
     if request is None:
         return [change.package.path, change.reason, change.message]
@@ -351,7 +351,7 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
     ]
 
 
-def _former(target: PlanTarget) -> list[Any]:
+def _former(target: PlanTarget) -> list[object]:
     """Return what a package is called where no Repository is any more, and why, without the commit."""
     name, former = target.view.key.name, target.view.former
     if former is None:
@@ -359,7 +359,7 @@ def _former(target: PlanTarget) -> list[Any]:
     return [[name, former.reason, "" if former.reason is Reason.PLACE_GONE else former.message]]
 
 
-def _digest(planned: PullRequest, facts: Sequence[Any]) -> str:
+def _digest(planned: PullRequest, facts: Sequence[object]) -> str:
     value = [_TEXT_VERSION, planned.title, sorted(planned.labels), facts]
     if planned.reviewers or planned.assignees:
         value.append([planned.reviewers, planned.assignees])

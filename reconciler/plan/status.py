@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from msgspec import Struct
@@ -407,7 +407,7 @@ def plan_status(
     files = {}
     for key in sorted({*conditions, *packages}):
         own_conditions = conditions.get(key, ())
-        value: dict[str, Any] = {
+        value: dict[str, object] = {
             "kind": key.kind,
             "namespace": key.namespace,
             "name": key.name,
@@ -428,7 +428,7 @@ def plan_status(
     return files
 
 
-def status_value(status: PackageStatus) -> dict[str, Any]:
+def status_value(status: PackageStatus) -> dict[str, object]:
     """Return the status of a package as a JSON value."""
     since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
     return {

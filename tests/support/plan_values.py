@@ -258,10 +258,13 @@ def staged(
         shared = tuple(write for write in change.writes if isinstance(write, WriteGroup))
         if change.group or shared:
             own = tuple(write for write in change.writes if isinstance(write, WriteDraft))
-            composed.add("group", {key: GroupPlace(change.group, (*own, *shared), change.pull)})
+            place = GroupPlace(change.group, (*own, *shared), change.pull)
+            composed.add({key: place}, lambda parts, group: parts._replace(group=group))
         if change.approve:
-            composed.add("approval", {key: ApprovalState(change.approve)})
-        composed.add("losses", {key: change.losses})
+            approval = ApprovalState(change.approve)
+            composed.add({key: approval}, lambda parts, state: parts._replace(approval=state))
+        composed.add({key: change.losses}, lambda parts, losses: parts._replace(losses=losses))
     result = stage(context, composed.composed)
-    composed.add(part, result[0] if isinstance(result, tuple) else result)
+    results = result[0] if isinstance(result, tuple) else result
+    composed.add(results, lambda parts, own: parts._replace(**{part: own}))
     return tuple(composed.composed.values())
