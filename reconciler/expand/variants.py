@@ -78,7 +78,7 @@ class Desired(Struct, frozen=True):
     `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
     and Ready conditions of every set and every invalid variant, in Porch's words. `targets` is the number of
     variants of each valid set. Of variants that others needed before, `released` are certainly unneeded,
-    and `held` maps those that are still needed to the reason. `waiting` maps those of clusters without a
+    and `still_needed` maps those that are needed to the reason. `waiting` maps those of clusters without a
     merged lock to the reason to keep them.
     """
 
@@ -88,7 +88,7 @@ class Desired(Struct, frozen=True):
     targets: Mapping[ObjectName, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     released: frozenset[ObjectName] = frozenset()
-    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    still_needed: Mapping[ObjectName, str] = field(default_factory=dict)
     waiting: Mapping[ObjectName, str] = field(default_factory=dict)
 
 

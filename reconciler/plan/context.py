@@ -88,7 +88,7 @@ class PlanContext(Struct, frozen=True):
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`
-    those for which nothing is done before their pin is merged, with why. `held` are those that a rollout
+    those for which nothing is done before their pin is merged, with why. `staying` are those that a rollout
     keeps at their present revision, with why; `stopped` those with a draft that it keeps from being merged
     by policy. `rollouts` are those that a variant is part of.
     """
@@ -106,7 +106,7 @@ class PlanContext(Struct, frozen=True):
     gone: Mapping[ObjectName, VariantChange]
     waiting: Mapping[ObjectName, str]
     proposed_deletions: ProposedDeletions
-    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    staying: Mapping[ObjectName, str] = field(default_factory=dict)
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
         waiting={waiting.variant.key: waiting.why for waiting in resolution.waiting},
-        held={key: why for rollout in rollouts for key, why in rollout.held.items()},
+        staying={key: why for rollout in rollouts for key, why in rollout.staying.items()},
         stopped={key: why for rollout in rollouts for key, why in rollout.stopped.items()},
         rollouts={key: rollout for rollout in rollouts for key in rollout.waves_of},
         gone={change.key: change for change in kept_and_gone if change.variant is None},

@@ -123,7 +123,7 @@ def _decided_since(target: PlanTarget, variant: DesiredVariant, context: PlanCon
 
 def _unresolved(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:
     """Return the veto of a variant without upstream or pin: its package is kept, a new one is blocked."""
-    if variant.key in context.held:
+    if variant.key in context.staying:
         return wave_veto(variant, context)
     if variant.key in context.waiting:
         return Held(Veto.UPSTREAM, Reason.LOCK_PENDING, context.waiting[variant.key])

@@ -37,7 +37,7 @@ class DeletionEvidence:
 
     def __init__(self, desired: Desired, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._released, self._held, self._waiting = desired.released, desired.held, desired.waiting
+        self._released, self._needed, self._waiting = desired.released, desired.still_needed, desired.waiting
         self._stalled = inventory.stalled | desired.stalled
         self._claims = claimed_packages(self._stalled, inventory)
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
@@ -72,8 +72,8 @@ class DeletionEvidence:
         """Return the reason to keep what was generated and not released."""
         if record.key in self._waiting:
             return Retention(Reason.LOCK_PENDING, self._waiting[record.key])
-        if record.key in self._held:
-            return Retention(Reason.STILL_NEEDED, self._held[record.key])
+        if record.key in self._needed:
+            return Retention(Reason.STILL_NEEDED, self._needed[record.key])
         dependents = ", ".join(record.requested_by)
         return Retention(Reason.DEPENDENTS_UNKNOWN, f"It may still be required: {dependents} required it")
 

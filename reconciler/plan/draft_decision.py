@@ -93,7 +93,7 @@ class Case(Struct, frozen=True):
         """
         variant, resolved = self.resolved.variant, self.resolved
         is_same = op is Op.KEEP and reason is Reason.UP_TO_DATE and self.target.draft is None
-        wave = self.context.held.get(variant.key, "")
+        wave = self.context.staying.get(variant.key, "")
         if wave and (is_same or op is Op.CLOSE):
             held: Held | None = wave_veto(variant, self.context, op)
             waits = held is not None and held.waits
@@ -141,7 +141,7 @@ class Case(Struct, frozen=True):
 
 def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -> Held:
     """Return the veto of the rollout that keeps a package; what people took back waits for them."""
-    why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
+    why, rollout = context.staying[variant.key], context.rollouts.get(variant.key)
     if rollout is not None and variant.key in rollout.rejected:
         record = context.inventory.records.get(variant.key)
         again = retry_text(variant, record.retry if record and variant.key not in context.resolved else "")

@@ -66,7 +66,7 @@ def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:
 def _title(rollout: Rollout) -> str:
     members = [member for wave in rollout.waves for member in wave.members]
     done = f"{_published(members)} of {len(members)} published"
-    newer = sum(key not in rollout.waves_of for key in rollout.held)
+    newer = sum(key not in rollout.waves_of for key in rollout.staying)
     more = f", {newer} newer {'target waits' if newer == 1 else 'targets wait'} for its end" if newer else ""
     return f"{rollout.revision} of {rollout.key}: {rollout.phase}, {done}{more}"
 
@@ -105,7 +105,7 @@ def rollout_value(rollout: Rollout) -> dict[str, Any]:
             }
             for wave in rollout.waves
         ],
-        "held": [{**key._asdict(), "message": why} for key, why in sorted(rollout.held.items())],
+        "held": [{**key._asdict(), "message": why} for key, why in sorted(rollout.staying.items())],
     }
 
 

@@ -306,7 +306,9 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
 
 def _with_generated(desired: Desired, generated: "Generated", leaving: "Leaving") -> Desired:
     variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
-    return replace(desired, variants=tuple(variants), released=leaving.released, held=leaving.held)
+    return replace(
+        desired, variants=tuple(variants), released=leaving.released, still_needed=leaving.still_needed
+    )
 
 
 def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ...]]) -> Resolution:

@@ -16,10 +16,10 @@ from reconciler.resolve.resolution import Resolution
 
 
 class Leaving(Struct, frozen=True):
-    """Generated variants that are released, and those that are held although unneeded, with the reasons."""
+    """Generated variants that are released, and those that packages on main still need, with the reasons."""
 
     released: frozenset[ObjectName] = frozenset()
-    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    still_needed: Mapping[ObjectName, str] = field(default_factory=dict)
 
 
 def find_leaving(
@@ -33,7 +33,7 @@ def find_leaving(
 ) -> Leaving:
     """Classify the generated variants that the locks do not need. Order-free.
 
-    A variant is released only if its cluster was resolved completely. It is held while a package on main
+    A variant is released only if its cluster was resolved completely. It stays while a package on main
     was made from a revision that needs it: a person may never merge the deletion or update of that one.
 
     Args:
@@ -54,8 +54,8 @@ def find_leaving(
     if not idle or "" in unsure:
         return Leaving()
     idle = {key: record for key, record in idle.items() if not search.is_kept(record)}
-    held = dict(search.held(idle, resolution))
-    return Leaving(frozenset(idle.keys() - held.keys()), held)
+    still_needed = dict(search.still_needed(idle, resolution))
+    return Leaving(frozenset(idle.keys() - still_needed.keys()), still_needed)
 
 
 def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
@@ -94,21 +94,21 @@ class _Search(Struct):
         kept = self.unused.get(self.cluster(record), frozenset())
         return package is not None and package_id(names.get(package.url, ""), package.path).name in kept
 
-    def held(
+    def still_needed(
         self, idle: Mapping[ObjectName, PackageVariantRecord], resolution: Resolution
     ) -> Iterator[tuple[ObjectName, str]]:
         """Yield the idle variants that packages on main need, directly or not, with the reason."""
         names = {name: candidate.id for candidate in self.published.candidates for name in candidate.names}
-        held: set[ObjectName] = set()
+        needed: set[ObjectName] = set()
         queue = list(self.installed(resolution))
         for cluster, candidate, asker in queue:
             needs = [need for requirement in candidate.requires for need in requirement.alternatives]
             for key, record in idle.items():
                 own = self.revision(record)
-                if key in held or own is None or self.cluster(record) != cluster:
+                if key in needed or own is None or self.cluster(record) != cluster:
                     continue
                 if any(_meets(own, need, names) for need in needs):
-                    held.add(key)
+                    needed.add(key)
                     queue.append((cluster, own, asker))
                     yield key, f"What {VARIANT_KIND} {asker} has on main needs it"
 

@@ -171,7 +171,7 @@ class RolloutPhase(StrEnum):
 class Rollout(Struct, frozen=True):
     """A new upstream revision on its way through the packages of one set.
 
-    `held` are the variants that keep their present revision, with why; `rejected` those of them that people
+    `staying` are the variants that keep their present revision, with why; `rejected` those that people
     took back; `stopped` those with a draft that must not be merged by policy now, with why. `waves_of` are
     the waves of all its variants.
     """
@@ -180,7 +180,7 @@ class Rollout(Struct, frozen=True):
     phase: RolloutPhase
     record: RolloutRecord
     waves: tuple[WaveStatus, ...] = ()
-    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    staying: Mapping[ObjectName, str] = field(default_factory=dict)
     rejected: frozenset[ObjectName] = frozenset()
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     waves_of: Mapping[ObjectName, str] = field(default_factory=dict)

@@ -51,7 +51,7 @@ from reconciler.resolve.verification import check_pin
 from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, waiting_text, wave_names
 
 
-class Hold(NamedTuple):
+class KeptPin(NamedTuple):
     """Pin that a variant gets in place of the one that it asks for, None for none yet, and why.
 
     `location` is that of the order that decides it, if one does.
@@ -66,7 +66,7 @@ class Rollouts(Struct, frozen=True):
     """The rollouts of a run, what they keep from their variants, and what is wrong with their orders."""
 
     rollouts: tuple[Rollout, ...] = ()
-    holds: Mapping[ObjectName, Hold] = field(default_factory=dict)
+    kept_pins: Mapping[ObjectName, KeptPin] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ def find_rollouts(
     if not inventory.policy.rollouts:
         return Rollouts()
     rollouts: list[Rollout] = []
-    holds: dict[ObjectName, Hold] = {}
+    kept_pins: dict[ObjectName, KeptPin] = {}
     problems: list[Problem] = []
     notes: list[str] = []
     for rolling in _sets(outcomes, desired, inventory, sources):
@@ -99,10 +99,10 @@ def find_rollouts(
             # In the same run, or the next one would have something to do that this one knew.
             judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
         rollouts.append(judged.rollout)
-        holds |= judged.holds
+        kept_pins |= judged.kept_pins
         problems += judged.problems
     ordered = sorted(rollouts, key=lambda rollout: rollout.key)
-    return Rollouts(tuple(ordered), holds, tuple(problems), tuple(sorted(notes)))
+    return Rollouts(tuple(ordered), kept_pins, tuple(problems), tuple(sorted(notes)))
 
 
 def _sets(
@@ -259,7 +259,7 @@ def _status(rolling: RollingSet, member: RolloutMember) -> MemberStatus:
 
 class _Judged(NamedTuple):
     rollout: Rollout
-    holds: Mapping[ObjectName, Hold]
+    kept_pins: Mapping[ObjectName, KeptPin]
     problems: tuple[Problem, ...] = ()
 
 
@@ -281,7 +281,7 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
     why = {
         status.key: f"{head}: {status.failure}"
         if status.key in rejected
-        else _held_text(head, judged, orders, wave)
+        else _waiting_reason(head, judged, orders, wave)
         for wave, status in statuses
         if status.key in rejected or _is_kept(rolling, status, judged)
     }
@@ -293,12 +293,12 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
         phase=phase,
         record=record,
         waves=judged.waves,
-        held=why,
+        staying=why,
         rejected=rejected,
         stopped=dict(_stopped(head, judged, orders)) if not is_over else {},
         waves_of=waves_of,
     )
-    return _Judged(rollout, {key: Hold(rolling.base(key), text) for key, text in why.items()})
+    return _Judged(rollout, {key: KeptPin(rolling.base(key), text) for key, text in why.items()})
 
 
 def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
@@ -314,7 +314,7 @@ def _rollout_phase(judged: Judgement, orders: Orders) -> RolloutPhase:
     return RolloutPhase.PAUSED if orders.pause else RolloutPhase.PROGRESSING
 
 
-def _held_text(head: str, judged: Judgement, orders: Orders, wave: str) -> str:
+def _waiting_reason(head: str, judged: Judgement, orders: Orders, wave: str) -> str:
     """Return why a package keeps its revision."""
     current = judged.current
     if current is not None and current.name != wave:
@@ -344,7 +344,7 @@ def _stopped(head: str, judged: Judgement, orders: Orders) -> Iterator[tuple[Obj
 
 def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
     """Return a rollout on its way back: every package gets the revision that it had before."""
-    holds: dict[ObjectName, Hold] = {}
+    kept_pins: dict[ObjectName, KeptPin] = {}
     members: list[RolloutMember] = []
     problems: list[Problem] = []
     by_wave: dict[str, list[MemberStatus]] = {}
@@ -358,14 +358,14 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
             problems.append(why)
             why = why.message
         if isinstance(outcome, ResolvedVariant | WaitingVariant):
-            holds[member.key] = Hold(pin, f"{head}; {why}" if why else head, at)
+            kept_pins[member.key] = KeptPin(pin, f"{head}; {why}" if why else head, at)
         by_wave.setdefault(member.wave, []).append(status._replace(why=why or status.why))
         if member.before is None and pin is not None and not why:
             member = replace(member, before=recorded_pin(pin))
         members.append(member)
     waves_of = {member.key: member.wave for member in members}
     for key in newcomers(rolling, waves_of):
-        holds[key] = Hold(rolling.base(key), head, at)
+        kept_pins[key] = KeptPin(rolling.base(key), head, at)
     waves = (
         WaveStatus(name, WavePhase.ROLLED_BACK, tuple(by_wave[name]), _way_back_text(by_wave[name]))
         for name in record.waves
@@ -376,10 +376,10 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
         phase=RolloutPhase.ROLLED_BACK,
         record=replace(record, members=tuple(members), finished=False),
         waves=tuple(waves),
-        held={key: hold.why for key, hold in holds.items()},
+        staying={key: each.why for key, each in kept_pins.items()},
         waves_of=waves_of,
     )
-    return _Judged(rollout, holds, tuple(problems))
+    return _Judged(rollout, kept_pins, tuple(problems))
 
 
 def _way_back(
@@ -429,13 +429,13 @@ def _way_back_text(members: Iterable[MemberStatus]) -> str:
     return ", ".join(texts)
 
 
-def with_hold(outcome: Outcome, hold: Hold, resolved: Outcome) -> Outcome:
-    """Return the outcome of a held variant: resolved at the pin that it keeps, or waiting for a first pin."""
+def with_kept_pin(outcome: Outcome, pin: KeptPin, resolved: Outcome) -> Outcome:
+    """Return the outcome of a variant that stays: resolved at its kept pin, or waiting for a first one."""
     target = outcome.requested if isinstance(outcome, ResolvedVariant) else None
     if isinstance(outcome, WaitingVariant):
         target = outcome.target
-    if hold.pin is not None and isinstance(resolved, ResolvedVariant):
-        return replace(resolved, held_back=HeldBack(target, hold.why, hold.location))
+    if pin.pin is not None and isinstance(resolved, ResolvedVariant):
+        return replace(resolved, held_back=HeldBack(target, pin.why, pin.location))
     if isinstance(outcome, ResolvedVariant | WaitingVariant):
-        return WaitingVariant(outcome.variant, outcome.offers, hold.why, target)
+        return WaitingVariant(outcome.variant, outcome.offers, pin.why, target)
     return outcome

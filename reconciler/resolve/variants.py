@@ -37,7 +37,7 @@ from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_records import Outcome
-from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_hold
+from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_kept_pin
 from reconciler.resolve.subpackages import pin_subpackages
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
@@ -89,7 +89,7 @@ def extend_resolution(
     outcomes |= {key: (problem,) for key, problem in find_circles(downstreams, inventory).items()}
     outcomes |= {variant.key: (defects[variant.key],) for variant in pending if variant.key in defects}
     rollouts = find_rollouts(outcomes, desired, inventory, lookups.sources)
-    outcomes |= _held(outcomes, rollouts, desired, inventory)
+    outcomes |= _at_kept_pins(outcomes, rollouts, desired, inventory)
     ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
     failed = {key: outcome for key, outcome in ordered if isinstance(outcome, tuple)}
     return Resolution(
@@ -104,21 +104,21 @@ def extend_resolution(
     )
 
 
-def _held(
+def _at_kept_pins(
     outcomes: Mapping[ObjectName, Outcome], rollouts: Rollouts, desired: Desired, inventory: Inventory
 ) -> dict[ObjectName, Outcome]:
     """Return the variants that a rollout holds, each at the pin that it keeps."""
-    held = [variant for variant in desired.variants if variant.key in rollouts.holds]
-    if not held:
+    own = [variant for variant in desired.variants if variant.key in rollouts.kept_pins]
+    if not own:
         return {}
-    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory))
+    lookups = Lookups(_index_objects(own, inventory), index_sources(inventory))
     results: dict[ObjectName, Outcome] = {}
-    for variant in held:
-        hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
+    for variant in own:
+        pin, outcome = rollouts.kept_pins[variant.key], outcomes[variant.key]
         offers = None if isinstance(outcome, tuple) else outcome.offers
-        kept = PinChoice(hold.pin, offers)
-        resolved = _outcome(variant, inventory, lookups, kept) if hold.pin else outcome
-        results[variant.key] = with_hold(outcome, hold, resolved)
+        kept = PinChoice(pin.pin, offers)
+        resolved = _outcome(variant, inventory, lookups, kept) if pin.pin else outcome
+        results[variant.key] = with_kept_pin(outcome, pin, resolved)
     return results
 
 

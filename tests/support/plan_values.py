@@ -55,7 +55,7 @@ def a_context(inventory: Inventory, **fields: Any) -> PlanContext:
         "stalled": frozenset(),
         "gone": {},
         "waiting": {},
-        "held": {},
+        "staying": {},
         "stopped": {},
         "rollouts": {},
         "proposed_deletions": {},

@@ -42,7 +42,7 @@ from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.held import (
+from reconciler.dependencies.update.locked_installs import (
     explanations_of,
     held_installs,
     problems_of,

@@ -337,7 +337,7 @@ def test_blocked_package_is_tagged_and_nothing_else() -> None:
 
 
 def test_rollout_says_why_a_package_keeps_its_revision() -> None:
-    held = {"held": {WEB: "Wave east waits"}}
+    held = {"staying": {WEB: "Wave east waits"}}
 
     assert decision(**held).change == replace(CURRENT, reason=Reason.AWAITING_WAVE, message="Wave east waits")
     moved = decision(OURS, a_resolved(moved="It moved"), **held).change

@@ -169,7 +169,7 @@ def find_retention(case: Case) -> Reason | None:
     made_by = case["made by"]
     desired = Desired(
         released=frozenset({GONE_KEY} if made_by == "dependents, released" else ()),
-        held={GONE_KEY: "needed"} if made_by == "dependents, held" else {},
+        still_needed={GONE_KEY: "needed"} if made_by == "dependents, held" else {},
     )
     retention = DeletionEvidence(desired, an_inventory(case)).find_retention(a_record(made_by))
     return retention.reason if retention else None

@@ -185,7 +185,7 @@ ROLLOUTS = (
         RolloutPhase.FAILED,
         RECORD,
         WAVES,
-        held={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"},
+        staying={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"},
         waves_of=IN_WAVES,
     ),
     Rollout(ObjectName("default", "db"), RolloutPhase.COMPLETE, replace(RECORD, name="db"), ()),

@@ -87,7 +87,7 @@ def is_released(case: Case) -> bool:
         needed=frozenset({BASE} if case["needed"] == "yes" else ()),
         incomplete=frozenset(incomplete.get(case["incomplete"], ())),
     )
-    assert not leaving.held
+    assert not leaving.still_needed
     return BASE in leaving.released
 
 
@@ -226,7 +226,7 @@ def test_what_is_held_holds_what_it_needs_itself_in_its_own_cluster() -> None:
 
     decided = leaving(*revisions, records=records, variants=(resolved(),))
 
-    assert decided.held == {ObjectName("default", name): HELD for name in ("base", "db")}
+    assert decided.still_needed == {ObjectName("default", name): HELD for name in ("base", "db")}
     assert decided.released == {ObjectName("default", name) for name in ("log", "far-db")}
 
 
@@ -250,7 +250,7 @@ def test_need_is_met_by_a_package_its_further_names_and_its_apis(what: Need, *, 
 
     decided = leaving(*revisions, records=[generated("base")], variants=(resolved(),))
 
-    assert bool(decided.held) is is_held
+    assert bool(decided.still_needed) is is_held
 
 
 def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
@@ -260,7 +260,7 @@ def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
 
     decided = leaving(web, revision("base"), records=[generated("base")], variants=(resolved(),))
 
-    assert decided.held == {ObjectName("default", "base"): HELD}
+    assert decided.still_needed == {ObjectName("default", "base"): HELD}
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
 
     decided = leaving(*revisions, records=[generated("base"), record], views=(VIEWS[0], edge))
 
-    assert decided.held == ({ObjectName("default", "base"): HELD} if is_held else {})
+    assert decided.still_needed == ({ObjectName("default", "base"): HELD} if is_held else {})
 
 
 def test_variant_that_is_pinned_needs_what_its_pin_needs_and_the_lock_knows_that() -> None:
@@ -299,7 +299,7 @@ def test_variant_that_is_pinned_needs_what_its_pin_needs_and_the_lock_knows_that
         *revisions, records=[generated("base"), authored()], variants=[variant], views=(VIEWS[0], edge)
     )
 
-    assert decided.held == {}
+    assert decided.still_needed == {}
 
 
 def test_package_that_the_lock_retains_stays_without_a_reason() -> None:

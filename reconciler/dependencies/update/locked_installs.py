@@ -29,7 +29,7 @@ from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
 from reconciler.names.problems import Problem
 
-Held = Mapping[str, Install]
+LockedInstalls = Mapping[str, Install]
 """An install of what is locked for a manifest without a solution, by the label of the manifest."""
 
 
@@ -93,7 +93,7 @@ def _bindings(dependencies: Iterable[LockedDependency]) -> Iterator[tuple[str, s
             yield need.alias, qualified(slot.namespace, "/".join(slot.path)) if slot else need.installation
 
 
-def explanations_of(held: Held, solution: Solution) -> Iterator[Explanation]:
+def explanations_of(held: LockedInstalls, solution: Solution) -> Iterator[Explanation]:
     """Yield the explanations why manifests have no solution."""
     for explanation in solution.explanations:
         stalled = tuple(name for name in explanation.stalled if name in held)
@@ -101,7 +101,7 @@ def explanations_of(held: Held, solution: Solution) -> Iterator[Explanation]:
             yield replace(explanation, stalled=stalled)
 
 
-def problems_of(held: Held, problems: Iterable[Problem], before: Resolution) -> Iterator[Problem]:
+def problems_of(held: LockedInstalls, problems: Iterable[Problem], before: Resolution) -> Iterator[Problem]:
     """Yield the problems of manifests without a solution; a move to another package is one of them."""
     versions = {unlocked_instance(package.instance): package.version for package in before.packages}
     for problem in problems:
