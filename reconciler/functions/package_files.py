@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 IGNORE_FILE: Final = ".krmignore"
 _KEPT_BYTES: Final = 4096
-_ENDINGS: Final = (".yaml", ".yml")
+INPUT: Final = ".input"
+"""The end of the name of a file downstream that runs alone read, as `chart.yaml.input`; no agent does."""
+RESOURCE_ENDINGS: Final = (".yaml", ".yml", f".yaml{INPUT}", f".yml{INPUT}")
+"""The ends of the names of files with resources."""
 
 
 def package_directories(files: Iterable[str]) -> set[str]:
@@ -217,7 +220,7 @@ def _depth_first(package: str) -> tuple[int, str]:
 
 def _holds_resources(path: str, file: File) -> bool:
     name = path.rpartition("/")[2]
-    return file.mode != Mode.SYMLINK and (name == KPTFILE or name.endswith(_ENDINGS))
+    return file.mode != Mode.SYMLINK and (name == KPTFILE or name.endswith(RESOURCE_ENDINGS))
 
 
 def _resources(file: PackageFile, path: str, package: str) -> Iterator[Resource]:

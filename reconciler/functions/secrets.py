@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.package_files import RESOURCE_ENDINGS
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
 from reconciler.functions.values import mapping_at, mappings_at
@@ -357,7 +358,7 @@ def _decoded(text: str, levels: int) -> Iterator[str]:
 def _inputs(path: str, file: File, configs: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:
     """Yield the inputs of functions and charts in a file, each with the name of its field."""
     is_object = _KIND_LINE.search(file.data) and not _KINDS_OF_INPUTS.search(file.data)
-    if path.endswith(KPTFILE) or (path.endswith((".yaml", ".yml", ".json")) and not is_object):
+    if path.endswith(KPTFILE) or (path.endswith((*RESOURCE_ENDINGS, ".json")) and not is_object):
         is_input = not holds_secret(file)
     else:
         is_input = path.encode().endswith(configs)

@@ -22,7 +22,7 @@ from reconciler.krm.yaml import Path, YamlError, emit
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
 from reconciler.plan.chart_values import template_of
-from reconciler.render.charts import chart_configurations
+from reconciler.render.charts import chart_configurations, upstream_names
 from reconciler.render.merging import Contents
 from reconciler.render.update.documents import documents_of
 from reconciler.resolve.resolution import ResolvedVariant
@@ -119,6 +119,7 @@ def _value_text(value: Any) -> str:
 
 def _charts(upstream: Files, files: Files) -> Iterator[tuple[str, _Chart]]:
     """Yield the charts of an upstream by their names, with the values that a package records."""
+    files = upstream_names(files)
     for package, path, config in chart_configurations(upstream):
         start = f"{package}/" if package else ""
         # A package may keep values files, which people edit there.

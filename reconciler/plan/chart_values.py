@@ -9,7 +9,7 @@ from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
 from reconciler.names.objects import File, Files
 from reconciler.plan.changes import ConflictNote
-from reconciler.render.charts import chart_configurations
+from reconciler.render.charts import chart_configurations, input_path, upstream_names
 from reconciler.render.update.documents import documents_of
 
 _CHARTS, _OPTIONS, _INLINE = "helmCharts", "templateOptions", "valuesInline"
@@ -56,7 +56,7 @@ def with_templates(notes: Iterable[ConflictNote], files: Files, main: Files) -> 
 
 def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDefaults]:
     """Yield the values that the charts of an upstream are rendered with for a package, and the charts."""
-    copied = dict(_copied(upstream))
+    copied, downstream, files = dict(_copied(upstream)), files, upstream_names(files)
     for _, path, config in chart_configurations(upstream):
         documents = documents_of(files[path]) if path in files else ()
         local = documents[0].data if len(documents) == 1 and isinstance(documents[0].data, dict) else config
@@ -67,14 +67,22 @@ def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDe
             setter = comments.get(place, "")
             changed = before.get(place) != value
             yield ChartValue(
-                path, path_text(place), _text(value), setter, copied.get(tuple(map(str, place))), changed
+                input_path(path, downstream),
+                path_text(place),
+                _text(value),
+                setter,
+                copied.get(tuple(map(str, place))),
+                changed,
             )
         for chart in mappings_at(local, _CHARTS):
             given = value_at(chart, _OPTIONS, "values", "valuesFiles")
             for name in given if isinstance(given, list) else ():
-                yield from _of_file(str(name), path.rpartition("/")[0], upstream, files)
+                for value in _of_file(str(name), path.rpartition("/")[0], upstream, files):
+                    yield value._replace(file=input_path(value.file, downstream))
             args = mapping_at(chart, "chartArgs")
-            yield ChartDefaults(path, str(args.get("name")), str(args.get("version") or ""))
+            yield ChartDefaults(
+                input_path(path, downstream), str(args.get("name")), str(args.get("version") or "")
+            )
 
 
 def _leaves(config: Mapping[str, object]) -> Iterator[tuple[Path, object]]:

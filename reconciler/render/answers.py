@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.functions.package_files import RESOURCE_ENDINGS
 from reconciler.functions.secrets import hides_field
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.names.objects import File, Files
@@ -324,7 +325,7 @@ def find_document(files: Files, conflict: Conflict) -> ResourceDocument | None:
         return None
     first = [conflict.path] if conflict.path in files else []
     for path in [*first, *(path for path in sorted(files) if path != conflict.path)]:
-        if not path.endswith((".yaml", ".yml", ".json", "Kptfile")):
+        if not path.endswith((*RESOURCE_ENDINGS, ".json", "Kptfile")):
             continue
         for document in documents_of(files[path]):
             if _is_resource_of(document, conflict, path):

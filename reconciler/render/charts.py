@@ -3,23 +3,26 @@
 Each upstream side of a variant becomes a package without the chart: the new one with the values that the
 variant has now, the old one with those that its package downstream records in its RenderHelmChart. All that
 follows, the merge with people's edits above all, is that of any package (ADR 12).
+
+What a cluster cannot apply stays upstream, or is a file that no agent reads (`INPUT`, ADR 25).
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.api.kptfile import KPTFILE
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_NAME
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
-from reconciler.functions.package_files import IGNORE_FILE
+from reconciler.functions.package_files import IGNORE_FILE, INPUT, package_directories, package_of
 from reconciler.functions.pipeline import RunPipelines, declared_steps
+from reconciler.functions.resource import LOCAL_CONFIG
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stage, Step
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.inventory.inventory import Inventory
@@ -43,6 +46,10 @@ from reconciler.resolve.resolution import ResolvedVariant
 
 KEEP_VALUES: Final = "reconciler.dev/chart-values"
 """The annotation of a RenderHelmChart that keeps its values files downstream: `keep`."""
+_HOOK: Final = "argocd.argoproj.io/hook"
+_CHART: Final = "Chart.yaml"
+_MANIFESTS: Final = (".yaml", ".yml", ".json")
+"""The ends of the names of files that agents read."""
 _PLATFORM: Final = "kubernetes"
 _SOURCE: Final = b"# Source: "
 _IDENTIFIERS: Final = re.compile(
@@ -95,22 +102,28 @@ class _Role(StrEnum):
 class _Side(NamedTuple):
     """One upstream of a variant: the package to run, the package without its charts, and what it led to.
 
-    `otherwise` makes another package to run, where the first one may not be what it was made from.
+    `raw` is the upstream itself. `otherwise` makes another package to run, where the first one may not be
+    what it was made from.
     """
 
     role: _Role
     run: Files
+    raw: Files
     plain: Files
     local: Files
     otherwise: Callable[[], Files] | None = None
 
 
 class _Made(NamedTuple):
-    """The result of the pipeline of a side, and the package from it; None where it failed."""
+    """The result of the pipeline of a side, and the package from it; None where it failed.
+
+    `inputs` are the paths of its configurations of charts and of the values files that it keeps.
+    """
 
     side: _Side
     result: PipelineResult
     files: Files | None
+    inputs: frozenset[str] = frozenset()
 
 
 def render_charts(
@@ -151,24 +164,99 @@ def render_charts(
         except _BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
-        trees = {role: tree_id(files) for role, files in packages.items() if files is not None}
-        rendered |= {trees[role]: files for role, files in packages.items() if files is not None}
-        done.append(_with_trees(resolved, trees) if trees else resolved)
+        inputs = frozenset[str]().union(*(each.inputs for each in own))
+        delivered = {
+            role: _downstream(files, inputs) for role, files in packages.items() if files is not None
+        }
+        trees = {role: tree_id(files) for role, files in delivered.items()}
+        rendered |= {trees[role]: files for role, files in delivered.items()}
+        if trees:
+            places = _moved_places(resolved, rendered, inputs, contents)
+            rendered |= {tree_id(files): files for files in places.values()}
+            resolved = _with_trees(resolved, trees, {old: tree_id(new) for old, new in places.items()})  # noqa: PLW2901
+        done.append(resolved)
     return RenderedCharts(tuple(done), rendered, blocked)
+
+
+# Inputs of charts in a package downstream
+
+
+def upstream_names(files: Files) -> Files:
+    """Return a package downstream with the names that its upstream has for the inputs of charts."""
+    inputs = {path.removesuffix(INPUT): file for path, file in files.items() if path.endswith(INPUT)}
+    others = {path: file for path, file in files.items() if not path.endswith(INPUT)}
+    return {**others, **inputs} if inputs else files
+
+
+def input_path(path: str, files: Files) -> str:
+    """Return the path of an input of a chart in a package downstream; `path` is that of its upstream."""
+    return given if (given := f"{path}{INPUT}") in files else path
+
+
+def _downstream(files: Files, inputs: Collection[str]) -> Files:
+    """Return a package with its inputs of charts in files that no agent reads, nor its configurations."""
+    marked = {
+        path: _skipped(file) if path.endswith(_MANIFESTS) else file
+        for path, file in files.items()
+        if path not in inputs
+    }
+    return {**marked, **{f"{path}{INPUT}": files[path] for path in inputs if path in files}}
+
+
+def _skipped(file: File) -> File:
+    """Return a file of which Argo CD applies no local configuration: it has no other word for that."""
+    if LOCAL_CONFIG.encode() not in file.data or PACKAGE_CONTEXT_NAME.encode() in file.data:
+        return file
+    for document in documents_of(file):
+        notes = mapping_at(document.data, "metadata", "annotations")
+        if notes.get(LOCAL_CONFIG) == "true" and _HOOK not in notes:
+            file = _edited(file, [SetValue(("metadata", "annotations", _HOOK), "Skip")], document.index)
+    return file
+
+
+def _moved_places(
+    resolved: ResolvedVariant,
+    rendered: Mapping[Oid, Files],
+    inputs: frozenset[str],
+    contents: Mapping[Oid, Files],
+) -> dict[Oid, Files]:
+    """Return main and the draft as a run of today would have written them, where an older one wrote them."""
+    bases = [pin.tree for pin in (resolved.base, resolved.draft_base) if pin is not None]
+    own = {
+        (path, contents[tree][path])
+        for tree in bases
+        if tree in contents
+        for path in _upstream_alone(contents[tree])
+    }
+    moved: dict[Oid, Files] = {}
+    draft = resolved.draft
+    for tree in (resolved.local, *((draft.tree, draft.base_tree) if draft else ())):
+        if tree is None or tree not in rendered:
+            continue
+        files = rendered[tree]
+        landed = {path for path, _ in own if path in files and path not in inputs}
+        stays = {path: file for path, file in files.items() if (path, file) not in own or path in inputs}
+        there = {path for path in (*inputs, *landed) if path in stays and f"{path}{INPUT}" not in stays}
+        if (new := _downstream(stays, there)) != files:
+            moved[tree] = new
+    return moved
 
 
 def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[tuple[ObjectName, _Made]]:
     """Return what sides render to, in one batch."""
     results = run([side.run for _, side in sides])
     return [
-        (key, _Made(side, result, None if result.error else _package(side, result)))
+        (key, _Made(side, result, None) if result.error else _package(side, result))
         for (key, side), result in zip(sides, results, strict=True)
     ]
 
 
-def _package(side: _Side, result: PipelineResult) -> Files:
+def _package(side: _Side, result: PipelineResult) -> _Made:
     manifests = _known(side, _generated(side.run, result.files))
-    return with_files_of({**side.plain, **manifests}, side.plain, side.local)
+    inputs = frozenset(_configuration(result.files))
+    # The functions of the variant may name the values file that is kept.
+    plain = {**side.plain, **{path: side.raw[path] for path in inputs if path in side.raw}}
+    return _Made(side, result, with_files_of({**plain, **manifests}, plain, side.local), inputs)
 
 
 def _otherwise(
@@ -176,7 +264,7 @@ def _otherwise(
 ) -> list[tuple[ObjectName, _Side]]:
     """Return what else to run: for sides that are not just what they led to."""
     sides: list[tuple[ObjectName, _Side]] = []
-    for key, (side, _, files) in tried:
+    for key, (side, _, files, _) in tried:
         try:
             if side.otherwise and (files is None or _distance(files, side)):
                 sides.append((key, side._replace(run=side.otherwise())))
@@ -239,10 +327,10 @@ def _sides(
         return once(("stripped", tree), lambda: _made(strip_ownership(contents[tree])))
 
     draft = resolved.draft if resolved.draft is not None and resolved.draft.append_only else None
-    local = contents.get(resolved.local or Oid(""), {})
+    local = upstream_names(contents.get(resolved.local or Oid(""), {}))
     bases = [(_Role.BASE, resolved.base.tree if resolved.base else None, local)]
     if draft is not None:
-        local = contents.get(draft.tree, {})
+        local = upstream_names(contents.get(draft.tree, {}))
         drafted = resolved.draft_base.tree if resolved.draft_base else None
         bases += [(_Role.DRAFT_BASE, drafted, local), (_Role.ASKED_FROM, resolved.asked_from, local)]
     old = [
@@ -265,29 +353,36 @@ def _sides(
     )
     plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
     own = _own_configuration(old[-1][2] if old else {}, upstream, local)
-    yield _Side(_Role.NEW, with_values({**upstream, **own}), plain, local)
+    yield _Side(_Role.NEW, with_values({**upstream, **own}), upstream, plain, local)
     for role, tree, files, led_to in old:
-        recorded = {path: led_to[path] for path in _configuration(files) if path in led_to}
+        recorded = {path: led_to[path] for path in _recorded_configuration(files, led_to) if path in led_to}
         if files is stripped(tree):
             plain = once(("plain", tree), partial(_without_charts, files))
         else:
             plain = _without_charts(files)
         # The variant's values rendered it last time, unless they changed since: what is recorded tells them.
         otherwise = partial(_edit_pipeline, {**files, **recorded}, _but_charts)
-        yield _Side(role, with_values(files), plain, led_to, otherwise)
+        yield _Side(role, with_values(files), files, plain, led_to, otherwise)
 
 
-def _with_trees(resolved: ResolvedVariant, trees: Mapping[_Role, Oid]) -> ResolvedVariant:
-    """Return a variant with rendered trees in place of those of its upstreams."""
-    base, draft_base = resolved.base, resolved.draft_base
+def _with_trees(
+    resolved: ResolvedVariant, trees: Mapping[_Role, Oid], places: Mapping[Oid, Oid]
+) -> ResolvedVariant:
+    """Return a variant with rendered trees in place of those of its upstreams, main and the draft."""
+    base, draft_base, local, draft = resolved.base, resolved.draft_base, resolved.local, resolved.draft
     if base is not None:
         base = replace(base, tree=trees.get(_Role.BASE, base.tree))
     if draft_base is not None:
         draft_base = replace(draft_base, tree=trees.get(_Role.DRAFT_BASE, draft_base.tree))
+    if draft is not None:
+        begun = places.get(draft.base_tree, draft.base_tree) if draft.base_tree else None
+        draft = replace(draft, tree=places.get(draft.tree, draft.tree), base_tree=begun)
     return replace(
         resolved,
         pin=replace(resolved.pin, tree=trees[_Role.NEW]),
         base=base,
+        local=places.get(local, local) if local else None,
+        draft=draft,
         draft_base=draft_base,
         asked_from=trees.get(_Role.ASKED_FROM, resolved.asked_from),
         candidates=(),
@@ -350,6 +445,33 @@ def chart_configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any
                 yield step.package, path, documents[0].data
 
 
+def _upstream_alone(files: Files) -> set[str]:
+    """Return the files of packages with charts that no package downstream has: charts, and all values.
+
+    Values are what agents would read and no cluster applies: a file of YAML in which nothing has a kind. A
+    setter may name any of them, for another environment too.
+    """
+    packages = {step.package for step in _chart_steps(files)}
+    if not packages:
+        return set()
+    directories = package_directories(files)
+    homes = tuple(path.removesuffix(_CHART) for path in files if path.endswith(f"/{_CHART}"))
+    own = {
+        path
+        for path, file in files.items()
+        if package_of(path, directories) in packages
+        and (path.startswith(homes) or path.endswith(".tgz") or _is_values(path, file))
+    }
+    return (own | _own_paths(files).keys()) - {path for _, path, _ in chart_configurations(files)}
+
+
+def _is_values(path: str, file: File) -> bool:
+    name = path.rpartition("/")[2]
+    is_read = name.endswith(_MANIFESTS) and not name.startswith("kustomization.")
+    documents = documents_of(file) if is_read else ()
+    return is_read and not any(value_at(document.data, "kind") for document in documents)
+
+
 def _own_paths(files: Files) -> dict[str, bool]:
     """Return the files of charts and values, each with whether a package downstream keeps it."""
     paths: dict[str, bool] = {}
@@ -378,9 +500,15 @@ def _configuration(files: Files) -> set[str]:
     return {path for _, path, _ in chart_configurations(files)} | kept
 
 
+def _recorded_configuration(files: Files, local: Files) -> set[str]:
+    """Return the paths of what decides about values, of those that the package downstream records as well."""
+    records = {path: local[path] for _, path, _ in chart_configurations(files) if path in local}
+    return _configuration(files) | _configuration({**files, **records})
+
+
 def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, File]:
     """Return the configurations of charts with what people changed of them downstream."""
-    paths = _configuration(upstream) & local.keys()
+    paths = _recorded_configuration(upstream, local) & local.keys()
     if not paths:
         return {}
     three = ({path: side[path] for path in paths if path in side} for side in (base, upstream, local))
@@ -391,7 +519,7 @@ def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, 
 
 def _without_charts(files: Files) -> Files:
     """Return a package without its charts, their values, and the steps that render them."""
-    own = {path for path, keeps in _own_paths(files).items() if not keeps}
+    own = _upstream_alone(files)
     return _edit_pipeline({path: file for path, file in files.items() if path not in own}, _charts)
 
 
@@ -490,8 +618,8 @@ def _with_capabilities_of(files: Files, recorded: Files) -> Files:
     return {**files, **changed} if changed else files
 
 
-def _edited(file: File, edits: Sequence[Edit]) -> File:
+def _edited(file: File, edits: Sequence[Edit], index: int = 0) -> File:
     try:
-        return edit_document(file, edits) if edits else file
+        return edit_document(file, edits, index=index) if edits else file
     except YamlError:
         return file

@@ -15,6 +15,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.functions.catalog import parse_image
+from reconciler.functions.package_files import INPUT
 from reconciler.functions.secrets import values_in_secrets
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.krm.yaml.tree import path_text
@@ -196,7 +197,7 @@ class _Provenance(Struct, frozen=True):
                 yield Origin(each.file, "values", "", source)
                 continue
             field = each.field.replace(".templateOptions.values.valuesInline.", ".values.")
-            source, at = f"upstream {pin.ref}: {each.file}", None
+            source, at = f"upstream {pin.ref}: {each.file.removesuffix(INPUT)}", None
             kind, name, path = each.copied or ("", "", "")
             if setter := self._setter(each.setter):
                 source, at = setter

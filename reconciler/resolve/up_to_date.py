@@ -22,7 +22,7 @@ POLICIES = ("reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 _SHORT = 16
 """Hexadecimal digits that tell one content of an object from another in a record."""
 
-ENGINE = 2
+ENGINE = 3
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 

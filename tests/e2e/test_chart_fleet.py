@@ -234,7 +234,7 @@ def created_in_waves(world: World) -> None:
 
     assert printed.index("wave canary: complete, 2 of 2") < printed.index("approved edge-03/web: web/v1")
     listed = git(world.root / "edge-01.git", "ls-tree", "-r", "--name-only", "main:web").split()
-    assert [name for name in listed if "chart" in name] == ["chart.yaml"]
+    assert [name for name in listed if "chart" in name] == ["chart.yaml.input"]
     assert having(world, "deployment_web.yaml", "replicas: 1\n") == set(CANARIES)
     assert having(world, "deployment_web.yaml", "{zone: north-1}") == set(CANARIES)
     assert having(world, "deployment_web.yaml", "{zone: south-1}") == set(EDGES) - set(CANARIES)
@@ -255,7 +255,7 @@ def created_in_waves(world: World) -> None:
 def edited_and_bumped(world: World) -> None:
     edit(world, "edge-02", "service_web.yaml", "sessionAffinity: None", "sessionAffinity: ClientIP")
     edit(world, "edge-05", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
-    edit(world, "edge-06", "values.yaml", "normal", "high")
+    edit(world, "edge-06", "values.yaml.input", "normal", "high")
     follow(world, 2)
     world.run("apply")
     world.run("approve", "--all")
@@ -288,9 +288,9 @@ def conflict_answered(world: World) -> None:
     settle(world)
 
     assert having(world, "deployment_web.yaml", "Seconds: 45\n") == {"edge-05"}
-    assert having(world, "chart.yaml", "version: 1.1.0") == set(EDGES)
-    assert having(world, "chart.yaml", "zone: unknown") == set()
-    assert having(world, "chart.yaml", "replicas: 1 #") == set(CANARIES)
+    assert having(world, "chart.yaml.input", "version: 1.1.0") == set(EDGES)
+    assert having(world, "chart.yaml.input", "zone: unknown") == set()
+    assert having(world, "chart.yaml.input", "replicas: 1 #") == set(CANARIES)
 
 
 def bumped_again(world: World) -> None:

@@ -183,7 +183,9 @@ def test_changed_value_of_a_secret_is_in_no_output(world: World) -> None:
         assert "+        image: nginx:1.2" in text, "what is in no Secret is shown"
         assert 'region: "eu-second"' in text
     assert "# .Values.long: *** -> ***, from defaults of chart web" in planned
-    assert "setter-second-own" in git(world.root / f"{EDGE}.git", "show", f"{draft(world)}:web/chart.yaml")
+    assert "setter-second-own" in git(
+        world.root / f"{EDGE}.git", "show", f"{draft(world)}:web/chart.yaml.input"
+    )
 
 
 def test_patch_of_a_package_with_values_of_secrets_leaves_their_files_alone(world: World) -> None:
@@ -199,7 +201,7 @@ def test_patch_of_a_package_with_values_of_secrets_leaves_their_files_alone(worl
 def test_conflict_about_a_value_of_a_secret_is_in_no_output(world: World) -> None:
     """People replaced the value in its Secret, so main has the old one in no Secret any more."""
     with world.edit(EDGE, "Ours") as copy:
-        replace_in(copy / "web/chart.yaml", "pl41n-first-value", HELD)
+        replace_in(copy / "web/chart.yaml.input", "pl41n-first-value", HELD)
         replace_in(copy / "web/secret_web.yaml", "p1n-of-first", HELD)
         replace_in(copy / "web/deployment_web.yaml", "nginx:1.1", "nginx:1.1-ours")
         replace_in(copy / "web/deployment_web.yaml", "checksum/secret: ", f"checksum/secret: {'0' * 64} # ")
@@ -215,7 +217,7 @@ def test_conflict_about_a_value_of_a_secret_is_in_no_output(world: World) -> Non
 
     assert (before, held, leaking(world)) == ({}, {}, {})
     hidden = {each["path"] for each in told["conflicts"] if each["upstream"] == "***"}
-    assert {"chart.yaml", "secret_web.yaml", "deployment_web.yaml"} <= hidden
+    assert {"chart.yaml.input", "secret_web.yaml", "deployment_web.yaml"} <= hidden
     assert [each["local"] for each in told["conflicts"] if each["field"].endswith("image")] == [
         "nginx:1.1-ours"
     ]
@@ -228,7 +230,7 @@ def test_packages_in_directories_are_merged_without_a_value(
     sides = [world.root / side for side in ("main", "draft", "ours")]
     for side, branch in zip(sides, ("main", draft(world), "main"), strict=True):
         git(world.root, "clone", "-q", "-b", branch, f"{EDGE}.git", str(side))
-    replace_in(sides[2] / "web/chart.yaml", "pl41n-first-value", HELD)
+    replace_in(sides[2] / "web/chart.yaml.input", "pl41n-first-value", HELD)
     replace_in(sides[2] / "web/deployment_web.yaml", "pl41n-first-value", HELD)
     old, new, ours = (str(side / "web") for side in sides)
     update = ["package", "update", "--original", old, "--upstream", new, "--local", ours]

@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agents import packages_at, refused
 from tests.support.oracles import KPT, check_objects, check_packages
 from tests.support.samples import sample
 from tests.support.snapshot_forms import as_json, as_json_lines
 from tests.support.world import World, build_world, git, refs, story
 
 WORLDS = sorted((Path(__file__).resolve().parents[2] / "fixtures/worlds").iterdir())
+
+GROUPS = (
+    "data.packaging.carvel.dev",
+    "fleet.example.com",
+    "packaging.carvel.dev",
+    "pkg.crossplane.io",
+)
+"""What the clusters of the worlds serve beside Kubernetes' own kinds."""
 
 
 @pytest.mark.parametrize("source", WORLDS, ids=lambda p: p.name)
@@ -54,6 +63,9 @@ def _rest(world: World, scratch: Path) -> None:
     assert world.all_refs() == before
     for repository in world.repositories():
         check_objects(repository)
+        for ref in packages_of(repository) if repository != world.control else ():
+            for package in packages_at(repository, ref):
+                assert refused(package, *GROUPS) == []
     if KPT:
         fleet = [repository for repository in world.repositories() if repository != world.control]
         count = sum(check_packages(each, packages_of(each), scratch / each.stem) for each in fleet)

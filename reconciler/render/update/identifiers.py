@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from reconciler.functions.package_files import ignored_paths
+from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
 from reconciler.functions.values import value_at
 from reconciler.krm.merge import (
     ATTRIBUTION,
@@ -24,7 +24,6 @@ from reconciler.names.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, documents_of, join_documents, split_documents
 from reconciler.render.update.three_way import Sides
 
-_SUFFIXES: Final = (".yaml", ".yml")
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
 _KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
 DEFAULT_NAMESPACE: Final = "default"
@@ -47,7 +46,7 @@ def add_identifiers(files: Files, only: Files | None = None) -> Files:
     marked = {
         path: _marked(file)
         for path, file in files.items()
-        if path.endswith(_SUFFIXES) and path not in hidden and (only is None or path in only)
+        if path.endswith(RESOURCE_ENDINGS) and path not in hidden and (only is None or path in only)
     }
     return {**files, **marked}
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
-from reconciler.functions.package_files import ignored_paths
+from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
 from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
 from reconciler.render.update.comments import is_unedited
@@ -192,7 +192,7 @@ def _merge_files(directory: str, own: Sides, settings: MergeSettings, report: Me
 
 def _partition(directory: str, own: Sides, settings: MergeSettings) -> tuple[list[str], list[str]]:
     """Return the paths that are resource files on every side that has them, and all others."""
-    suffixes = (".yaml", ".yml") if settings.like_kpt else (".yaml", ".yml", ".json")
+    suffixes = RESOURCE_ENDINGS if settings.like_kpt else (*RESOURCE_ENDINGS, ".json")
     paths = sorted({path for side in own for path in side})
     ignored = frozenset[str]().union(*(_ignored(directory, side) for side in own))
     resources: list[str] = []
