@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
+_MOST_NAMED = 20
+
 
 @click.group()
 def package() -> None:
@@ -104,9 +106,24 @@ def from_chart(
         raise
     lines = [f"{target} has {read.name} {read.version} already: nothing changed"]
     if changed:
-        lines = [f"wrote {target}: {read.name} {read.version}, {plural(len(changed), 'file')}", *steps]
+        brought = [f"with {source}" for source in read.brought]
+        lines = [f"wrote {target}: {read.name} {read.version}, {plural(len(changed), 'file')}", *brought]
+    if left_out := _left_out(target):
+        steps = [line.replace("git add ", "git add -f ") for line in steps]
+    lines += [*left_out, *(steps if changed or left_out else ())]
     show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
     return Exit.DONE
+
+
+def _left_out(target: Path) -> list[str]:
+    """Return lines about files that a .gitignore of the repository, or of its user, keeps from the commit."""
+    from reconciler.git.working_copy import find_working_copy
+
+    copy = find_working_copy(target.resolve())
+    ignored = copy.ignored(path for path in sorted(target.rglob("*")) if path.is_file()) if copy else ()
+    head = f"note: a .gitignore leaves out {plural(len(ignored), 'file')} of it, so add them with -f:"
+    names = [*map(str, ignored[:_MOST_NAMED]), f"and {len(ignored) - _MOST_NAMED} more"]
+    return [head, *(f"  {name}" for name in names[: len(ignored)])] if ignored else []
 
 
 def _steps_to_publish(directory: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace as changed
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 from reconciler.functions.archives import ArchiveReader
-from reconciler.functions.patterns import ignore_spec
+from reconciler.functions.chart_ignore import IGNORE_FILE, IgnoreError, kept_files
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, YamlLimits, load_documents
 from reconciler.names.objects import File, Files, Mode
@@ -31,6 +31,9 @@ CHART_HOME: Final = "charts"
 """The directory of charts in a package, unless `helmGlobals.chartHome` names another one."""
 FILES: Final = "reconciler.dev/chart-files"
 """The annotation of a RenderHelmChart that decides how files are named: `resources` or `templates`."""
+CHART_FILE: Final = "Chart.yaml"
+_OLD_DEPENDENCIES: Final = "requirements.yaml"
+"""The file of a chart of apiVersion v1 that names its dependencies."""
 _MERGES: Final = ("override", "merge", "replace")
 _NAMED: Final = ("resources", "templates")
 _TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
@@ -440,18 +443,30 @@ def _directory(
     name: str, root: str, inside: tuple[tuple[str, File], ...], limits: Limits
 ) -> tuple[Chart, str]:
     """Return a chart of a directory as an archive with always the same bytes, and its version."""
-    files = {path.removeprefix(f"{root}/"): file for path, file in inside}
+    files = files_of_chart({path.removeprefix(f"{root}/"): file for path, file in inside}, root)
     linked = next((path for path, file in files.items() if file.mode == Mode.SYMLINK), None)
     if linked is not None:
         raise ChartError(f"{root}/{linked} is a symbolic link", (), "Put the file itself into the chart.")
-    ignore = files.get(".helmignore")
-    spec = ignore_spec(ignore.data if ignore else b"")
-    if spec is None:
-        raise ChartError(f"{root}/.helmignore has too many patterns, or too long ones", (), "Write fewer.")
-    kept = (path for path in files if path == "Chart.yaml" or not spec.match_file(path))
-    data = _packed({f"{name}/{path}": files[path].data for path in kept})
+    data = _packed({f"{name}/{path}": file.data for path, file in files.items()})
     texts = _flattened({path: file.data for path, file in files.items()}, root, limits)
     return _chart(name, data, texts, f"{root}/Chart.yaml", limits)
+
+
+def files_of_chart(files: Files, origin: str) -> Files:
+    """Return the files of a chart's directory that `helm package` packs.
+
+    Raises:
+        ChartError: Helm refuses its `.helmignore`, or that leaves out the chart itself.
+    """
+    ignore = files.get(IGNORE_FILE)
+    try:
+        kept = kept_files(files, ignore.data if ignore else b"")
+    except IgnoreError as error:
+        raise ChartError(f"{origin}/{IGNORE_FILE}{error}", hint="Helm refuses it too: correct it.") from error
+    if CHART_FILE in files and CHART_FILE not in kept:
+        hint = "In Helm, a pattern with `!` leaves out all that it does not match."
+        raise ChartError(f"{origin}/{IGNORE_FILE} leaves out {CHART_FILE}", hint=hint)
+    return {path: files[path] for path in kept}
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -489,6 +504,12 @@ def _chart(
     except YamlError as error:
         raise ChartError(f"{Location(where, error.line)}: {error.message}") from error
     metadata = documents[0].value if documents else None
+    if missing := ", ".join(each.name for each in missing_dependencies(texts)):
+        raise ChartError(
+            f"The chart {name} depends on {missing}, which {posixpath.dirname(where)}/charts/ does not have",
+            hint="`package from-chart` brings what a chart depends on. If it did, a .gitignore may have left"
+            " it out of the commit: `git add -f` adds it.",
+        )
     sources = [data for path, data in texts.items() if "templates/" in path and path.endswith(_TEMPLATE)]
     asks_versions = any(b"APIVersions" in source for source in sources)
     names = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
@@ -507,6 +528,38 @@ def _chart(
         next(elsewhere, ""),
     )
     return chart, str(value_at(metadata, "version") or "")
+
+
+class Dependency(NamedTuple):
+    """A chart that a chart depends on: its name, a version or range, and the repository that has it."""
+
+    name: str
+    version: str
+    repository: str
+
+
+def missing_dependencies(members: Mapping[str, bytes]) -> list[Dependency]:
+    """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks."""
+    held = {path.split("/")[1] for path in members if path.startswith("charts/")}
+    return [
+        each
+        for each in dependencies_of(members)
+        if each.name not in held and not any(entry.startswith(f"{each.name}-") for entry in held)
+    ]
+
+
+def dependencies_of(members: Mapping[str, bytes]) -> tuple[Dependency, ...]:
+    """Return what a chart depends on, by its metadata and its file of apiVersion v1. Total."""
+    declared = [_mapping(members.get(name, b"")) for name in (CHART_FILE, _OLD_DEPENDENCIES)]
+    listed = {
+        str(each.get("name")): Dependency(
+            *(str(each.get(field) or "") for field in ("name", "version", "repository"))
+        )
+        for metadata in declared
+        for each in mappings_at(metadata, "dependencies")
+        if each.get("name")
+    }
+    return tuple(listed.values())
 
 
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:

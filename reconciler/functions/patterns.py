@@ -72,7 +72,7 @@ def quote(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def ignore_spec(data: bytes) -> "GitIgnoreSpec | None":
-    """Return the patterns of a `.krmignore` or `.helmignore`; invalid lines are skipped, as by Git.
+    """Return the patterns of a `.krmignore`; invalid lines are skipped, as by Git.
 
     None where they are too many or too long to be compiled.
     """

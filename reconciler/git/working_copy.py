@@ -38,6 +38,20 @@ class WorkingCopy(NamedTuple):
             sorted(path for path, flags in status.items() if flags & ~pygit2.enums.FileStatus.IGNORED)
         )
 
+    def ignored(self, paths: Iterable[Path]) -> tuple[Path, ...]:
+        """Return the files that `git add` leaves out, by rules of the repository and of its user.
+
+        Raises: UnavailableError if the file system does not answer.
+        """
+        if find_odd_rules(self.root, DEFAULT_READ_S):
+            return ()
+        repository, root = pygit2.Repository(str(self.root)), self.root.resolve()
+        names = {path: path.resolve().relative_to(root).as_posix() for path in paths}
+        tracked = repository.index
+        return tuple(
+            path for path, name in names.items() if name not in tracked and repository.path_is_ignored(name)
+        )
+
     def tags(self, prefix: str) -> tuple[str, ...]:
         """Return the names of the tags that begin with `prefix`, sorted."""
         references = pygit2.Repository(str(self.root)).references.iterator()

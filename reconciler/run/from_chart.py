@@ -2,26 +2,40 @@
 
 import io
 import os
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
+from reconciler.base.wording import plural
 from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
 from reconciler.functions.archives import ArchiveReader, NoArchiveError
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
-from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart, metadata_limits
+from reconciler.functions.charts import (
+    CHART_FILE,
+    CHART_HOME,
+    RENDER_HELM_CHART,
+    ChartError,
+    Dependency,
+    files_of_chart,
+    find_chart,
+    metadata_limits,
+    missing_dependencies,
+)
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.git.urls import without_user
+from reconciler.git.urls import find_place, is_local_host, without_user
 from reconciler.krm.merge.text import merge_text
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
+    DeleteKey,
+    Edit,
     SetValue,
     YamlError,
     apply_edits,
@@ -34,7 +48,14 @@ from reconciler.policy import Limits, Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
 from reconciler.read.governance import open_allowed
-from reconciler.sources.charts import OCI, FoundChart, fetch_chart, find_chart_in_git, find_chart_version
+from reconciler.sources.charts import (
+    OCI,
+    FoundChart,
+    choose_version,
+    fetch_chart,
+    find_chart_in_git,
+    find_chart_version,
+)
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
 from reconciler.workdir.directory import write_directory
@@ -45,7 +66,13 @@ SOURCE = "reconciler.dev/chart-source"
 VERSIONS = "reconciler.dev/chart-versions"
 _VALUES = "values.yaml"
 _MOST_COMMENTS = 1 << 20
-_OLD_DEPENDENCIES = "requirements.yaml"
+DEPENDENCIES = "reconciler.dev/chart-dependencies"
+_LOCKS = ("Chart.lock", "requirements.lock")
+_GIT_FILES = (".gitignore", ".gitattributes")
+"""Files that would change what Git commits of a chart."""
+_FILE = "file://"
+_SCHEMES = (_FILE, OCI, "https://", "http://", "git+")
+_DEEPEST = 8
 _PIN = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 
@@ -53,7 +80,7 @@ class VendoredChart(NamedTuple):
     """A chart as it was read: its metadata, its files below its own directory, and where it is from.
 
     `digest` is that of its archive as a run packs it. `versions` is the range that it was chosen from, "" for
-    a chart of this machine.
+    a chart of this machine. `brought` are the sources of what it depends on and did not have.
     """
 
     metadata: Mapping[str, Any]
@@ -61,6 +88,7 @@ class VendoredChart(NamedTuple):
     source: str
     digest: str = ""
     versions: str = ""
+    brought: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,6 +118,8 @@ class ChartReader(NamedTuple):
     mirrors: Mirrors
     control: Mirror | None = None
     """The control repository, None where a person names the chart."""
+    is_own: bool = False
+    """Whether the chart is on this machine: then what it depends on may be, too."""
 
 
 def open_reader(policy: Policy, mirrors: Mirrors, control: Mirror) -> ChartReader:
@@ -125,23 +155,22 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
                 hint="A directory or archive has one version: leave it out.",
             )
         if path.is_dir():
-            return _vendored(read_directory(path, policy.limits), path.name, policy.limits)
+            return _of_directory(path, policy, cache_dir)
         if not path.is_file():
             raise UsageError(
                 f"{chart} is neither a directory nor a file", hint="Name a chart, or its archive."
             )
         try:
             with path.open("rb") as file:
-                return _unpacked(file, path.name, policy.limits)
+                return _unpacked(file, path.name, _reader(policy, cache_dir, is_own=True))
         except NoArchiveError as error:
             raise UsageError(str(error), hint="Name a .tgz that `helm package` made.") from error
     if "://" in chart and urlsplit(chart).username is not None:
         hint = "Write it without, and name the variable of the credential in spec.credentials."
         raise UsageError(f"{without_user(chart)} has a credential", hint=hint)
     if _in_git(chart) is not None:
-        mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
-        mirrors.limit_reads(policy.limits.read_seconds)
-        return _from_git(chart, version, ChartReader(policy, _open_client(policy), mirrors))
+        is_own = "://" not in chart or chart.startswith(_FILE)
+        return _from_git(chart, version, _reader(policy, cache_dir, is_own=is_own))
     if not chart.startswith((OCI, "https://", "http://")):
         hint = (
             "Name oci://HOST/NAME, https://REPOSITORY/NAME, REPOSITORY.git/PATH, a directory or an archive."
@@ -149,10 +178,40 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
         if "://" not in chart:
             raise UsageError(f"{chart} does not exist", hint=hint)
         raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
-    client = _open_client(policy, chart.replace(OCI, "https://"))
+    reader = _reader(policy, cache_dir, chart)
     return _fetched(
-        find_chart_version(chart.rstrip("/"), version, client, policy.limits), version, client, policy.limits
+        find_chart_version(chart.rstrip("/"), version, reader.client, policy.limits), version, reader
     )
+
+
+def _reader(policy: Policy, cache_dir: Path | None, *named: str, is_own: bool = False) -> ChartReader:
+    mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
+    mirrors.limit_reads(policy.limits.read_seconds)
+    client = _open_client(policy, *(address.replace(OCI, "https://") for address in named))
+    return ChartReader(policy, client, mirrors, is_own=is_own)
+
+
+def _of_directory(path: Path, policy: Policy, cache_dir: Path | None, depth: int = 0) -> VendoredChart:
+    files = _own_files(read_directory(path, policy.limits), path.name)
+    remote = (each.repository for each in missing_dependencies(_texts(files)) if "://" in each.repository)
+    named = [address for address in remote if not address.startswith(_FILE)]
+    reader = _reader(policy, cache_dir, *named, is_own=True)
+
+    def beside(place: str) -> VendoredChart:
+        return _of_directory(path / place, policy, cache_dir, depth + 1)
+
+    return _vendored(files, path.name, reader, beside, depth)
+
+
+def _own_files(files: Files, source: str) -> Files:
+    try:
+        return files_of_chart(files, source)
+    except ChartError as error:
+        raise ConfigurationError(str(error), hint=error.hint) from error
+
+
+def _texts(files: Files) -> dict[str, bytes]:
+    return {path: file.data for path, file in files.items()}
 
 
 def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart | None:
@@ -167,7 +226,7 @@ def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart 
     listing = find_chart_version(pinned.address, pinned.versions, reader.client, reader.policy.limits)
     if _height(listing.version) <= _height(pinned.version):
         return None
-    return _fetched(listing, pinned.versions, reader.client, reader.policy.limits)
+    return _fetched(listing, pinned.versions, reader)
 
 
 def _height(version: str) -> tuple[Any, ...]:
@@ -177,9 +236,9 @@ def _height(version: str) -> tuple[Any, ...]:
         return (0, version)
 
 
-def _fetched(listing: FoundChart, version: str, client: RegistryClient, limits: Limits) -> VendoredChart:
-    fetched = fetch_chart(listing, client)
-    read = _unpacked(io.BytesIO(fetched.archive), fetched.address, limits)
+def _fetched(listing: FoundChart, version: str, reader: ChartReader, depth: int = 0) -> VendoredChart:
+    fetched = fetch_chart(listing, reader.client)
+    read = _unpacked(io.BytesIO(fetched.archive), fetched.address, reader, depth)
     expected = (listing.address.rpartition("/")[2], listing.version.lstrip("v"))
     if (read.name, read.version.lstrip("v")) != expected:
         hint = "Nothing of it was used. Ask who runs the repository."
@@ -194,7 +253,7 @@ def _in_git(address: str) -> tuple[str, str] | None:
     return (f"{remote}.git", path.strip("/")) if mark and remote else None
 
 
-def _from_git(chart: str, version: str, reader: ChartReader) -> VendoredChart:
+def _from_git(chart: str, version: str, reader: ChartReader, depth: int = 0) -> VendoredChart:
     remote, path = _in_git(chart) or (chart, "")
     mirror = open_allowed(remote, reader.policy, reader.mirrors, reader.control)
     mirror.fetch()
@@ -203,44 +262,117 @@ def _from_git(chart: str, version: str, reader: ChartReader) -> VendoredChart:
         in_repository = find_chart_in_git(mirror, address, path, version, reader.policy.limits)
     except PackageRefusedError as error:
         raise RefusedError(f"{address}: {error.reason}") from error
-    chart_in_git = _vendored(in_repository.files, in_repository.address, reader.policy.limits)
+    files, commit = _own_files(in_repository.files, address), in_repository.address.rpartition("@")[2]
+
+    def beside(place: str) -> VendoredChart:
+        below = posixpath.normpath(posixpath.join(path, place))
+        if below.startswith(("../", "/")) or below == "..":
+            raise RefusedError(f"{address} depends on {_FILE}{place}, which is not in its repository")
+        return _from_git(f"{remote}/{below}" if below != "." else remote, commit, reader, depth + 1)
+
+    chart_in_git = _vendored(files, in_repository.address, reader, beside, depth)
     return chart_in_git._replace(versions=version or "*")
 
 
-def _unpacked(archive: BinaryIO, source: str, limits: Limits) -> VendoredChart:
-    members = ArchiveReader(limits).read(archive, source, drops_base=True)
-    return _vendored({path: File.of(data) for path, data in members}, source, limits)
+def _unpacked(archive: BinaryIO, source: str, reader: ChartReader, depth: int = 0) -> VendoredChart:
+    members = ArchiveReader(reader.policy.limits).read(archive, source, drops_base=True)
+    return _vendored({path: File.of(data) for path, data in members}, source, reader, depth=depth)
 
 
-def _vendored(files: Files, source: str, limits: Limits) -> VendoredChart:
-    if "Chart.yaml" not in files:
+def _nothing_beside(place: str) -> VendoredChart:
+    raise RefusedError(f"An archive depends on {_FILE}{place}", hint="Name the directory of its chart.")
+
+
+def _vendored(
+    files: Files,
+    source: str,
+    reader: ChartReader,
+    beside: Callable[[str], VendoredChart] = _nothing_beside,
+    depth: int = 0,
+) -> VendoredChart:
+    """Return a chart with what it depends on; `beside` reads a chart by its place from this one.
+
+    A chart at a `depth` is a dependency.
+    """
+    limits = reader.policy.limits
+    if CHART_FILE not in files:
         raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
-    metadata = _mapping(files, "Chart.yaml", source, limits)
+    files = {path: file for path, file in files.items() if path.rpartition("/")[2] not in _GIT_FILES}
+    metadata = _mapping(files, CHART_FILE, source, limits)
     chart = VendoredChart(metadata, files, source)
     if not chart.name or not chart.version:
         raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
     if why := file_name_error(chart.name):
         raise ConfigurationError(f"{source}/Chart.yaml names the chart {chart.name}, and {why}")
-    if metadata.get("type") == "library":
+    if metadata.get("type") == "library" and not depth:
         hint = "Name a chart that depends on it."
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
-    held = {path.split("/")[1] for path in files if path.startswith("charts/")}
-    # Charts of apiVersion v1 write their dependencies into a file of its own.
-    declared = {**_mapping(files, _OLD_DEPENDENCIES, source, limits), **metadata}
-    needed = [str(name) for each in mappings_at(declared, "dependencies") if (name := each.get("name"))]
-    missing = [n for n in needed if n not in held and not any(entry.startswith(f"{n}-") for entry in held)]
-    if missing:
+    missing = missing_dependencies(_texts(files))
+    if unknown := ", ".join(each.name for each in missing if not each.repository.startswith(_SCHEMES)):
         raise RefusedError(
-            f"{chart.name} depends on charts that its charts/ does not have: {', '.join(missing)}",
-            hint="Put them there with `helm dependency build`, or name the released chart, which has them:"
-            " no run fetches a chart.",
+            f"{chart.name} depends on charts that its charts/ does not have: {unknown}",
+            hint="Write the address of their repository (https://, oci:// or file://) into Chart.yaml, or put"
+            " them there with `helm dependency build`: no run fetches a chart.",
         )
+    for dependency in missing:
+        found = _bring(dependency, chart, reader, beside, depth)
+        brought = tuple(dict.fromkeys((*chart.brought, found.source, *found.brought)))
+        files = {**files, **_below(f"charts/{dependency.name}/", found.files)}
+        chart = chart._replace(files=files, brought=brought)
+    if depth:
+        return chart
     home = f"{CHART_HOME}/{chart.name}/"
     try:
         packed = find_chart(chart.name, "", CHART_HOME, _below(home, files), limits=limits)
     except ChartError as error:
         raise ConfigurationError(f"{source}: {error}", hint=error.hint) from error
     return chart._replace(digest=f"sha256:{packed.digest}")
+
+
+def _bring(
+    wanted: Dependency,
+    chart: VendoredChart,
+    reader: ChartReader,
+    beside: Callable[[str], VendoredChart],
+    depth: int,
+) -> VendoredChart:
+    """Return a chart that another one depends on, in the version that its lock names, else the newest.
+
+    Raises:
+        RefusedError: Its place may not be read, or its lock is out of date.
+        ReconcilerError: It cannot be read.
+    """
+    address = f"{wanted.repository.removeprefix('git+').rstrip('/')}/{wanted.name}"
+    what, version = f"{chart.name} depends on {wanted.name}", _locked(wanted, chart, reader)
+    if depth >= _DEEPEST:
+        raise RefusedError(f"{what}, below {plural(_DEEPEST, 'other chart')}: is it one of these itself?")
+    if wanted.repository.startswith(_FILE):
+        return beside(wanted.repository.removeprefix(_FILE))
+    if (in_git := _in_git(address)) is not None:
+        if not (reader.is_own or reader.control or reader.policy.addresses or _is_elsewhere(in_git[0])):
+            raise RefusedError(f"{what} of {without_user(in_git[0])}, an address of this machine")
+        return _from_git(address, version, reader, depth + 1)
+    listing = find_chart_version(address, version, reader.client, reader.policy.limits)
+    return _fetched(listing, version, reader, depth + 1)
+
+
+def _is_elsewhere(remote: str) -> bool:
+    place = find_place(remote)
+    return place.scheme in ("https", "ssh") and not is_local_host(place.host)
+
+
+def _locked(wanted: Dependency, chart: VendoredChart, reader: ChartReader) -> str:
+    """Return the version that the lock of a chart names for a dependency, else its range."""
+    name = next((each for each in _LOCKS if each in chart.files), "")
+    lock = _mapping(chart.files, name, chart.source, reader.policy.limits)
+    for each in mappings_at(lock, "dependencies"):
+        if each.get("name") == wanted.name and (version := str(each.get("version") or "")):
+            if not choose_version([version], wanted.version):
+                what = f"{name} of {chart.name} names {wanted.name} {version}"
+                hint = "Run `helm dependency update` on it, or ask who made it."
+                raise RefusedError(f"{what}, and {CHART_FILE} wants {wanted.version}", hint=hint)
+            return version
+    return wanted.version
 
 
 def _below(directory: str, files: Files) -> dict[str, File]:
@@ -334,15 +466,19 @@ def _values_text(name: str, chart: Files) -> str:
 
 def _updated(file: File, chart: VendoredChart) -> File:
     annotations = ("metadata", "annotations")
-    edits = [
+    edits: list[Edit] = [
         SetValue(("helmCharts", 0, "chartArgs", "version"), chart.version),
         SetValue((*annotations, DIGEST), chart.digest),
         SetValue((*annotations, SOURCE), chart.source),
     ]
     if chart.versions:
         edits.append(SetValue((*annotations, VERSIONS), chart.versions))
+    if chart.brought:
+        edits.append(SetValue((*annotations, DEPENDENCIES), " ".join(chart.brought)))
     try:
         value = load_documents(file.data, PACKAGE_LIMITS)[0].value
+        if not chart.brought and DEPENDENCIES in mapping_at(value, *annotations):
+            edits.append(DeleteKey((*annotations, DEPENDENCIES)))
         if value_at(value["helmCharts"][0], "chartArgs", "name") != chart.name:
             raise RefusedError(f"{CONFIGURATION} is of another chart than {chart.name}")
         return File.of(apply_edits(file.data.decode(), edits).text.encode(), file.mode)
@@ -368,6 +504,7 @@ def _new_files(chart: VendoredChart, name: str) -> dict[str, File]:
                 SOURCE: chart.source,
                 **({VERSIONS: chart.versions} if chart.versions else {}),
                 DIGEST: chart.digest,
+                **({DEPENDENCIES: " ".join(chart.brought)} if chart.brought else {}),
             },
         },
         "helmCharts": [

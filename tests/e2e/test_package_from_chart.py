@@ -207,6 +207,64 @@ def test_directory_of_git_is_read_at_a_version_of_its_chart(tmp_path: Path, vers
     assert from_chart(f"{address}/charts/wep", tmp_path / "none", *cache, "--version", "main") == 5
 
 
+def needing(name: str, version: str, repository: str) -> str:
+    return f'dependencies:\n- {{name: {name}, version: "{version}", repository: "{repository}"}}\n'
+
+
+def test_dependencies_of_a_chart_in_git_come_from_its_repository_and_from_where_it_names(
+    tmp_path: Path,
+) -> None:
+    """The lock chooses the version of one that a repository has; the other is of the same commit."""
+    archives = {version: archive(tmp_path, version) for version in ("1.0.0", "1.1.0")}
+    digest = hashlib.sha256(archives["1.0.0"]).hexdigest()
+    with serve_gate() as gate:
+        files = {f"/stable/web-{version}.tgz": data for version, data in archives.items()}
+        files["/stable/index.yaml"] = index(*archives, url="web-{}.tgz")
+        gate.plan = lambda asked: Answer(200, files[asked.path])
+        metadata = "apiVersion: v2\nname: shop\nversion: 3.0.0\n" + needing(
+            "web", "~1", "https://c.example.com/stable"
+        )
+        metadata += needing("db", "1", "file://../db").partition("\n")[2]
+        lock = "dependencies:\n- {name: web, version: 1.0.0}\n"
+        tree = chart("shop", deployment=DEPLOYMENT) | {"charts/shop/Chart.yaml": metadata}
+        tree |= {"charts/shop/Chart.lock": lock, "charts/shop/.gitignore": "charts/\n", **chart("db")}
+        make_repository(tmp_path / "charts.git", tree)
+        config = settings(
+            tmp_path, f"  registries: {{mirrors: {{c.example.com: 'http://{gate.address}'}}}}\n"
+        )
+
+        options = ("--config", config, "--cache-dir", tmp_path / "cache")
+        assert from_chart(f"file://{tmp_path}/charts.git/charts/shop", tmp_path / "new", *options) == 0
+
+    home = tmp_path / "new/charts/shop"
+    assert "version: 1.0.0" in (home / "charts/web/Chart.yaml").read_text()
+    assert "name: db" in (home / "charts/db/Chart.yaml").read_text()
+    assert not (home / ".gitignore").exists()
+    text = (tmp_path / "new/chart.yaml").read_text()
+    assert f"https://c.example.com/stable/web:1.0.0@sha256:{digest}" in text
+    assert f"{tmp_path}/charts.git/charts/db@" in text
+
+
+def test_chart_of_a_repository_names_no_address_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_repository(tmp_path / "secret.git", chart("db"))
+    metadata = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+    metadata += needing("db", "*", f"git+file://{tmp_path}/secret.git/charts")
+    write_chart(tmp_path / "1.0.0", charts__web__Chart_yaml="")
+    (tmp_path / "1.0.0/web/Chart.yaml").write_text(metadata)
+    data = pack(tmp_path / "1.0.0/web", tmp_path / "web.tgz").read_bytes()
+    with serve_gate() as gate:
+        gate.plan = lambda asked: Answer(200, index("1.0.0") if "index" in asked.path else data)
+        config = settings(
+            tmp_path, f"  registries: {{mirrors: {{c.example.com: 'http://{gate.address}'}}}}\n"
+        )
+
+        assert from_chart("https://c.example.com/web", tmp_path / "new", "--config", config) == 4
+
+    assert "an address of this machine" in capsys.readouterr().err
+
+
 @pytest.fixture
 def working_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a repository with a chart beside it; commands run in it."""
@@ -236,6 +294,23 @@ def test_what_a_fleet_needs_is_printed(working_copy: Path, capsys: pytest.Captur
             f"  git tag {tag}",
             f"  git push origin HEAD {tag}",
         ]
+
+
+def test_files_that_git_would_not_commit_are_told_before(
+    working_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (working_copy / ".gitignore").write_text("*.tgz\ncharts/\n")
+
+    assert from_chart("../web", "apps") == 0
+
+    said = capsys.readouterr().out
+    assert "note: a .gitignore leaves out 3 files of it, so add them with -f:\n" in said
+    assert "  apps/charts/web/Chart.yaml\n" in said
+    assert "  git add -f apps && git commit" in said
+    git(working_copy, "add", "-f", "apps")
+    git(working_copy, "commit", "-q", "-m", "Chart")
+    assert from_chart("../web", "apps") == 0
+    assert "leaves out" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

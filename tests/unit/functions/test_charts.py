@@ -474,9 +474,32 @@ def test_files_of_templates_clash_with_none(runtimes: Sequence[FunctionRuntime])
 
 def test_files_that_a_chart_ignores_are_no_templates(runtimes: Sequence[FunctionRuntime]) -> None:
     two = chart(a=DEPLOYMENT, b=DEPLOYMENT.replace("Release.Name", "Chart.Version"))
-    files = package({**two, "charts/web/.helmignore": "../x\nb.yaml\n"})
+    files = package(
+        {**two, "charts/web/.helmignore": "../x\nb.yaml\n", "charts/web/templates/._a.yaml": "a: b\n"}
+    )
 
     assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+
+
+NEEDY = "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: db}\n- {name: base}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [
+        ({}, "db, base"),
+        ({"charts/db/Chart.yaml": "name: db\nversion: 1.0.0\n"}, "base"),
+        ({"Chart.yaml": "name: web\nversion: 1.0.0\n", "requirements.yaml": NEEDY}, "db, base"),
+    ],
+)
+def test_chart_that_is_not_there_is_named_before_anything_is_rendered(
+    more: dict[str, str], missing: str, runtimes: Sequence[FunctionRuntime]
+) -> None:
+    files = {"Chart.yaml": NEEDY, **more, "templates/a.yaml": "{{ .Values.db.enabled.x }}"}
+    result = run_pipeline(package({f"charts/web/{p}": text for p, text in files.items()}), runtimes)
+
+    assert f"The chart web depends on {missing}, which charts/web/charts/ does not have" in result.error
+    assert "git add -f" in result.error
 
 
 def test_symbolic_links_of_charts_are_refused(runtimes: Sequence[FunctionRuntime]) -> None:

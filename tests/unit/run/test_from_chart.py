@@ -96,6 +96,43 @@ def test_chart_has_a_name_a_version_and_all_that_it_depends_on(
         vendored(tmp_path / "web", metadata, **files)
 
 
+def test_package_has_what_helm_packs_and_nothing_that_changes_what_git_commits(tmp_path: Path) -> None:
+    rules = {"_helmignore": "local/\n", "local__values_yaml": "a: 1", "templates___x_yaml": "kind: A"}
+    made = vendored(tmp_path / "web", _gitignore="charts/*", charts__db___gitattributes="* text", **rules)
+
+    assert made.files.keys() == {"Chart.yaml", ".helmignore"}
+    with pytest.raises(ConfigurationError, match=r"^odd/.helmignore:1: Helm knows no `\*\*`$"):
+        vendored(tmp_path / "odd", _helmignore="a/**")
+    with pytest.raises(ConfigurationError, match=r"^none/.helmignore leaves out Chart.yaml$"):
+        vendored(tmp_path / "none", _helmignore="!README.md")
+
+
+def needing(name: str, version: str, repository: str) -> str:
+    return f'dependencies:\n- {{name: {name}, version: "{version}", repository: "{repository}"}}\n'
+
+
+def test_dependencies_beside_a_chart_are_brought_with_their_own(tmp_path: Path) -> None:
+    chart(tmp_path / "base", "name: base\nversion: 2.0.0\ntype: library\n")
+    chart(tmp_path / "db", "name: db\nversion: 1.0.0\n" + needing("base", "2", "file://../base"), x="")
+    made = vendored(tmp_path / "web", METADATA + needing("db", "~1", "file://../db"))
+
+    assert made.files.keys() == {
+        *("Chart.yaml", "charts/db/Chart.yaml", "charts/db/x", "charts/db/charts/base/Chart.yaml")
+    }
+    assert made.brought == ("db", "base")
+    assert b"reconciler.dev/chart-dependencies: db base" in package_with(made, {}, "p")["chart.yaml"].data
+    without = package_with(vendored(tmp_path / "web", METADATA), package_with(made, {}, "p"), "p")
+    assert b"chart-dependencies" not in without["chart.yaml"].data
+
+
+def test_chart_that_depends_on_itself_or_leads_astray_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="web depends on web, below 8 other charts"):
+        vendored(tmp_path / "web", METADATA + needing("web", "1", "file://../web"))
+    text = "name: odd\nversion: 1.0.0\n" + needing("db", "~1", "https://charts.example.com")
+    with pytest.raises(RefusedError, match=r"Chart.lock of odd names db 2.0.0, and Chart.yaml wants ~1"):
+        vendored(tmp_path / "odd", text, Chart_lock="dependencies:\n- {name: db, version: 2.0.0}\n")
+
+
 @pytest.mark.parametrize(
     ("paths", "why"),
     [
