@@ -33,6 +33,7 @@ _KEPT_S = 24 * 3600
 _LOCK_S = 0.05
 """How often a lock that another process holds is tried."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
+# Git breaks no lock of a killed process: each later command fails with "Unable to create …: File exists".
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
 _CHECKED = (
     *(f"objects/pack/*.{kind}" for kind in ("pack", "idx", "rev", "bitmap")),
@@ -46,6 +47,7 @@ _RECORD = "reconciler-packs"
 _CHECKSUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
 _REF = re.compile(rb"[0-9a-f]{40}\n")
+# A header, a line for each ref, and for an annotated tag a line `^` with the commit that it leads to.
 _PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
@@ -97,7 +99,10 @@ def create_empty(location: MirrorLocation) -> Path:
     try:
         location.directory.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=location.directory.parent))
-        _fill(fresh, location.remote)
+        for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+            (fresh / name).mkdir(parents=True)
+        for name, text in _settings(location.remote).items():
+            (fresh / name).write_text(text)
     except OSError as error:
         raise cache_error(f"Cannot create {location.directory}", error) from error
     return fresh
@@ -108,6 +113,7 @@ def replace_mirror(location: MirrorLocation, fresh: Path) -> None:
 
     Raises: UnavailableError if the damaged one cannot be removed.
     """
+    # rename(2) does not replace a directory that has entries.
     discard_mirror(location.directory)
     try:
         fresh.rename(location.directory)
@@ -122,6 +128,7 @@ def discard_mirror(directory: Path) -> None:
     """
     try:
         if directory.is_dir() and not directory.is_symlink():
+            # Renamed before it is removed: other processes see a whole mirror or none.
             away = Path(tempfile.mkdtemp(prefix=".old-", dir=directory.parent)) / directory.name
             directory.rename(away)
             shutil.rmtree(away.parent, ignore_errors=True)
@@ -141,6 +148,8 @@ def restore_settings(location: MirrorLocation) -> None:
         path = location.directory / name
         try:
             if not path.is_file() or path.read_bytes() != text.encode():
+                # Settings such as core.fsmonitor and core.sshCommand run commands: a changed configuration is
+                # not used.
                 discard_mirror(path)
                 path.write_text(text)
         except OSError as error:
@@ -173,6 +182,7 @@ def write_alternates(location: MirrorLocation, repository: pygit2.Repository) ->
     content = f"{objects_directory(repository)}\n".encode()
     restore_settings(location)
     try:
+        # Git and libgit2 look for objects in every directory that this file lists, too.
         if not alternates.is_file() or alternates.read_bytes() != content:
             alternates.write_bytes(content)
     except OSError as error:
@@ -184,20 +194,15 @@ def cache_error(what: str, error: OSError) -> UnavailableError:
     return UnavailableError(f"{what}: {error.strerror}", hint=CACHE_HINT)
 
 
-def _fill(directory: Path, remote: Remote) -> None:
-    for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-        (directory / name).mkdir(parents=True)
-    for name, text in _settings(remote).items():
-        (directory / name).write_text(text)
-
-
 def _settings(remote: Remote) -> dict[str, str]:
     lines = ["[core]", "\trepositoryformatversion = 0", "\tbare = true"]
     if remote.path is None:
+        # Within quotes git reads a backslash as the start of an escape.
         quoted = remote.address.replace("\\", "\\\\").replace('"', '\\"')
         # A partial clone: git fetches blobs that it misses from a promisor remote.
         lines += ['[remote "origin"]', f'\turl = "{quoted}"', "\tpromisor = true"]
         lines += ["\tpartialclonefilter = blob:none"]
+    # Without a HEAD that may name a branch, git takes the directory for no repository.
     return {"HEAD": "ref: refs/heads/main\n", "config": "\n".join(lines) + "\n"}
 
 
@@ -215,6 +220,7 @@ def locked(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise cache_error(f"Cannot write {lock}", error) from error
     with file:
+        # flock(2) ends with its process, so a killed one leaves no lock behind.
         until = time.monotonic() + DEFAULT_TIMEOUT_S
         while not _try_lock(file):
             if time.monotonic() > until:
@@ -257,6 +263,7 @@ def record_packs(directory: Path) -> None:
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
+    # In a partial clone a lost pack looks like objects that were never fetched: git would not report it.
     names = sorted(path.stem for path in (directory / "objects" / "pack").glob("*.idx"))
     fresh = directory / f"{_RECORD}.new"
     try:
@@ -294,6 +301,8 @@ def _damages(mirror: Path) -> Iterator[str]:
         for path in mirror.glob(pattern):
             if not _has_checksum(path):
                 yield f"{path} does not have the checksum that it ends with"
+    # Loose objects: two digits of the id are the directory, 38 the file. Unfinished ones are called
+    # tmp_obj_*.
     for path in mirror.glob("objects/[0-9a-f][0-9a-f]/*"):
         if len(path.name) == len("0" * 38) and not _is_object(path):
             yield f"{path} is not the object that its name says"
@@ -302,17 +311,13 @@ def _damages(mirror: Path) -> Iterator[str]:
 
 def _lost_packs(mirror: Path) -> Iterator[str]:
     packs = mirror / "objects" / "pack"
-    for name in _recorded(mirror):
+    record = mirror / _RECORD
+    for name in record.read_text("ascii", "replace").split() if record.is_file() else []:
         if not (packs / f"{name}.idx").is_file():
             yield f"{packs / name}.idx is lost"
     for index in packs.glob("*.idx"):
         if not index.with_suffix(".pack").is_file() and index.is_file():
             yield f"{index.with_suffix('.pack')} is lost"
-
-
-def _recorded(mirror: Path) -> list[str]:
-    record = mirror / _RECORD
-    return record.read_text("ascii", "replace").split() if record.is_file() else []
 
 
 def _damaged_refs(mirror: Path) -> Iterator[str]:
@@ -328,6 +333,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
+        # `git pack-refs` removes loose refs that it has packed: one that is gone is no damage.
         return b"0" * 40 + b"\n"
 
 
@@ -336,11 +342,11 @@ def _has_checksum(path: Path) -> bool:
     digest = sha1()
     try:
         with path.open("rb") as file:
-            left = path.stat().st_size - _CHECKSUM_BYTES
-            while left > 0 and (piece := file.read(min(left, _CHUNK_BYTES))):
+            remaining = path.stat().st_size - _CHECKSUM_BYTES
+            while remaining > 0 and (piece := file.read(min(remaining, _CHUNK_BYTES))):
                 digest.update(piece)
-                left -= len(piece)
-            return left == 0 and file.read() == digest.digest()
+                remaining -= len(piece)
+            return remaining == 0 and file.read() == digest.digest()
     except FileNotFoundError:
         return True
 

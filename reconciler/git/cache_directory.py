@@ -40,8 +40,8 @@ def open_cache(directory: Path) -> Path:
         hint = f"Correct the permissions of {path.parent}, or {_ELSEWHERE}."
         raise UnavailableError(f"Cannot create the cache {path}: {error.strerror}", hint=hint) from error
     if os.name == "posix":
-        for each in (link, status):
-            _check_owner(path, path, each)
+        for file in (link, status):
+            _check_owner(path, path, file)
         _check_mode(path, path, status)
     if not os.access(path, os.W_OK | os.X_OK):
         raise _unwritable(path)
@@ -52,10 +52,10 @@ def open_cache(directory: Path) -> Path:
 
 def _check_below(root: Path, directory: Path, *, is_open: bool) -> None:
     """Check what is in a directory; directories that only this user may enter are not entered."""
-    for entry, own in _entries(directory):
-        _check_owner(root, entry, own)
-        status = own
-        if stat.S_ISLNK(own.st_mode):
+    for entry, entry_status in _entries(directory):
+        _check_owner(root, entry, entry_status)
+        status = entry_status
+        if stat.S_ISLNK(entry_status.st_mode):
             if not entry.exists():
                 continue
             status = entry.stat()
@@ -63,7 +63,7 @@ def _check_below(root: Path, directory: Path, *, is_open: bool) -> None:
         is_directory = stat.S_ISDIR(status.st_mode)
         if is_directory or is_open:
             _check_mode(root, entry, status)
-        if not is_directory or status is not own:  # what a link leads to is not ours to tidy up
+        if not is_directory or status is not entry_status:  # what a link leads to is not ours to tidy up
             continue
         if not os.access(entry, os.R_OK | os.W_OK | os.X_OK):
             raise _unwritable(entry)

@@ -38,14 +38,19 @@ _FIXED = {
     # The user's configuration may have hooks, aliases, credential helpers and rewritten URLs.
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": str(CONFIG),
+    # For a password that it lacks git asks a program or the terminal: a run has to fail instead.
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS": "",
     "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",  # `ext::` would run a command
+    # Some protocols are permitted for addresses that a person has typed only, and these come from files.
     "GIT_PROTOCOL_FROM_USER": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace/* would show other content than an id names
+    # `git status` would write the index of a working copy that is only looked at.
     "GIT_OPTIONAL_LOCKS": "0",
 }
+# Hooks of a directory would run as this user. After a fetch git repacks in the background, where its locks
+# outlast the command. And it follows the redirect of a first request, to any host.
 _ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
            "-c", "http.followRedirects=false")  # fmt: skip
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
@@ -132,7 +137,9 @@ def run_git(
         learn_credential(secret, f"the address {remote}")
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
     variables = environment(os.environ, credential)
-    name = _subcommand(arguments)
+    # Before the subcommand there are only options `-c` with a value.
+    skip = next((n for n in range(0, len(arguments), 2) if arguments[n] != "-c"), 0)
+    name = arguments[skip]
 
     def run(target: str) -> GitResult:
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
@@ -175,6 +182,8 @@ def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b""
 
 def slow_options(seconds: float) -> tuple[str, ...]:
     """Return the options with which git aborts if an HTTP server sends nothing for so many seconds."""
+    # Git has no limit for the time of a command: curl gives up where less than a byte a second comes for so
+    # long.
     return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={max(1, int(min(seconds, _SILENT_S)))}")
 
 
@@ -193,12 +202,6 @@ def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (errors or lines or ["no message"])[-1]
-
-
-def _subcommand(arguments: Sequence[str]) -> str:
-    """Return the subcommand; before it are only options `-c` with a value."""
-    skip = next((n for n in range(0, len(arguments), 2) if arguments[n] != "-c"), 0)
-    return arguments[skip]
 
 
 def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subprocess.Popen[bytes]:
@@ -266,6 +269,7 @@ def _helper_options(remote: str, credential: Credential | None) -> list[str]:
         return []
     scheme, _, rest = remote.partition("://")
     scope = f"{scheme}://{rest.partition('/')[0]}"
+    # An empty helper clears those before it. One with a URL is asked for that scheme and host only.
     return ["-c", "credential.helper=", "-c", f"credential.{scope}.helper={_HELPER}"]
 
 
@@ -274,9 +278,12 @@ def _ssh_command(credential: Credential) -> str:
     paths = [KNOWN_HOSTS, Path("/etc/ssh/ssh_known_hosts")]
     if credential.known_hosts:
         paths.insert(0, credential.known_hosts)
+    # Blanks separate the files of this option, and git hands the whole command to a shell.
     files = " ".join(f'"{path}"' for path in paths)
     options = [_SSH, "-o", _quoted(f"GlobalKnownHostsFile={files}")]
     if credential.ssh_key:
+        # Without IdentitiesOnly the keys of an agent are offered first, and a server ends a connection after
+        # a few.
         options += ["-o IdentitiesOnly=yes -i", _quoted(str(credential.ssh_key))]
     return " ".join(options)
 
@@ -309,6 +316,7 @@ def redirect_target(remote: str, trace: str) -> str:
     locations = _LOCATION.findall(trace)
     if not locations:
         return ""
+    # The first request of the smart protocol is for info/refs: the repository is at what is before that.
     target = _SERVICE.sub("", urljoin(f"{remote.rstrip('/')}/info/refs", locations[-1]))
     plain = _PLAIN.fullmatch(target) and ".." not in target
     return target if plain and target != remote and _origin(target) == _origin(remote) else ""

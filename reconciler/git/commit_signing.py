@@ -53,6 +53,7 @@ class CommitSigning(PartlyCompared, frozen=True, dict=True):
             return unsigned
         with self._lock:
             key = self._key
+        # Git verifies the commit without this header, so it may be the last one.
         head, blank, body = unsigned.partition(b"\n\n")
         signature = sign(key, unsigned).replace(b"\n", b"\n ")  # lines continue after a space
         return head + b"\ngpgsig " + signature + blank + body
@@ -129,4 +130,5 @@ def _fields(*values: bytes) -> bytes:
 
 def _signed_off(message: str, committer: Signature) -> str:
     line = f"Signed-off-by: {committer.name} <{committer.email}>"
+    # As `git commit --signoff`: the line is there once, in a paragraph of its own.
     return message if line in message.splitlines() else f"{message.rstrip()}\n\n{line}\n"

@@ -36,6 +36,7 @@ def parse_commit(oid: Oid, data: bytes) -> CommitData | None:
     """
     header, _, message = data.partition(b"\n\n")
     fields: dict[bytes, list[bytes]] = {}
+    # A folded header, as that of a signature, goes on in lines that begin with a blank: their name is empty.
     for line in header.split(b"\n"):
         name, _, value = line.partition(b" ")
         fields.setdefault(name, []).append(value)

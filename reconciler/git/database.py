@@ -277,8 +277,8 @@ class Database(History):
         """Return mode and id of the named entries; few names are looked up without parsing the tree."""
         if tree is None:
             return {}
-        kept = self._checked_entries.get(tree)
-        if len(names) > _FEW or (kept is not None and len(kept) <= _SHORT):
+        cached = self._checked_entries.get(tree)
+        if len(names) > _FEW or (cached is not None and len(cached) <= _SHORT):
             return {e.name: (e.mode, e.oid) for e in self.entries(tree) if e.name in names}
         opened = self._tree(tree)
         if opened is None:
@@ -313,6 +313,8 @@ _MAPPED_BYTES = 1 << 20
 
 def _isolate() -> None:
     """Hide the user's Git configuration from libgit2, as `git.command` hides it from git."""
+    # libgit2 refuses directories of another user, as a mount in a container is. What is read here runs
+    # nothing.
     pygit2.settings.owner_validation = False
     # What is read is kept as values, read once: a second copy of it and mapped packs would only take memory.
     pygit2.settings.enable_caching(False)

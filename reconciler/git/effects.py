@@ -154,8 +154,8 @@ def check_shutdown() -> None:
 def sleep(seconds: float) -> None:
     """Wait; a requested shutdown ends the wait with a StoppedError."""
     until = time.monotonic() + seconds
-    while not is_shutting_down() and (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, _CHECK_S))
+    while not is_shutting_down() and (remaining := until - time.monotonic()) > 0:
+        time.sleep(min(remaining, _CHECK_S))
     check_shutdown()
 
 

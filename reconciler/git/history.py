@@ -65,6 +65,7 @@ class History(ABC):
         oid: Oid | None = tip
         while oid is not None and oid != until and (commit := self.find_commit(oid)) is not None:
             yield commit
+            # The first parent of a merge is the branch that it was made on.
             oid = commit.parents[0] if commit.parents else None
 
     def merge_base(self, main: Oid, tip: Oid) -> Oid | None:

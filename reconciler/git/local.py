@@ -40,6 +40,7 @@ _KINDS: Final = (
     (stat.S_ISBLK, "a device"),
 )
 _COMMENT: Final = re.compile(r"(?m)^\s*[#;].*$")
+# An extension of the format changes what the files mean: a reader that does not know it must stop.
 _EXTENSION: Final = r'(?is)\[\s*extensions\s*\][^\[]*?\b{}\s*=\s*"?{}\b'
 _SHA256: Final = re.compile(_EXTENSION.format("objectformat", "sha256"))
 _REFTABLE: Final = re.compile(_EXTENSION.format("refstorage", "reftable"))
@@ -131,24 +132,23 @@ def _within(seconds: float, path: Path, look: Callable[[], None]) -> None:
 def _check_around(path: Path) -> None:
     path = path.resolve()
     for directory in (path, *path.parents):
-        if (directory / ".git").exists() or _is_bare(directory):
+        is_bare = all((directory / name).exists() for name in ("HEAD", "objects", "refs"))
+        if is_bare or (directory / ".git").exists():
             _check_repository(directory)
             return
 
 
-def _is_bare(directory: Path) -> bool:
-    return all((directory / name).exists() for name in ("HEAD", "objects", "refs"))
-
-
 def _check_repository(path: Path) -> None:
     candidates = (path, path.with_name(f"{path.name}.git"))
-    root = next((each for each in candidates if each.is_dir()), None)
+    root = next((path for path in candidates if path.is_dir()), None)
     if root is None:
         return
     directory = root / ".git" if os.path.lexists(root / ".git") else root
     if not directory.is_dir():
+        # In a linked working tree and in a submodule `.git` is a file that names the directory.
         directory = root / _text(directory).removeprefix("gitdir:").strip()
     _check_git_directory(path, directory)
+    # A linked working tree has a HEAD and an index, and shares objects and refs with the main one.
     if (directory / "commondir").exists():
         _check_git_directory(path, directory / _text(directory / "commondir").strip())
 
@@ -170,6 +170,7 @@ def _check_git_directory(path: Path, directory: Path) -> None:
     for store in stores:
         alternates = store / "info" / "alternates"
         if alternates.is_file() and len(stores) < _MOST_STORES:
+            # Each line is a directory of objects, relative to this one; its alternates count as well.
             lines = (line for line in _text(alternates).splitlines() if line and not line.startswith("#"))
             stores += [store / line for line in lines]
             for more in stores[1:]:

@@ -148,25 +148,32 @@ class Pack:
             deeper.setdefault(name, {})[rest] = oid
         names = {name.encode() for name in deeper}
         entries = self._raw_entries(tree) if tree else []
-        kept = [entry for entry in entries if entry.name not in names]
+        untouched = [entry for entry in entries if entry.name not in names]
         for name, rests in deeper.items():
             same = [entry for entry in entries if entry.name == name.encode()]
             old = min(same, key=_sort_key, default=None)
             if old is None and any(rests.values()):
-                _check_new(inside, name, kept)
+                # Some file system may take the new name for that of an entry beside it.
+                key = case_fold_key(name)
+                same_key = (
+                    entry.name.decode(errors="replace") for entry in untouched if _key_of(entry.name) == key
+                )
+                check_names([inside + name_in_tree for name_in_tree in (name, *same_key)])
             if old is not None and not old.is_tree:
                 if any(rests.values()):
                     raise NamesError(f"{inside}{name}: a file stands where the package would be")
-                kept += same
+                untouched += same
                 continue
             child = rests.pop("") if "" in rests else Oid(old.oid.hex()) if old else None
             if rests:
                 child = self._graft(child, rests, f"{inside}{name}/")
             if child:
-                kept.append(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
-        if not kept:
+                # A tree has modes in octal without a leading zero, so a directory's has five digits.
+                untouched.append(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
+        # Git has no empty directories: one without entries is no entry of its parent either.
+        if not untouched:
             return None
-        data = b"".join(b"%b %b\0%b" % entry for entry in sorted(kept, key=_sort_key))
+        data = b"".join(b"%b %b\0%b" % entry for entry in sorted(untouched, key=_sort_key))
         oid = object_id("tree", data)
         return oid if oid == tree else self._add("tree", oid, data, is_new=True)
 
@@ -174,22 +181,12 @@ class Pack:
         if tree not in self._records:
             return self._mirror.raw_entries(tree)
         record = self._records[tree]
-        start = next(place for place, byte in enumerate(record) if not byte & 0x80) + 1
+        start = next(index for index, byte in enumerate(record) if not byte & 0x80) + 1
         return parse_tree(zlib.decompress(record[start:]))
 
 
-def _check_new(inside: str, name: str, entries: Iterable[RawEntry]) -> None:
-    """Check the name of a new directory beside those entries of its tree that may clash with it.
-
-    Raises: NamesError if it is invalid, or some file system takes it for another one.
-    """
-    place = case_fold_key(name)
-    near = (entry.name.decode(errors="replace") for entry in entries if _place(entry.name) == place)
-    check_names([inside + each for each in (name, *near)])
-
-
 @lru_cache(maxsize=1 << 16)
-def _place(name: bytes) -> str:
+def _key_of(name: bytes) -> str:
     """Return the key of a stored name. Cached: every draft of a repository is compared with its packages."""
     return case_fold_key(name.decode(errors="replace"))
 
@@ -202,12 +199,15 @@ def _sort_key(entry: RawEntry) -> bytes:
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
 _LEVEL = 1  # fast: packs are sent once, and the server compresses them again
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
+# An offset of 31 bits at most is in the table itself; others are in a second table of eight bytes each.
 _LARGE = 1 << 31
 
 
 def pack_record(kind: str, data: bytes) -> bytes:
     """Return the record of an object in a pack: type, size in groups of seven bits, deflated content."""
     size = len(data)
+    # The first byte has the type and the lowest four bits of the size; the others have seven bits each, low
+    # to high.
     byte = (_TYPES[kind] << 4) | (size & 0x0F)
     size >>= 4
     header = bytearray()
@@ -226,6 +226,7 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     """
     pack = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
     checksum = sha1(pack).digest()
+    # Git takes any name. This one is the same for the same objects, so a repeated run adds no second pack.
     name = sha1(b"".join(map(str.encode, sorted(records)))).hexdigest()
     # Git looks for indexes: the pack must be complete before its index appears.
     path = directory / "pack" / f"pack-{name}.pack"
@@ -234,12 +235,14 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
+    # `git gc` removes old files of this prefix, so a killed process leaves nothing behind for long.
     handle, temporary = tempfile.mkstemp(prefix="tmp_pack_", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # As git makes packs: nobody writes a pack that others may have mapped.
         Path(temporary).chmod(0o444)
         Path(temporary).replace(path)
     except BaseException:

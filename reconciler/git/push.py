@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -57,6 +57,7 @@ _FORBIDDEN = re.compile(
     r"returned error: 403|archived|read-only|not allowed to (push|write)|permission .*denied to",
     re.IGNORECASE,
 )
+# `git check-ref-format` refuses all of these but `+`, which would force the update in a refspec.
 _UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
 _OID = re.compile(r"[0-9a-f]{40}")
 # One race, as git's client and servers of several versions report it; there is no status code for it.
@@ -73,6 +74,7 @@ LONGEST_HOOK_OUTPUT = 400
 """Characters of a hook's output that reports and conditions quote."""
 _NAMED_REFS = 3
 _TOO_LARGE = "The requested URL returned error: 413"
+# The capability `atomic` is optional: a server without it refuses the push before it takes anything.
 _NO_ATOMIC = "does not support --atomic"
 
 
@@ -87,7 +89,17 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]
     RefusedError for a forbidden update: a moved tag, an unsafe ref name.
     """
     for update in updates:
-        _check(update)
+        ref, expected, new = update
+        if not ref.startswith("refs/") or _UNSAFE_REF.search(ref) or not ref.isprintable():
+            raise RefusedError(f"{ref!r} is not a ref that may be pushed")
+        refuse_credentials(ref, f"Ref {ref}")
+        if any(oid is not None and not _OID.fullmatch(oid) for oid in (expected, new)):
+            raise RefusedError(f"An object id for {ref} is not 40 hexadecimal digits")
+        # `git fetch` does not update a tag that a clone has: a moved one would be two revisions of one name.
+        if ref.startswith("refs/tags/") and expected and new and expected != new:
+            raise RefusedError(f"{ref} exists and would move", hint="A published tag never moves.")
+        if expected is None and new is None:
+            raise RefusedError(f"{ref} would be deleted without its expected value")
     if not updates:
         return ()
     result = _push(mirror, updates, atomic=True)
@@ -121,23 +133,13 @@ def name_refs(results: Sequence[PushResult]) -> str:
     return ", ".join(refs[:_NAMED_REFS]) + others
 
 
-def _check(update: RefUpdate) -> None:
-    ref, expected, new = update
-    if not ref.startswith("refs/") or _UNSAFE_REF.search(ref) or not ref.isprintable():
-        raise RefusedError(f"{ref!r} is not a ref that may be pushed")
-    refuse_credentials(ref, f"Ref {ref}")
-    if any(oid is not None and not _OID.fullmatch(oid) for oid in (expected, new)):
-        raise RefusedError(f"An object id for {ref} is not 40 hexadecimal digits")
-    if ref.startswith("refs/tags/") and expected and new and expected != new:
-        raise RefusedError(f"{ref} exists and would move", hint="A published tag never moves.")
-    if expected is None and new is None:
-        raise RefusedError(f"{ref} would be deleted without its expected value")
-
-
 def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:
     # A lease makes git compare the expected value on the server, in the same transaction as the update.
     leases = [f"--force-with-lease={ref}:{expected or ''}" for ref, expected, _ in updates]
+    # A lease with an empty value holds only if the ref does not exist; a refspec with an empty source
+    # deletes.
     specs = [f"{new or ''}:{ref}" for ref, _, new in updates]
+    # Only --porcelain has a stable form. push.followTags, wherever it is set, would push tags along.
     options = ["--porcelain", "--no-verify", "--no-follow-tags", *(["--atomic"] if atomic else [])]
     location = mirror.location
     return run_git(
@@ -163,10 +165,16 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) ->
     lines = dict(_parse_porcelain(pushed.out.decode(errors="replace")))
     if _TOO_LARGE in pushed.err:  # of the server in front of git: fewer packages may be taken
         return tuple(PushResult(update, PushStatus.REJECTED, _TOO_LARGE) for update in updates)
+    # A ref without a line: the connection ended before the server reported on it.
     if any(update.ref not in lines for update in updates):
         raise _push_error(mirror.remote, pushed.err)
     listed = [_result(update, *lines[update.ref]) for update in updates]
-    _check_server_limits(mirror, listed, pushed.err)
+    # A full disk or another limit of the server is temporary, unlike a refusal.
+    messages = [result.message for result in listed if not result.ok]
+    if messages and is_local_failure(" ".join((pushed.err, *messages))):
+        message = next((text for text in messages if is_local_failure(text)), last_line(pushed.err))
+        hint = "Free the disk or raise the limits of the machine that serves the repository, then run again."
+        raise UnavailableError(f"Cannot push to {mirror.remote}: {message}", hint=hint)
     results = tuple(_with_hook_output(result, pushed.err) for result in _with_lock_faults(listed, pushed.err))
     if pushed.code and all(result.ok for result in results):
         raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(pushed.err)}")
@@ -186,18 +194,6 @@ def _push_error(remote: str, stderr: str) -> ReconcilerError:
     if is_sha256(stderr):  # a server tells it of an empty repository only when something is pushed
         return sha256_error(remote)
     return UnavailableError(f"Cannot push to {remote}: {last_line(stderr)}")
-
-
-def _check_server_limits(mirror: Mirror, results: Iterable[PushResult], stderr: str) -> None:
-    """Raise if the server failed for a full disk or another limit: unlike a refusal, that is temporary.
-
-    Raises: UnavailableError with the server's message.
-    """
-    messages = [result.message for result in results if not result.ok]
-    if messages and is_local_failure(" ".join((stderr, *messages))):
-        message = next((text for text in messages if is_local_failure(text)), last_line(stderr))
-        hint = "Free the disk or raise the limits of the machine that serves the repository, then run again."
-        raise UnavailableError(f"Cannot push to {mirror.remote}: {message}", hint=hint)
 
 
 def _with_lock_faults(results: list[PushResult], stderr: str) -> tuple[PushResult, ...]:
@@ -244,6 +240,7 @@ def _with_hook_output(result: PushResult, stderr: str) -> PushResult:
 
 
 def _parse_porcelain(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    # A line is `flag TAB source:ref TAB summary (reason)`; those around them are for people.
     for line in porcelain.splitlines():
         flag, tab, rest = line.partition("\t")
         spec, second, summary = rest.partition("\t")
@@ -255,6 +252,7 @@ def _result(update: RefUpdate, flag: str, summary: str) -> PushResult:
     message = mask_tokens(summary.partition("(")[2].rpartition(")")[0] or summary)
     if flag == "=":
         return PushResult(update, PushStatus.UP_TO_DATE, message)
+    # Blank, `+`, `-` and `*` are a fast-forward, a forced update, a deletion and a new ref.
     if flag != "!":
         return PushResult(update, PushStatus.DONE)
     if any(text in summary for text in _SKIPPED):

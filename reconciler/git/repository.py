@@ -45,6 +45,7 @@ from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sh
 from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.names.ids import Oid
 
+# With `+` a branch that was forced is fetched, too.
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
 _AT_ONCE = 16
@@ -121,6 +122,7 @@ class Mirror(Database):
         if self.is_local:
             target = self._repository.lookup_reference("HEAD").target
             return target.removeprefix("refs/heads/") if isinstance(target, str) else ""
+        # The first line is `ref: refs/heads/NAME TAB HEAD`; a detached HEAD has none like it.
         out = self._run(["ls-remote", "--symref", "--", self.remote, "HEAD"]).decode(errors="replace")
         first = out.partition("\t")[0]
         return first.removeprefix("ref: refs/heads/") if first.startswith("ref: refs/heads/") else ""
@@ -133,6 +135,7 @@ class Mirror(Database):
         missing = [] if self.is_local else sorted({oid for oid in oids if not self.has(oid)})
         if not missing:
             return
+        # Blobs that are asked for by their id are sent in spite of the filter.
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin"]
         lines = "".join(f"{oid}\n" for oid in missing).encode()
         # Without negotiation: git would walk the whole history to offer commits in common.
@@ -143,6 +146,7 @@ class Mirror(Database):
         """Fetch a commit with its history, even if no branch reaches it; tell whether it exists."""
         if self.has(commit) or self.is_local:
             return self.has(commit)
+        # A server may refuse an id that no ref has (uploadpack.allowReachableSHA1InWant).
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none"]
         try:
             with locked(self.location.directory):
@@ -214,12 +218,21 @@ class Mirror(Database):
                 # The mirror may be damaged in a way that only git finds.
                 if is_new or not self._lists_refs():
                     raise
-                self._rebuild()
+                # The old mirror stays if fetching into a new one fails too: then the remote is the cause.
+                fresh = create_empty(self.location)
+                try:
+                    self._fetch_refs(fresh)
+                    replace_mirror(self.location, fresh)
+                finally:
+                    shutil.rmtree(fresh, ignore_errors=True)
             if count_packs(directory) > MANY_PACKS:
+                # Each fetch adds a pack, and git's own repacking is switched off.
                 run_git(["gc", "--quiet"], directory=directory)
             record_packs(directory)
 
     def _fetch_refs(self, directory: Path) -> None:
+        # A branch that is gone would stay without --prune, and `a` would block a new `a/b`. Tags have a
+        # refspec.
         options = ["--prune", "--no-tags", "--force", "--filter=blob:none", "--no-write-fetch-head"]
         self._run(["fetch", *options, "origin", *_REFSPECS], directory=directory)
 
@@ -232,15 +245,6 @@ class Mirror(Database):
         except UnavailableError:
             return False
         return True
-
-    def _rebuild(self) -> None:
-        """Fetch into a new mirror; keep the old one if that fails too: then the remote is the cause."""
-        fresh = create_empty(self.location)
-        try:
-            self._fetch_refs(fresh)
-            replace_mirror(self.location, fresh)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
 
     def _run(self, arguments: list[str], stdin: bytes = b"", directory: Path | None = None) -> bytes:
         """Run a git command on the remote and return its output.
@@ -302,6 +306,7 @@ class Mirror(Database):
 
     def _peel(self, oid: Oid) -> Oid | None:
         try:
+            # An annotated tag is an object of its own, and may name a tree, a blob or another tag.
             return Oid(str(self._repository[oid].peel(pygit2.Commit).id))
         except (*NO_OBJECT, pygit2.InvalidSpecError):
             return None

@@ -97,6 +97,7 @@ def _check(raw_mode: bytes, raw_name: bytes) -> tuple[str, Mode] | UnsafeEntry:
         mode = int(raw_mode, 8)
     except ValueError:
         return UnsafeEntry(repr(raw_name)[2:-1], "its name is not UTF-8 or its mode is not a number")
+    # A gitlink names a commit of another repository, and no objects of this one.
     if mode == _GITLINK:
         return UnsafeEntry(name, "it is a submodule")
     if mode not in _MODES:

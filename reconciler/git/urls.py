@@ -20,7 +20,9 @@ _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOCAL_NAMES = re.compile(r"(.*\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The hosts to which plain http leaves no machine."""
+# host:path is SSH where no slash is before the colon: git's scp-like form.
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
+# For `name::address` git runs the program git-remote-name.
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
 _USER = re.compile(r"(?<=:)//(?:[^/]*@|[^/?#\[\]]*:(?!\d*(?:[/?#]|$)).*@)")
 """A user with a password; one with a slash in it looks like a host with a port that is no number."""
@@ -185,6 +187,8 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
         message = f"Repository address {without_user(text)!r} is not usable: it names no host and port"
         raise UnavailableError(message, hint="Write a slash in a password as %2F.") from error
     host = _find_host(text)
+    # ssh takes a host that begins with a dash for an option, and -oProxyCommand runs anything
+    # (CVE-2017-1000117).
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)

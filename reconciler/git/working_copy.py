@@ -1,6 +1,6 @@
 """Repositories of a user: working copies, their state, and new repositories with given commits."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,15 +168,12 @@ def _stream(commits: Sequence[NewCommit], branch: str) -> Iterator[bytes]:
         committer = Signature(*AUTHOR, commit.time)
         yield f"commit refs/heads/{branch}\nmark :{mark}\ncommitter {committer}\n".encode()
         yield _data(commit.message.encode() + b"\n")
+        # fast-import begins a commit with the files of its parent.
         yield b"deleteall\n"
-        yield from _modifications(commit.files.items())
+        for path, content in sorted(commit.files.items()):
+            yield f"M 100644 inline {path}\n".encode() + _data(content)
         for tag in commit.tags:
             yield f"reset refs/tags/{tag}\nfrom :{mark}\n\n".encode()
-
-
-def _modifications(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    for path, content in sorted(files):
-        yield f"M 100644 inline {path}\n".encode() + _data(content)
 
 
 def _data(content: bytes) -> bytes:
