@@ -14,6 +14,7 @@ _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
 _MARK = re.compile(r"<!-- (reconciler:[^>)\n]*) -->")
+# Azure DevOps and Bitbucket show HTML comments as text: a link definition shows nothing anywhere.
 _HIDDEN_MARK = re.compile(r"\[//\]: # \((reconciler:[^>)\n]*)\)")
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
 _CUT_LINKED = "\n\nThe rest does not fit here: [all changes of this pull request]({})."
@@ -102,6 +103,7 @@ def compose(
     if content:
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
+    # What people wrote above stays above.
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
     room = limit - _size(before) - len(begin) - len(_END) - _size(around.after) - 1
     # A generated text cannot forge a marker, whichever way it is hidden.
@@ -232,12 +234,13 @@ def _fitting(body: str, room: int, end: str) -> str:
 
 def _size(text: str) -> int:
     """Return the length of a text in units of UTF-16, which is what some forges count."""
+    # A character beyond the basic plane counts twice there.
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _cut(body: str, room: int) -> str:
     """Keep whole lines only, and close an open code block: text after it must not become code."""
-    kept: list[str] = []
+    lines_kept: list[str] = []
     size, fence = 0, ""
     for line in body.split("\n"):
         marks = _FENCE.match(line)
@@ -247,6 +250,6 @@ def _cut(body: str, room: int) -> str:
         size += _size(line) + 1
         if size + (len(after) + 1 if after else 0) > room:
             break
-        kept.append(line)
+        lines_kept.append(line)
         fence = after
-    return "\n".join([*kept, *([fence] if fence else [])])
+    return "\n".join([*lines_kept, *([fence] if fence else [])])

@@ -170,6 +170,7 @@ class Forges:
 
     def app_credential(self, rule: CredentialRule) -> Credential:
         """Return the credential of git as a GitHub App: an installation token, valid for an hour."""
+        # GitHub takes an installation token as the password of this user, over https only.
         return Credential("x-access-token", self._app(rule).token())
 
     def mark_unread(self, remote: str, url: str) -> None:
@@ -237,6 +238,7 @@ class Forges:
 def default_api(kind: ForgeKind, host: str, prefix: str) -> str:
     """Return the usual address of a host's API; on this machine it has the scheme of the rule."""
     api = PRODUCTS[kind].default_api(host)
+    # Servers of tests and demos have no certificate.
     is_clear = prefix.startswith("http://") and is_loopback(prefix)
     return f"http://{api.removeprefix('https://')}" if is_clear else api
 

@@ -85,6 +85,7 @@ def default_api(host: str) -> str:
 def basic_token(credential: Credential) -> StaticToken:
     """Return the form in which the server takes personal access tokens and those of pipelines."""
     encoded = base64.b64encode(f":{credential.password}".encode()).decode()
+    # The user is empty: any name is accepted, and none is needed.
     return StaticToken(encoded if credential.password else "", "Basic")
 
 
@@ -127,6 +128,7 @@ class Azure(RestDialect):
         moment = datetime.fromtimestamp(max(since, 0.0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         query = {"searchCriteria.queryTimeRangeType": "closed", "searchCriteria.minTime": moment}
         pulls = [pull for page in self._pages("all", query) for pull in page]
+        # Lists come in the order of creation.
         pulls.sort(key=lambda pull: (pull.changed, pull.number), reverse=True)
         yield from (pulls[start : start + PAGE] for start in range(0, len(pulls), PAGE))
 
@@ -162,6 +164,7 @@ class Azure(RestDialect):
         try:
             return self._parse(self._write("POST", self._pulls, body))
         except (InvalidError, MissingError) as error:
+            # The code at the start of a message is the same in every language.
             if "TF401179" in str(error):
                 raise PullRequestExistsError(str(error)) from error
             if "TF401398" in str(error):
@@ -184,6 +187,7 @@ class Azure(RestDialect):
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels, each in a request of its own."""
         path = f"{self._pulls}/{pull.number}/labels"
+        # There is no request that replaces all labels.
         for name in sorted({*labels} - {*pull.labels}):
             self._write("POST", path, {"name": name}, repeatable=True)
         for name in sorted({*pull.labels} - {*labels}):
@@ -230,6 +234,7 @@ class Azure(RestDialect):
         """
         body = {
             "status": "completed",
+            # The server refuses if the head is another commit by now.
             "lastMergeSourceCommit": {"commitId": expect},
             "completionOptions": self._completion(pull.base),
         }
@@ -285,6 +290,7 @@ class Azure(RestDialect):
             self._permitted[base] = enabled[0] if enabled else dict.fromkeys(_PERMITS.values(), True)
         for strategy in _STRATEGIES[self._method] if self._method else _PERMITS:
             if self._permitted[base].get(_PERMITS[strategy]):
+                # The run deletes branches itself, with a lease.
                 return {"mergeStrategy": strategy, "deleteSourceBranch": False}
         raise forbidden_method(self.name, self._method or "merge")
 
@@ -292,8 +298,8 @@ class Azure(RestDialect):
         """Yield the comments of the authenticated user; each may be in a thread of its own."""
         for thread in self._get(f"{self._pulls}/{number}/threads")["value"]:
             for comment in thread.get("comments") or ():
-                is_own = comment["author"]["id"] == self._own_login()
-                if is_own and comment.get("commentType") != "system" and not comment.get("isDeleted"):
+                is_by_us = comment["author"]["id"] == self._own_login()
+                if is_by_us and comment.get("commentType") != "system" and not comment.get("isDeleted"):
                     text = body_marker.reveal(comment.get("content") or "")
                     yield Comment(f"{thread['id']}/comments/{comment['id']}", text)
 
@@ -321,6 +327,7 @@ class Azure(RestDialect):
         """Set a status of the last iteration of a pull request, which a policy of its branch may demand."""
         iterations = self._get(f"{self._pulls}/{number}/iterations")["value"]
         body = {
+            # Each push is an iteration; a policy looks at the status of the last one.
             "iterationId": max(iteration["id"] for iteration in iterations),
             "state": "succeeded" if status.passed else "failed",
             "description": status.text[: self._longest_description],
@@ -378,16 +385,17 @@ class Azure(RestDialect):
     def _head(self, item: Any) -> Any:
         return item["sourceRefName"].removeprefix(HEADS)
 
-    def _is_own(self, item: Any) -> bool:
+    def _is_from_this_repository(self, item: Any) -> bool:
+        # Only the pull request of a fork has this field.
         return not item.get("forkSource")
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         state = _STATES.get(item["status"], PullState.CLOSED)
         body = body_marker.reveal(item.get("description") or "")
         # A label has the case in which somebody wrote it first. Some answers have none.
-        own = {name.casefold(): name for name in body_marker.parse(body).labels}
+        known_labels = {name.casefold(): name for name in body_marker.parse(body).labels}
         there = item.get("labels")
-        if there is None and own:
+        if there is None and known_labels:
             there = self._get(f"{self._pulls}/{item['pullRequestId']}/labels")["value"]
         labels = [label["name"] for label in there or () if label.get("active", True)]
         merged = (item.get("lastMergeCommit") or {}).get("commitId")
@@ -402,7 +410,7 @@ class Azure(RestDialect):
             state=state,
             head_oid=(item.get("lastMergeSourceCommit") or {}).get("commitId") or "",
             merge_oid=(merged or "") if state is PullState.MERGED else "",
-            labels=tuple(own.get(name.casefold(), name) for name in labels),
+            labels=tuple(known_labels.get(name.casefold(), name) for name in labels),
             url=f"{self._web}/pullrequest/{item['pullRequestId']}",
             times=write_times(stamps),
             closed=closed_time(stamps),

@@ -96,6 +96,7 @@ class Bitbucket(RestDialect):
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
+        # Without a query only the open ones are listed.
         yield from self._sorted("id > 0", "created_on")
 
     def list_open(self) -> Iterator[list[ApiPullRequest]]:
@@ -129,6 +130,7 @@ class Bitbucket(RestDialect):
             "source": {"branch": {"name": desired.head}},
             "destination": {"branch": {"name": desired.base}},
             "draft": desired.draft,
+            # Otherwise the branch would go without a lease.
             "close_source_branch": False,
         }
         try:
@@ -185,6 +187,7 @@ class Bitbucket(RestDialect):
         if missing := [name for name in names if name not in self._members]:
             raise InvalidError(f"{self.name}: the workspace has no member {missing[0]}", status=404)
         if names:
+            # Until the pull request is read again, its own list lacks these.
             self._requested[pull.number] = [self._members[name] for name in names]
             self._update(pull, {})
 
@@ -207,6 +210,7 @@ class Bitbucket(RestDialect):
         if not strategy:
             raise forbidden_method(self.name, self._method)
         moved = ConflictError(f"A branch of pull request {pull.number} moved")
+        # Answers have twelve digits of an id.
         if not expect.startswith(item["source"]["commit"]["hash"]):
             raise moved
         body = {"type": "pullrequest_merge_parameters", "merge_strategy": strategy}
@@ -290,7 +294,7 @@ class Bitbucket(RestDialect):
     def _head(self, item: Any) -> Any:
         return item["source"]["branch"]["name"]
 
-    def _is_own(self, item: Any) -> bool:
+    def _is_from_this_repository(self, item: Any) -> bool:
         source, destination = item["source"].get("repository"), item["destination"].get("repository")
         return bool(source and destination and source["uuid"] == destination["uuid"])
 

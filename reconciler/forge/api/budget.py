@@ -36,11 +36,14 @@ class Budget:
 
     def reserve(self, writes: int) -> None:
         """Keep so many writes of the hour for the end of the run, where the dashboard is written."""
+        # One write is left for the run, or it would wait for itself.
         self._held = min(writes, self.limits.per_hour - 1)
 
     def learn(self, times: Iterable[float]) -> None:
         """Count the writes of other runs at these times, in seconds of our clock."""
         with self._lock:
+            # GitHub counts about 80 new texts a minute and 500 an hour, by REST, GraphQL and the web
+            # together.
             recent = (t for t in times if t > self.clock.now() - HOUR_S)
             self._spent = sorted([*self._spent, *recent])
 
@@ -75,6 +78,8 @@ class Budget:
         Raises:
             LimitedError: The second limit in a run ends its writes.
         """
+        # A secondary limit of GitHub may come without Retry-After: it asks for a minute, then for longer each
+        # time.
         self._hits += 1
         wait = wait_s if wait_s is not None else min(SECONDARY_WAIT_S * 2 ** (self._hits - 1), LONGEST_WAIT_S)
         self._closed_until = max(self._closed_until, self.clock.now() + wait)
@@ -121,7 +126,9 @@ def next_turn(spent: Sequence[float], limits: WriteLimits, closed_until: float =
         if count < 1:
             return float("inf")
         if len(spent) >= count:
+            # The write that is `count` before this one must have left the window.
             turn = max(turn, spent[-count] + window + _MARGIN_S)
+    # Spread over the minute: GitHub asks for a second or more between writes.
     return max(turn, spent[-1] + MINUTE_S / limits.per_minute) if spent else turn
 
 

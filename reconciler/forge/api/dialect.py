@@ -214,6 +214,7 @@ class RestDialect(ABC):
 
     def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
         """Request reviews of people, and of teams of the owner by their name, in one request."""
+        # A team is named without its organization there.
         teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
         body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
         path = f"{self._pulls}/{pull.number}/requested_reviewers"
@@ -264,15 +265,17 @@ class RestDialect(ABC):
     def _parse_item(self, item: Any) -> ApiPullRequest:
         """Parse an item of a list, whatever of it can be; the head of a fork may have the name of ours."""
         pull = parse_pull(item, self._parse, self._fields.number, self._head)
-        return pull if self._is_own(item) else replace(pull, head="")
+        # Without this a stranger's pull request would count as the draft of a package.
+        return pull if self._is_from_this_repository(item) else replace(pull, head="")
 
     @abstractmethod
     def _head(self, item: Any) -> Any: ...
 
     @abstractmethod
-    def _is_own(self, item: Any) -> bool: ...
+    def _is_from_this_repository(self, item: Any) -> bool: ...
 
     def _own_login(self) -> str:
+        # A GitHub App may not read /user: that dialect asks by GraphQL.
         self._login = self._login or str(self.transport.get("/user").data[self._fields.user])
         return self._login
 

@@ -68,12 +68,13 @@ class ApiForge:
     def __init__(self, dialect: ApiDialect, transport: Transport, instance: str) -> None:
         self.dialect = dialect
         self.transport = transport
+        # Branches of drafts and proposals as Porch calls them, and the other branches of this instance.
         self._head_prefixes = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
         self._counted = False  # every listing returns all times: they count once
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, sorted by number; their writes count in the budget."""
-        return self._own(self._read(lambda: list_all(self.dialect)))
+        return self._our_pulls(self._read(lambda: list_all(self.dialect)))
 
     def list_known(self, url: str, history: PullHistory | None, branches: Collection[str]) -> KnownPulls:
         """Return the pull requests that a plan may depend on, and the history to record.
@@ -87,12 +88,13 @@ class ApiForge:
             branches: The branches of the repository, read before this.
         """
         if history is not None:
+            # Lists of ended pull requests grow for years; most runs need the last hour of them.
             recent = self._read(lambda: list_since(self.dialect, history.mark, self._now))
-            pulls = self._own(recent, history)
+            pulls = self._our_pulls(recent, history)
             if recent.mark is not None and is_complete(history, branches):
                 return KnownPulls(pulls, next_history(url, recent, pulls, branches) or history)
         listing = self._read(lambda: list_all(self.dialect))
-        pulls = self._own(listing)
+        pulls = self._our_pulls(listing)
         following = next_history(url, listing, pulls, branches)
         return KnownPulls(pulls, following, is_due=history is not None)
 
@@ -122,11 +124,12 @@ class ApiForge:
         except UnavailableError:
             budget.mark_unread(name)
             raise
+        # The times of what is listed are the writes of earlier runs: no state of the budget is kept.
         if not self._counted:
             self._counted = True
             budget.mark_read(name)
-            own = (p for p in listing.pulls.values() if p.head.startswith(self._head_prefixes))
-            budget.learn(time - self.transport.skew_s for pull in own for time in pull.times)
+            pulls = (p for p in listing.pulls.values() if p.head.startswith(self._head_prefixes))
+            budget.learn(time - self.transport.skew_s for pull in pulls for time in pull.times)
         return listing
 
     def _has_pulls(self) -> bool:
@@ -143,14 +146,17 @@ class ApiForge:
         except UnavailableError:
             return False
 
-    def _own(self, listing: Listing, history: PullHistory | None = None) -> tuple[PullRequest, ...]:
+    def _our_pulls(self, listing: Listing, history: PullHistory | None = None) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, by number; the listed ones replace the recorded."""
         pulls = {pull.number: pull for pull in recorded_pulls(history)} if history else {}
         for number, pull in listing.pulls.items():
             pulls.pop(number, None)
             is_open = pull.state is PullState.OPEN or not body_marker.parse(pull.body).duplicate_of
             if pull.head.startswith(self._head_prefixes) and is_open:
-                pulls[number] = self._with_ticks(pull, _to_pull_request(pull))
+                # The ticks of another account's pull request do not count: its author may edit its text.
+                read = _to_pull_request(pull)
+                is_by_us = not read.ticks or (has_issues(self) and self.dialect.wrote(pull))
+                pulls[number] = read if is_by_us else replace(read, ticks=None)
         handed = [
             n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
         ]
@@ -158,13 +164,9 @@ class ApiForge:
             pulls[number] = replace(pulls[number], is_dropped=True)
         return tuple(pulls[number] for number in sorted(pulls))
 
-    def _with_ticks(self, pull: ApiPullRequest, read: PullRequest) -> PullRequest:
-        """Return a pull request; its ticks only if our account opened it, so that only writers edit it."""
-        is_own = not read.ticks or (has_issues(self) and self.dialect.wrote(pull))
-        return read if is_own else replace(read, ticks=None)
-
     def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
         """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
+        # GitHub drops auto-merge after a push of somebody without write access, and a queue what fails in it.
         merging = self.dialect.merging(handed) if handed else None
         if merging is None:
             return
@@ -178,6 +180,7 @@ class ApiForge:
 
         The text is written last: its hidden digest tells that everything else was written.
         """
+        # GitHub takes titles of up to 256 characters, GitLab of 255.
         desired = outgoing_pull(replace(desired, title=terminal(desired.title)[:LONGEST_TITLE]))
         pull = self._find_current(desired)
         # Before the pull request is there: its text then tells that this head has its status.
@@ -193,6 +196,7 @@ class ApiForge:
             pull = replace(pull, draft=True)
         marked = body_marker.parse(pull.body)
         # Replace the labels of an earlier run by the desired ones; labels of people are kept
+        # Most forges replace all labels at once, those of people too.
         removed = set(marked.labels) - set(desired.labels)
         labels = tuple(sorted((set(pull.labels) - removed) | set(desired.labels)))
         pull = pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
@@ -227,6 +231,7 @@ class ApiForge:
         is_open = pull.state is PullState.OPEN
         if comment and pull.state is not PullState.MERGED:
             self._write_comment(number, "close", comment, update=is_open)
+        # Before it is closed: a run that is killed between would leave a rejection of a person.
         if is_open and duplicate_of:
             body = body_marker.mark_duplicate(pull.body, duplicate_of)
             self.dialect.edit(pull, pull.title, body, pull.base)
@@ -243,9 +248,9 @@ class ApiForge:
 
         The first one counts. Two runs at once may open two, and people may wipe a text with its key.
         """
-        own = [i for i in self.dialect.issues() if i.title == title or body_marker.is_comment(key, i.body)]
-        self.transport.budget.learn(t - self.transport.skew_s for issue in own for t in issue.times)
-        return tuple(sorted(own, key=lambda issue: (not issue.is_open, issue.number)))
+        issues = [i for i in self.dialect.issues() if i.title == title or body_marker.is_comment(key, i.body)]
+        self.transport.budget.learn(t - self.transport.skew_s for issue in issues for t in issue.times)
+        return tuple(sorted(issues, key=lambda issue: (not issue.is_open, issue.number)))
 
     def write_issue(self, key: str, title: str, body: str) -> Issue | None:
         """Open the issue with this hidden key, or update its text; return None if it was up to date.
@@ -345,6 +350,7 @@ class ApiForge:
             _check_head(pull, expect)
         if pull.state is not PullState.OPEN or not pull.draft:
             return pull
+        # Forges merge no draft.
         self.dialect.mark_ready(pull)
         return replace(pull, draft=False)
 
@@ -402,9 +408,11 @@ class ApiForge:
     def _update_text(self, pull: ApiPullRequest, desired: PullRequest) -> ApiPullRequest:
         """Update title and text; a title that differs from the generated one is kept."""
         marked = body_marker.parse(pull.body)
+        # Only the title that the marker was written with is ours.
         is_generated = marked.has_marker and marked.title == body_marker.digest(pull.title)
         title = desired.title if is_generated else pull.title
         body = self._compose(desired, marked)
+        # A web form turns every line break into CR and LF.
         present = (pull.title, body_marker.normalise_newlines(pull.body), pull.base)
         if (title, body, desired.base) == present:
             return pull
@@ -476,6 +484,7 @@ class ApiForge:
                 lambda: next(iter(look()), None),
                 POLL_DELAYS_S,
             )
+            # A list may not have the new comment yet.
             comments = look() or [created]  # two runs at once may both have seen none
         first, *others = comments
         for other in others:
@@ -495,6 +504,7 @@ class ApiForge:
         try:
             return self._until_done(merge)
         except InvalidError as error:
+            # An earlier run, or a person, may have merged it a moment ago.
             now = self._find(pull.number)
             if now.state is PullState.OPEN:
                 self._check_mergeable(now, expect)

@@ -32,6 +32,7 @@ from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
 _LABEL_COLOUR = "#ededed"
+# The defaults of WORK_IN_PROGRESS_PREFIXES; each server may have others.
 _DRAFTS = ("wip:", "[wip]")
 _CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
 _STYLES: Mapping[str, Sequence[str]] = {
@@ -106,6 +107,7 @@ class Gitea(RestDialect):
                     yield pull
                     return
         pages = self._sorted("open", "recentupdate")
+        # A pull request of a moment ago is on the first page.
         yield from (pull for pull in next(pages, ()) if pull.head == head)
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
@@ -117,6 +119,7 @@ class Gitea(RestDialect):
         """
         title = self._title(desired.title, draft=desired.draft)
         body = {"title": title, "head": desired.head, "base": desired.base, "body": desired.body}
+        # Labels are ids of the repository or its organization, not names.
         labels = {"labels": self._ids(desired.labels)} if desired.labels else {}
         try:
             data = self.transport.write("POST", self._pulls, {**body, **labels}).data
@@ -160,6 +163,7 @@ class Gitea(RestDialect):
 
     def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
         """Assign a pull request to people; those that it is assigned to stay."""
+        # The list replaces the former one.
         names = sorted({*pull.assignees, *assignees})
         self.transport.write("PATCH", f"{self._pulls}/{pull.number}", {"assignees": names}, repeatable=True)
 
@@ -179,11 +183,13 @@ class Gitea(RestDialect):
         try:
             return self._merge(pull, expect, {"merge_when_checks_succeed": True})
         except InvalidError as error:
+            # The answer to a second request for auto-merge.
             if "already scheduled" in str(error):
                 return pull
             raise
 
     def _merge(self, pull: ApiPullRequest, expect: str, options: Mapping[str, bool]) -> ApiPullRequest:
+        # With `head_commit_id` the server answers 409 if the head is another one by now.
         body = {"Do": self._style(), "head_commit_id": expect, **options}
         try:
             self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
@@ -200,6 +206,7 @@ class Gitea(RestDialect):
             RefusedError: The repository forbids the configured one.
         """
         repository = self.transport.get(self._root).data
+        # A style that is not permitted is refused with 405.
         preferred = str(repository.get("default_merge_style") or "merge")
         styles = _STYLES[self._method] if self._method else (preferred, *_PERMITS)
         for style in styles:
@@ -215,7 +222,12 @@ class Gitea(RestDialect):
         """
         names = tuple(names)
         if not set(names) <= self._label_ids.keys():
-            self._label_ids = self._list_labels()
+            labels = list(self.transport.items(f"{self._root}/labels", {"limit": 50}))
+            with suppress(UnavailableError):  # the owner is a user, or the token may not read organizations
+                labels += self.transport.items(f"/orgs/{quote(self._owner)}/labels", {"limit": 50})
+            self._label_ids = {
+                label["name"]: label["id"] for label in sorted(labels, key=lambda label: -label["id"])
+            }
         created: dict[str, int] = {}
         for name in names:
             if name not in self._label_ids:
@@ -229,12 +241,6 @@ class Gitea(RestDialect):
             if self._label_ids[name] != number:
                 self.transport.write("DELETE", f"{self._root}/labels/{number}", repeatable=True)
         return [self._label_ids[name] for name in names]
-
-    def _list_labels(self) -> dict[str, int]:
-        labels = list(self.transport.items(f"{self._root}/labels", {"limit": 50}))
-        with suppress(UnavailableError):  # the owner is a user, or the token may not read organizations
-            labels += self.transport.items(f"/orgs/{quote(self._owner)}/labels", {"limit": 50})
-        return {label["name"]: label["id"] for label in sorted(labels, key=lambda label: -label["id"])}
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
@@ -253,6 +259,7 @@ class Gitea(RestDialect):
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
         login = self._own_login()
+        # Without a type the list has pull requests, too.
         query: Query = {"type": "issues", "state": "all", "created_by": login, "limit": 50}
         for item in self.transport.items(self._issues, query):
             if item["user"]["login"] == login:
@@ -269,7 +276,7 @@ class Gitea(RestDialect):
     def _head(self, item: Any) -> Any:
         return item["head"]["label"]
 
-    def _is_own(self, item: Any) -> bool:
+    def _is_from_this_repository(self, item: Any) -> bool:
         return bool(item["head"]["repo_id"] == item["base"]["repo_id"])
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:

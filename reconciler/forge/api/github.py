@@ -181,6 +181,7 @@ class GitHub(RestDialect):
 
     def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
+        # The filter takes OWNER:BRANCH; without an owner GitHub ignores it and answers everything.
         for page in self._list({"state": "open", "head": f"{self.owner}:{head}"}):
             yield from (pull for pull in page if pull.head == head and pull.state is PullState.OPEN)
 
@@ -192,6 +193,7 @@ class GitHub(RestDialect):
         try:
             reply = self.transport.write("POST", self._pulls, {**body, "draft": desired.draft})
         except InvalidError as error:
+            # Private repositories of a free plan have no drafts: GitHub answers 422.
             if _NO_DRAFTS.search(str(error)) and desired.draft:
                 ready = self.create(replace(desired, draft=False))
                 return replace(self.set_labels(ready, (*ready.labels, DRAFT_LABEL)), draft=True)
@@ -201,6 +203,7 @@ class GitHub(RestDialect):
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels."""
         path = f"{self._issues}/{pull.number}/labels"
+        # GitHub creates labels that the repository lacks.
         reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
         return replace(pull, labels=tuple(label["name"] for label in reply.data))
 
@@ -214,6 +217,7 @@ class GitHub(RestDialect):
         if DRAFT_LABEL in pull.labels:
             self.set_labels(pull, tuple(name for name in pull.labels if name != DRAFT_LABEL))
         else:
+            # PATCH takes `draft: false`, answers 200 and changes nothing.
             self._graphql(READY, {"id": pull.key}, writes=True)
 
     def mark_draft(self, pull: ApiPullRequest) -> None:
@@ -231,6 +235,7 @@ class GitHub(RestDialect):
         Where the branch demands its merge queue, it is put into that and stays open.
         """
         for method in self._methods:
+            # With `sha` GitHub answers 409 if the head is another one by now.
             body = {"sha": expect, "merge_method": method}
             try:
                 reply = self.transport.write("PUT", f"{self._pulls}/{pull.number}/merge", body)
@@ -238,7 +243,9 @@ class GitHub(RestDialect):
                 if _NOT_YET.search(str(error)):
                     raise PendingError(str(error)) from error
                 if _QUEUED_ONLY.search(str(error)):
-                    return self._enqueue(pull, expect)
+                    # The queue merges later, with its own checks: REST has no request to join it.
+                    self._graphql(ENQUEUE, {"id": pull.key, "head": expect}, writes=True)
+                    return replace(pull, handed=True)
                 if not _FORBIDDEN_METHOD.search(str(error)):
                     raise
                 if method == self._methods[-1]:
@@ -254,6 +261,7 @@ class GitHub(RestDialect):
             try:
                 self._graphql(AUTO_MERGE, variables, writes=True)
             except InvalidError as error:
+                # Auto-merge is for what has something to wait for; GitHub refuses it otherwise.
                 if _CLEAN.search(str(error)):
                     return self.merge(pull, expect)
                 if not _FORBIDDEN_METHOD.search(str(error)) or method == self._methods[-1]:
@@ -262,14 +270,11 @@ class GitHub(RestDialect):
             return pull
         raise AssertionError
 
-    def _enqueue(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        self._graphql(ENQUEUE, {"id": pull.key, "head": expect}, writes=True)
-        return replace(pull, handed=True)
-
     def merging(self, pulls: Collection[ApiPullRequest]) -> Collection[int]:
         """Return the numbers of those with auto-merge, and of those in the queue of their branch."""
         numbers = {pull.number for pull in pulls if pull.handed}
         for base in sorted({pull.base for pull in pulls if not pull.handed}):
+            # What is in the queue is not shown as auto-merge.
             entries = self._nodes(QUEUE, {"branch": base}, lambda r: (r["mergeQueue"] or {}).get("entries"))
             numbers |= {entry["pullRequest"]["number"] for entry in entries if entry["pullRequest"]}
         return numbers
@@ -281,6 +286,7 @@ class GitHub(RestDialect):
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
+        # REST names the author by login, and an App has no /user that tells its own.
         nodes = self._nodes(COMMENTS, {"number": number}, lambda r: r["pullRequest"]["comments"])
         yield from (Comment(node["id"], node["body"]) for node in nodes if node and node["viewerDidAuthor"])
 
@@ -308,6 +314,7 @@ class GitHub(RestDialect):
             name = node.get("name") or node.get("context") or ""
             # A check run without a conclusion is still running.
             state = _CHECKS.get(node.get("conclusion") or node.get("state") or "PENDING", CheckState.FAILED)
+            # Several workflows may have a job of the same name.
             states[name] = max(state, states.get(name, state), key=_WORST.index)
         yield from starmap(Check, states.items())
 
@@ -319,6 +326,7 @@ class GitHub(RestDialect):
                 yield Issue(node["number"], node["body"], not node["closed"], changed, node["title"])
 
     def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
+        # An enterprise server has REST at /api/v3 and GraphQL at /api/graphql.
         path = f"{self.transport.base.removesuffix('/v3')}/graphql"
         body = {"query": document, "variables": variables}
         if writes:
@@ -348,12 +356,13 @@ class GitHub(RestDialect):
     def _head(self, item: Any) -> Any:
         return item["head"]["ref"]
 
-    def _is_own(self, item: Any) -> bool:
+    def _is_from_this_repository(self, item: Any) -> bool:
         """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
         head, base = item["head"].get("repo"), item["base"].get("repo")
         return bool(head and base and head["id"] == base["id"])
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
+        # Lists have no field `merged`: a time tells closed from merged.
         merged = item.get("merged_at")
         is_open = item["state"] == "open"
         labels = tuple(label["name"] for label in item.get("labels", ()))
@@ -363,6 +372,7 @@ class GitHub(RestDialect):
             base=item["base"]["ref"],
             title=item["title"],
             body=item.get("body") or "",
+            # What is closed keeps its `draft`.
             draft=is_open and (bool(item.get("draft")) or DRAFT_LABEL in labels),
             state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
             head_oid=item["head"]["sha"],
@@ -466,6 +476,7 @@ def _creation_error(desired: PullRequest, message: str) -> Exception | None:
     """Return the error for GitHub's message about a pull request that was not opened, None if unknown."""
     if "already exists" in message:
         return PullRequestExistsError(message)
+    # GitHub opens no pull request without a commit of its own.
     if "No commits between" in message:
         return ConflictError(f"{desired.base} has all commits of {desired.head} already")
     if re.search(r"\bhead\b", message) and "invalid" in message:

@@ -31,7 +31,9 @@ from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, 
 from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
+# GitLab keeps no flag: the title decides, in any of three spellings.
 _DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
+# `locked` is a merge request while it is being merged.
 _STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
 _UNDECIDED = {"unchecked", "checking", "preparing", "approvals_syncing"}
 """States of a merge request before GitLab knows whether it can be merged.
@@ -63,6 +65,7 @@ class GitLab(RestDialect):
         self._squash = rule.merge_method == "squash"
         self._user_ids: dict[str, int] = {}
         self._has_trains: bool | None = None
+        # A project is named by its whole path with the slashes encoded.
         super().__init__(transport, name, f"/projects/{quote(name, safe='')}", "merge_requests")
 
     def has_pulls(self) -> bool:
@@ -114,6 +117,7 @@ class GitLab(RestDialect):
         """Request reviews of people; GitLab takes no groups, which its own CODEOWNERS ask."""
         names = {*pull.reviewers, *(name for name in reviewers if "/" not in name)}
         if names - set(pull.reviewers):
+            # The list replaces the former one, and takes ids only.
             self._update(pull, {"reviewer_ids": self._users(names)})
 
     def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
@@ -144,6 +148,7 @@ class GitLab(RestDialect):
         Source: GitLab's documentation of the merge requests API: `auto_merge`, before version 17.11
         `merge_when_pipeline_succeeds`.
         """
+        # Versions before 17.11 know the second name only, and ignore the first.
         waits = {"auto_merge": True, "merge_when_pipeline_succeeds": True}
         return self._depart(pull, expect) or self._merge(pull, expect, waits)
 
@@ -165,6 +170,7 @@ class GitLab(RestDialect):
         try:
             self.transport.write("POST", path, body, repeatable=True)
         except InvalidError as error:
+            # 409 is also the answer where it is on the train already.
             if error.status != _CONFLICT or not self.merging([pull]):
                 raise
         return replace(pull, handed=True)
@@ -195,6 +201,7 @@ class GitLab(RestDialect):
         try:
             return self._parse(self.transport.write("PUT", path, body).data)
         except UnauthorizedError as error:
+            # GitLab answers 401, not 403, to an account that may not merge.
             self.find(pull.number)  # raises if it is the token that is refused
             raise RefusedError(
                 f"The account may not merge into {pull.base}: {error}",
@@ -211,6 +218,7 @@ class GitLab(RestDialect):
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
         for note in self.transport.items(self._comments(number), {"sort": "asc", "per_page": 100}):
+            # Notes are also the log of a merge request: pushes, labels, approvals.
             if not note.get("system") and note["author"]["username"] == self._own_login():
                 yield Comment(str(note["id"]), note["body"])
 
@@ -236,7 +244,7 @@ class GitLab(RestDialect):
     def _head(self, item: Any) -> Any:
         return item["source_branch"]
 
-    def _is_own(self, item: Any) -> bool:
+    def _is_from_this_repository(self, item: Any) -> bool:
         return bool(item["source_project_id"] == item["target_project_id"])
 
     def _comments(self, number: int) -> str:
@@ -244,6 +252,7 @@ class GitLab(RestDialect):
 
     def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
         updated = super()._update(pull, body)
+        # Some answers to an update lack `sha`.
         return replace(updated, head_oid=updated.head_oid or pull.head_oid)
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:

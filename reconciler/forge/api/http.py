@@ -64,6 +64,7 @@ class Transport(Client):
             raise UnavailableError(
                 f"{base!r} is no address of a forge's API", hint="Give an https URL."
             ) from error
+        # A bearer token is all that a listener needs.
         if not server.is_private:
             raise UnavailableError(f"A token for {base} would be sent in the clear", hint="Use https.")
         self.base = base.rstrip("/")
@@ -72,6 +73,7 @@ class Transport(Client):
         self._most_pages = limits.forge_pages
 
         def refusal(_: str, target: str) -> str:
+            # The token is for this server, and for none to which it redirects.
             return "" if find_server(target) == server else "is another server"
 
         times = TimeLimits(timeout_s, 2 * timeout_s, budget.limits.max_wait_s)
@@ -105,6 +107,7 @@ class Transport(Client):
             yield reply.data
             if not (query := reply.next_query):
                 return
+            # A page that links to itself, or to one before it: the list would never end.
             if query in seen:
                 raise UnavailableError(f"The pages of {self.base}{path} go in a circle")
             seen.add(query)
@@ -149,6 +152,7 @@ class Transport(Client):
             try:
                 return write()
             except LostReplyError:
+                # The connection may break after the server has done the write: only its effect tells.
                 if (result := self.poll(look, delays)) is not None:
                     return result
                 if attempt == attempts:

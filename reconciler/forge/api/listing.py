@@ -129,14 +129,14 @@ def remember(
         mark: The pull request that had changed last.
     """
     ended = [pull for pull in pulls if pull.state is not PullState.OPEN]
-    kept = {pull.number: pull for pull in ended if pull.head in branches}
+    remembered = {pull.number: pull for pull in ended if pull.head in branches}
     subjects: dict[str, list[PullRequest]] = {}
     for pull in ended:
         subjects.setdefault(_subject(pull.head), []).append(pull)
     for members in subjects.values():
         last = max(members, key=lambda pull: pull.number)
         highest = max(members, key=lambda pull: (_number(pull.head), pull.number))
-        kept |= {last.number: last, highest.number: highest}
+        remembered |= {last.number: last, highest.number: highest}
     return PullHistory(
         url=url,
         mark=mark,
@@ -150,7 +150,7 @@ def remember(
                 url=pull.url,
                 proposes=pull.proposes,
             )
-            for number, pull in sorted(kept.items())
+            for number, pull in sorted(remembered.items())
         ),
         branches=tuple(sorted(branch for branch in branches if _is_draft(branch))),
     )

@@ -74,6 +74,7 @@ class MergeComposer:
         """Return the moves of refs; a server without atomic pushes applies them in this order."""
         refs = self.mirror.refs()
         bases = [RefUpdate(ref, refs.get(ref), tip.oid) for ref, tip in self._tips.items()]
+        # The base first and deletions last: a push that ends between loses nothing.
         return [*bases, *self._tags, *self._gone]
 
     def compose(self, record: PullRecord) -> Tip:
@@ -114,6 +115,7 @@ class MergeComposer:
             check_new_package(self.mirror, base, package, path)
         main = self._checked_base(record, path)
         number = next_revision(path, self._refs_below(f"{TAGS}{path}/"))
+        # Porch finds the commits of a revision by the `kpt:` line of their messages.
         message = approval_message(path, workspace, number)
         merge = self._commit_trees(record, main, {path: package}, message)
         tag = tag_ref(path, number)
@@ -258,6 +260,7 @@ class Approvals:
         self.results: dict[int, str | ReconcilerError] = {}
         self._begin = begin
         # A host creates no events for more tags in one push; a directory has no such limit.
+        # A merge moves up to four refs: the base, a tag, the draft and the record.
         self._most = REFS_PER_PUSH // 4 if mirror.is_local else TAGS_PER_PUSH
 
     def merge(self, approvals: Sequence[LocalMerge]) -> None:
@@ -295,11 +298,11 @@ class Approvals:
             guilty = {tried[0].number} if len(tried) == 1 else set()
         message = f"{self.mirror.remote} refuses {name_refs(rejected)}: {rejected[0].message}"
         self.results |= {n: RefusedError(message) for n in attempt.merged if n in guilty}
-        left = [approval for approval in tried if approval.number not in guilty]
+        remaining = [approval for approval in tried if approval.number not in guilty]
         # It may refuse many, and names one at a time: each half alone takes fewer commits than all again.
-        half = len(left) // 2
-        self.merge(left[:half])
-        self.merge(left[half:])
+        half = len(remaining) // 2
+        self.merge(remaining[:half])
+        self.merge(remaining[half:])
         return attempt.later
 
 

@@ -138,6 +138,7 @@ def check_new_package(mirror: Mirror, base: Oid, package: Oid, path: str) -> Non
     parents = path.split("/")[:-1]
     for count in range(1, len(parents) + 1):
         outer = "/".join(parents[:count])
+        # A package inside of a package is a sub-package of it, and has no revisions.
         if mirror.blob_at(base, f"{outer}/{KPTFILE}"):
             raise RefusedError(nested_message(path, outer), hint=_PLAN)
     for inner, is_package in _lost_paths(mirror, mirror.subtree(base, path), package, ""):
@@ -193,6 +194,7 @@ def _differing_packages(
 
 
 def _entries(mirror: Mirror, tree: Oid | None) -> dict[str, RawEntry]:
+    # Names that are not UTF-8 are compared like others.
     entries = mirror.raw_entries(tree) if tree else []
     return {entry.name.decode("utf-8", "surrogateescape"): entry for entry in entries}
 

@@ -92,6 +92,7 @@ class LocalTransaction:
         head = self._head(record)
         tip = head or Oid(record.head_oid)
         main = self._at(f"{HEADS}{record.base}")
+        # A person may have merged the branch with git: no record tells of that.
         if main and tip and tip in self.mirror.ancestry(main):
             return msgspec.structs.replace(record, **self._merged(record), head_oid=tip)
         if head is None:
@@ -164,6 +165,7 @@ class LocalTransaction:
         if head is None or not other:
             return []
         self._moved |= {old: None, other[0]: head}
+        # In Porch the prefix of the branch is the lifecycle of the revision.
         return [RefUpdate(old, head, None), RefUpdate(other[0], None, head)]
 
     def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
