@@ -112,10 +112,10 @@ class _CommentMerge(Struct):
 
     def drop_doubles(self, sides: NodeSides) -> None:
         """Keep only local's of two places to which the sides moved one comment."""
-        merged = Counter(_own_lines({**self.tree.comments.lines, **self.merged}))
+        merged = Counter(_line_texts({**self.tree.comments.lines, **self.merged}))
         twice = {text for text, count in merged.items() if count == 2 and _is_worded(text)}  # noqa: PLR2004
         for side in sides if twice else ():
-            counts = Counter(_own_lines(side.tree.comments.lines)) if side is not None else Counter[str]()
+            counts = Counter(_line_texts(side.tree.comments.lines)) if side is not None else Counter[str]()
             twice = {text for text in twice if counts[text] == 1}
         for owner, lines in self.merged.items():
             if not twice.isdisjoint(self.new[owner]):
@@ -140,7 +140,7 @@ class _CommentMerge(Struct):
 
     def _text_of(self, gap: Gap) -> str:
         text, index = self.tree.text, self.tree.comments
-        *others, above = ([*self.merged.get(each, index.lines.get(each, ()))] for each in gap.owners)
+        *others, above = ([*self.merged.get(owner, index.lines.get(owner, ()))] for owner in gap.owners)
         lines = [line for part in others for line in part]
         # A comment of the field above touches it, with a blank line below; so has that of the document.
         position = (
@@ -151,13 +151,13 @@ class _CommentMerge(Struct):
         if (
             position is not CommentPosition.TAIL
             and others[-1]
-            and all(each.text for each in (lines[-1], *above[:1]))
+            and all(line.text for line in (lines[-1], *above[:1]))
         ) or (
             position is CommentPosition.BELOW
             and not others[-1]
             and above
             and above[0].text
-            and _has_blank(above)
+            and any(not line.text for line in above)
         ):
             lines.append(_BLANK)
         lines += above
@@ -189,11 +189,11 @@ def merge_lines(
     result: list[Line] = []
     dropped: list[str] = []
     undone: set[int] = set()
-    for place in range(len(old) + 1):
-        new, replaced = by_upstream.added.get(place, ((), range(0)))
-        mine, _ = by_local.added.get(place, ((), range(0)))
+    for gap in range(len(old) + 1):
+        new, replaced = by_upstream.added.get(gap, ((), range(0)))
+        mine, _ = by_local.added.get(gap, ((), range(0)))
         texts, own_texts = ([line.text for line in lines if line.text] for lines in (new, mine))
-        is_changed = any(old[number] and number not in by_local.kept for number in replaced)
+        is_changed = any(old[number] and number not in by_local.unchanged for number in replaced)
         is_common = any(_is_worded(text) for text in texts if text in own_texts)
         if texts and (is_changed or is_common or (own_texts and position is CommentPosition.BEHIND)):
             undone.update(replaced)
@@ -203,8 +203,8 @@ def merge_lines(
             result += mine if own_texts or not new else new
         else:
             result += (*new, *mine) if position is CommentPosition.ABOVE else (*mine, *new)
-        if place in by_local.kept and (place in by_upstream.kept or place in undone):
-            result.append(by_local.kept[place])
+        if gap in by_local.unchanged and (gap in by_upstream.unchanged or gap in undone):
+            result.append(by_local.unchanged[gap])
     return tuple(result), dropped
 
 
@@ -215,20 +215,20 @@ class _Changes(NamedTuple):
     they replace.
     """
 
-    kept: dict[int, Line]
+    unchanged: dict[int, Line]
     added: dict[int, tuple[Lines, range]]
 
     @classmethod
     def between(cls, base: Lines, side: Lines) -> "_Changes":
         """Return the changes from the base to a side."""
-        kept: dict[int, Line] = {}
+        unchanged: dict[int, Line] = {}
         added: dict[int, tuple[Lines, range]] = {}
         for tag, start, end, at, to in _opcodes([line.text for line in base], [line.text for line in side]):
             if tag == "equal":
-                kept.update(zip(range(start, end), side[at:to], strict=True))
+                unchanged.update(zip(range(start, end), side[at:to], strict=True))
             elif at < to:
                 added[start] = side[at:to], range(start, end)
-        return cls(kept, added)
+        return cls(unchanged, added)
 
 
 def _opcodes(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
@@ -248,15 +248,15 @@ def _children(
         return
     lists = [side if side is not None and side.is_sequence else None for side in (node, *sides)]
     keys = shape.keys if shape is not None else infer_keys(lists)
-    by_key = [elements_by_key(each, Shape(keys=keys)) if keys is not None else None for each in lists]
+    by_key = [elements_by_key(node, Shape(keys=keys)) if keys is not None else None for node in lists]
     items = shape.items if shape is not None else None
     if None not in by_key:
-        own, *others = ([*(each or {}).items()] for each in by_key)
-        for index, (key, item) in enumerate(own):
+        merged, *others = ([*(elements or {}).items()] for elements in by_key)
+        for index, (key, item) in enumerate(merged):
             yield index, item, NodeSides(*(dict(other).get(key) for other in others)), items
         return
     # Without keys, items are the same by their value, and changed collections by their place.
-    values = [[str(item.value) for item in each.items] if each is not None else [] for each in lists]
+    values = [[str(item.value) for item in node.items] if node is not None else [] for node in lists]
     pairs: list[dict[int, Node]] = []
     for side, texts in zip(lists[1:], values[1:], strict=True):
         pair: dict[int, Node] = {}
@@ -287,15 +287,11 @@ def _column(node: Node, position: CommentPosition) -> int:
     return node.tree.column(first.slot) if first is not None else 0
 
 
-def _has_blank(lines: list[Line]) -> bool:
-    return any(not line.text for line in lines)
-
-
-def _own_lines(lines: dict[Owner, Lines]) -> Iterator[str]:
+def _line_texts(lines: dict[Owner, Lines]) -> Iterator[str]:
     """Yield the comments on lines of their own."""
-    for (_, position), each in lines.items():
+    for (_, position), comment in lines.items():
         if position not in (CommentPosition.BEHIND, CommentPosition.INSIDE):
-            yield from (line.text for line in each)
+            yield from (line.text for line in comment)
 
 
 def _without(lines: Lines, doubled: set[str], new: frozenset[str]) -> Iterator[Line]:

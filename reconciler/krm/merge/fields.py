@@ -51,10 +51,10 @@ class FieldMerge(Struct):
             return local
         if _is_untouched(base, local):
             return None if upstream is None else FromUpstream(upstream)
-        given = [node for node in (base, upstream, local) if node is not None]
-        if all(node.is_mapping for node in given):
+        nodes = [node for node in (base, upstream, local) if node is not None]
+        if all(node.is_mapping for node in nodes):
             return self._mapping(base, upstream, local, shape, path)
-        if shape is not None and shape.keys is not None and all(node.is_sequence for node in given):
+        if shape is not None and shape.keys is not None and all(node.is_sequence for node in nodes):
             sides = [elements_by_key(side, shape) for side in (base, upstream, local)]
             if None not in sides:
                 return self._keyed_list(local, [side or {} for side in sides], shape, path)
@@ -124,7 +124,7 @@ class FieldMerge(Struct):
             ]
             # A choice for any of them decides all: a person answers the one that is shown with two values.
             choices = {(*path, name): self.resolver((*path, name)) for name in names}
-            decisive = (each for each in choices if choices[each] is not Winner.OPEN)
+            decisive = (field for field in choices if choices[field] is not Winner.OPEN)
             policy_path = next(decisive, (*path, names[0]))
             winner = choices[policy_path]
             for name in names:
@@ -189,13 +189,13 @@ def insert_new(first: Iterable[K], second: Iterable[K]) -> list[K]:
     """
     order, others = list(first), list(second)
     ordered = set(order)
-    place = len(order) if ordered.isdisjoint(others) else 0
+    index = len(order) if ordered.isdisjoint(others) else 0
     for key in others:
         if key in ordered:
-            place = max(place, order.index(key) + 1)
+            index = max(index, order.index(key) + 1)
         else:
-            order.insert(place, key)
-            place += 1
+            order.insert(index, key)
+            index += 1
     return order
 
 

@@ -167,16 +167,16 @@ def _edit_items(local: Node, items: list[MergedField], path: Path) -> Iterator[E
     stays: dict[int, MergedField] = {}
     last = -1
     for part in items:
-        place = places.get(id(part.local), -1)
-        if place > last:
-            stays[place] = part
-            last = place
-    for place, part in stays.items():
-        yield from edits_of(local.items[place], part.value, (*path, place))
-        yield from _edit_comments(local.items[place], part, (*path, place))
-    for place in reversed(range(len(local.items))):
-        if place not in stays:
-            yield DeleteItem((*path, place))
+        position = places.get(id(part.local), -1)
+        if position > last:
+            stays[position] = part
+            last = position
+    for position, part in stays.items():
+        yield from edits_of(local.items[position], part.value, (*path, position))
+        yield from _edit_comments(local.items[position], part, (*path, position))
+    for position in reversed(range(len(local.items))):
+        if position not in stays:
+            yield DeleteItem((*path, position))
     staying = set(map(id, stays.values()))
     for index, part in enumerate(items):
         if id(part) in staying:

@@ -153,7 +153,7 @@ def served_everywhere(api: str) -> bool | None:
         return False
     # What was stable in 1.21 stays: no stable API was ever removed.
     stable = [*filter(_STABLE.match, _scopes()), "autoscaling/v2/HorizontalPodAutoscaler"]
-    return True if any(each == api or each.startswith(f"{api}/") for each in stable) else None
+    return True if any(prefix == api or prefix.startswith(f"{api}/") for prefix in stable) else None
 
 
 @cache

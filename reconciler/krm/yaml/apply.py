@@ -61,9 +61,9 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     for edit in edits:
         data = edited(data, edit)
     expected = canonical(data)
-    for each in _spellings(tree, limits):
+    for spelling in _spellings(tree, limits):
         with suppress(CannotSpliceError):
-            result = _splice_all(each, edits, limits)
+            result = _splice_all(spelling, edits, limits)
             for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
                 if _parses_to(result + end, expected, limits):
                     return EditResult(result + end)
@@ -142,7 +142,7 @@ class _Touched(NamedTuple):
         """Tell whether this part is below the path of another one."""
         return len(self.path) > len(other.path) and self.path[: len(other.path)] == other.path
 
-    def is_apart(self, other: "_Touched") -> bool:
+    def is_disjoint_from(self, other: "_Touched") -> bool:
         """Tell whether neither edit changes what the other one reads."""
         related = self.path == other.path or self.is_inside(other) or other.is_inside(self)
         if not related or (self.is_comment and other.is_comment):
@@ -168,19 +168,23 @@ def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
     """Return an edit of a tree as planned, None if it depends on pending edits."""
     touched, anchor = _touched(tree, edit), None
     path = edit.path
-    for each in pending:
-        is_in_new = bool(each.touched.added) and path[: len(each.touched.added)] == each.touched.added
-        if is_in_new or touched.added == (each.touched.added or None) or not touched.is_apart(each.touched):
+    for step in pending:
+        is_in_new = bool(step.touched.added) and path[: len(step.touched.added)] == step.touched.added
+        if (
+            is_in_new
+            or touched.added == (step.touched.added or None)
+            or not touched.is_disjoint_from(step.touched)
+        ):
             return None
     if not isinstance(edit, AddKey) or not touched.added:
         return _Pending(touched, plan_splice(tree, edit))
-    added = [each for each in pending if each.touched.added and each.touched.path == touched.path]
-    previous = next((each for each in added if each.touched.added[-1] == edit.after), None)
+    added = [step for step in pending if step.touched.added and step.touched.path == touched.path]
+    previous = next((step for step in added if step.touched.added[-1] == edit.after), None)
     anchor = edit.after if previous is None else previous.anchor
     planned = _Pending(touched, plan_splice(tree, replace(edit, after=anchor)), anchor)
     # What is added at one place stays in the order of the edits: each new key is behind the one before it.
     last = next(
-        (each for each in reversed(added) if each.replacement.start == planned.replacement.start), None
+        (step for step in reversed(added) if step.replacement.start == planned.replacement.start), None
     )
     is_chained = last is previous or (previous is None and tree.slot((*edit.path, edit.after or "")) is None)
     return planned if is_chained else None
@@ -188,8 +192,8 @@ def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
 
 def _splice_pending(tree: Tree, pending: list[_Pending]) -> str:
     # At one place, what is deeper in the document comes first.
-    ordered = sorted(pending, key=lambda each: -len(each.touched.path))
-    return splice(tree.text, [each.replacement for each in ordered])
+    ordered = sorted(pending, key=lambda step: -len(step.touched.path))
+    return splice(tree.text, [step.replacement for step in ordered])
 
 
 def _touched(tree: Tree, edit: Edit) -> _Touched:

@@ -107,7 +107,7 @@ class CommentIndex(Struct):
     def joined(self, owner: Owner) -> tuple[str, Span | None]:
         """Return the comments of an owner as one text, and its span."""
         lines = self.lines.get(owner, ())
-        places = [place for place, line in enumerate(lines) if line.text]
+        places = [index for index, line in enumerate(lines) if line.text]
         if not places:
             return "", None
         lines = lines[places[0] : places[-1] + 1]
@@ -256,7 +256,7 @@ class _Indexer:
             dash_comment = text.find("#", self._end, first)
             if dash_comment >= 0:
                 first, last = dash_comment, start
-        inner = [(each.start, place) for pair in ended for each, place in zip(pair, _ENDING, strict=True)]
+        inner = [(line.start, kind) for pair in ended for line, kind in zip(pair, _ENDING, strict=True)]
         lines: list[Line] = []
         if first >= last:  # no line; behind a dash not even a place for one
             first = last = first if first == last else start
@@ -304,7 +304,7 @@ class _Indexer:
         if self._text.find("#", start, end) < 0:
             return ()
         comments = _COMMENT.finditer(self._text, start, end)
-        return tuple(Line(each.start(), 0, each[0].rstrip(_SPACE)) for each in comments)
+        return tuple(Line(match.start(), 0, match[0].rstrip(_SPACE)) for match in comments)
 
     def _add(self, owner: Owner, lines: Iterable[Line]) -> None:
         if lines := tuple(lines):

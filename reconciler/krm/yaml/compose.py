@@ -105,13 +105,17 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
         if _is_empty(root):
             continue
         if has_non_specific_tag:
-            _clear_non_specific(text, root)
+            # The composer returns scalars with the tag `!` like untagged ones, but they are strings.
+            for node in _walk(root):
+                start = node.start_mark.index
+                if node.tag == UNTAGGED and _NON_SPECIFIC.match(text, start) and node.end_mark.index > start:
+                    node.tag = ""
         count += 1
         if count > limits.max_documents:
             raise error_at(
                 root.start_mark, f"The file has more than {plural(limits.max_documents, 'document')}"
             )
-        if large or (may_be_anchored and _has_anchor(text, root)):
+        if large or (may_be_anchored and any(_is_anchored(text, node) for node in _walk(root))):
             _check_expansion(text, root, limits)
         yield root
 
@@ -190,7 +194,10 @@ def content_end(text: str, node: ExactNode) -> int:
         node = last[1] if isinstance(node, MappingNode) else last
     end = node.end_mark.index
     if isinstance(node, ScalarNode) and node.style in ("|", ">"):
-        return _block_scalar_end(text, node.start_mark.index, end)
+        header = _BLOCK_HEADER.match(text, node.start_mark.index)
+        if header is not None and "+" in header[1]:  # trailing blank lines belong to the value
+            return end - 1 if text[end - 1 : end] == "\n" else end
+        return node.start_mark.index + len(text[node.start_mark.index : end].rstrip(" \t\r\n"))
     return end
 
 
@@ -231,13 +238,6 @@ def properties_end(text: str, node: ExactNode) -> int:
     if text[node.start_mark.index : node.start_mark.index + 1] not in ("&", "!"):
         return int(node.start_mark.index)
     return min(_match_end(_PROPERTIES, text, node.start_mark.index), int(node.end_mark.index))
-
-
-def _block_scalar_end(text: str, start: int, end: int) -> int:
-    header = _BLOCK_HEADER.match(text, start)
-    if header is not None and "+" in header[1]:  # trailing blank lines belong to the value
-        return end - 1 if text[end - 1 : end] == "\n" else end
-    return start + len(text[start:end].rstrip(" \t\r\n"))
 
 
 def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -397,14 +397,6 @@ def _children(node: RawNode) -> Iterator[RawNode]:
             yield value
 
 
-def _clear_non_specific(text: str, root: RawNode) -> None:
-    """Turn scalars with the tag `!` into strings; the composer returns them like untagged ones."""
-    for node in _walk(root):
-        start = node.start_mark.index
-        if node.tag == UNTAGGED and _NON_SPECIFIC.match(text, start) and node.end_mark.index > start:
-            node.tag = ""
-
-
 def _walk(root: RawNode) -> Iterator[RawNode]:
     seen: set[int] = set()
     pending = [root]
@@ -414,11 +406,6 @@ def _walk(root: RawNode) -> Iterator[RawNode]:
         if id(node) not in seen:
             seen.add(id(node))
             pending.extend(_children(node))
-
-
-def _has_anchor(text: str, root: RawNode) -> bool:
-    """Tell whether any node of a tree has an anchor."""
-    return any(_is_anchored(text, node) for node in _walk(root))
 
 
 def _is_anchored(text: str, node: RawNode) -> bool:

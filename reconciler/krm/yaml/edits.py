@@ -118,7 +118,10 @@ def plain_value(value: Any) -> Any:
         YamlError: A key is no string, or raw text is not one value.
     """
     if isinstance(value, Raw):
-        return _parse(value)
+        documents = tuple(iterate_documents(value.text + "\n", PACKAGE_LIMITS))
+        if len(documents) > 1:
+            raise YamlError("A raw value has more than one document")
+        return documents[0].value if documents else None
     if isinstance(value, dict):
         return {_key(key): plain_value(child) for key, child in value.items()}
     if isinstance(value, (list, tuple)):
@@ -138,13 +141,6 @@ def canonical(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError as error:
         raise YamlError(f"The value has no exact form in YAML: {error}") from error
-
-
-def _parse(raw: Raw) -> Any:
-    documents = tuple(iterate_documents(raw.text + "\n", PACKAGE_LIMITS))
-    if len(documents) > 1:
-        raise YamlError("A raw value has more than one document")
-    return documents[0].value if documents else None
 
 
 def _key(key: Any) -> str:

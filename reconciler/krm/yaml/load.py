@@ -78,10 +78,10 @@ class DocumentSource(Struct, frozen=True):
 
     def _compose(self) -> tuple[str, RawNode | None]:
         """Return the text and its nodes. The last document stays: fields of one are asked for in a row."""
-        kept = _last_composed
-        if not kept or kept[0][0] is not self:
-            kept[:] = [(self, self._composed())]
-        return kept[0][1]
+        cached = _last_composed
+        if not cached or cached[0][0] is not self:
+            cached[:] = [(self, self._composed())]
+        return cached[0][1]
 
     def _composed(self) -> tuple[str, RawNode | None]:
         part = self.text[self.start : self.end]
@@ -419,16 +419,12 @@ def _after(written: str, position: int, character: str, style: str | None, margi
     if margin:
         return _skip_margin(written, position + 1, margin) if here == "\n" else position + 1
     if character in " \n" and here in " \t\n":
-        return _after_fold(written, position)
+        # A folded line break takes the blanks around it along; within a line it is one blank only.
+        end = position
+        while end < len(written) and written[end] in " \t\r\n":
+            end += 1
+        return end if "\n" in written[position:end] else position + 1
     return position + 1
-
-
-def _after_fold(written: str, position: int) -> int:
-    """Skip a folded line break with the blanks around it; within a line, one blank only."""
-    end = position
-    while end < len(written) and written[end] in " \t\r\n":
-        end += 1
-    return end if "\n" in written[position:end] else position + 1
 
 
 def _depth(value: Any, limit: int) -> int:

@@ -89,7 +89,10 @@ def type_tagged(tag: str, text: str) -> Scalar:
     if kind == tag:
         return text
     if kind == "binary":
-        return _decode_binary(text)
+        try:
+            return base64.b64decode("".join(text.split()), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise ScalarError("A !!binary value is not the base64 of a text") from error
     if kind == "timestamp" and _TIMESTAMP.match(text):
         return text
     if kind not in _CHECKED:
@@ -112,13 +115,6 @@ _CHECKED: Final[dict[str, Callable[[Scalar, str], bool]]] = {
     "null": lambda value, _: value is None,
     "timestamp": lambda value, _: isinstance(value, str),
 }
-
-
-def _decode_binary(text: str) -> str:
-    try:
-        return base64.b64decode("".join(text.split()), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise ScalarError("A !!binary value is not the base64 of a text") from error
 
 
 def _fit(value: int) -> int | float:

@@ -69,7 +69,9 @@ def splice(text: str, replacements: Iterable[Replacement]) -> str:
     crlf = "\r\n" in text
     parts: list[str] = []
     position = 0
-    for start, end, new in sorted(replacements, key=lambda each: (each.start, not each.new)):
+    for start, end, new in sorted(
+        replacements, key=lambda replacement: (replacement.start, not replacement.new)
+    ):
         if start < position:
             raise CannotSpliceError
         parts += (text[position:start], new.replace("\n", "\r\n") if crlf else new)
@@ -398,27 +400,19 @@ def _delete(tree: Tree, path: Path) -> Replacement:
     siblings: tuple[Slot, ...]
     siblings = slot.parent.entries if isinstance(slot.parent, Mapping) else slot.parent.items
     if len(siblings) == 1:
-        return _delete_only_child(tree, path, slot)
+        empty: dict[str, object] | list[object] = {} if isinstance(slot.parent, Mapping) else []
+        if slot.parent.style is Style.FLOW:
+            return Replacement(slot.parent.content_start, slot.parent.span.end, "{}" if empty == {} else "[]")
+        holder = tree.slot(path[:-1])
+        return _replace_value(tree, holder, empty) if holder else _replace_root(tree, empty)
     if slot.parent.style is Style.FLOW:
-        return _delete_from_flow(tree, siblings, slot.index)
+        # Up to the next sibling, or for the last one from the end of its predecessor.
+        if "#" in siblings[0].parent.text:  # a comment ends at its line break, which must stay
+            raise CannotSpliceError
+        if slot.index == 0:
+            return Replacement(siblings[0].start, siblings[1].start, "")
+        return Replacement(tree.slot_end(siblings[slot.index - 1]), tree.slot_end(siblings[slot.index]), "")
     return _delete_lines(tree, siblings, slot.index)
-
-
-def _delete_only_child(tree: Tree, path: Path, slot: Slot) -> Replacement:
-    empty: dict[str, object] | list[object] = {} if isinstance(slot.parent, Mapping) else []
-    if slot.parent.style is Style.FLOW:
-        return Replacement(slot.parent.content_start, slot.parent.span.end, "{}" if empty == {} else "[]")
-    holder = tree.slot(path[:-1])
-    return _replace_value(tree, holder, empty) if holder else _replace_root(tree, empty)
-
-
-def _delete_from_flow(tree: Tree, siblings: tuple[Slot, ...], index: int) -> Replacement:
-    """Delete up to the next sibling; the last one from the end of its predecessor."""
-    if "#" in siblings[0].parent.text:  # a comment ends at its line break, which must stay
-        raise CannotSpliceError
-    if index == 0:
-        return Replacement(siblings[0].start, siblings[1].start, "")
-    return Replacement(tree.slot_end(siblings[index - 1]), tree.slot_end(siblings[index]), "")
 
 
 def _delete_lines(tree: Tree, siblings: tuple[Slot, ...], index: int) -> Replacement:

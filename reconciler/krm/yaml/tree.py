@@ -496,16 +496,13 @@ class _FieldCollector:
             self.fields.append(Field(path, Sequence(self._tree, node), slot))
             self._items(node, path, end)
         elif kind is MappingNode:
-            self._entries(node, path, end)
-
-    def _entries(self, node: MappingNode, path: Path, end: int) -> None:
-        tree, pairs = self._tree, node.value
-        parent = Mapping(tree, node)
-        last = len(pairs) - 1
-        for index, (key, value) in enumerate(pairs):
-            stop = pairs[index + 1][0].start_mark.index if index < last else end
-            if self._marks is None or self._is_marked(key.start_mark.index, stop):
-                self.visit(value, (*path, typed_key(key)), Entry(tree, parent, index), stop)
+            tree, pairs = self._tree, node.value
+            parent = Mapping(tree, node)
+            last = len(pairs) - 1
+            for index, (key, value) in enumerate(pairs):
+                stop = pairs[index + 1][0].start_mark.index if index < last else end
+                if self._marks is None or self._is_marked(key.start_mark.index, stop):
+                    self.visit(value, (*path, typed_key(key)), Entry(tree, parent, index), stop)
 
     def _items(self, node: SequenceNode, path: Path, end: int) -> None:
         tree, values = self._tree, node.value
