@@ -103,7 +103,7 @@ class ArchiveReader:
                 _, slash, path = path.partition("/")
                 error = error or ("" if slash else "it is in no directory")
             if error or path in paths:
-                raise _ArchiveError(f"may not hold {_shown(member.name)}: {error or 'it is there twice'}")
+                raise _ArchiveError(f"may not hold {_printable(member.name)}: {error or 'it is there twice'}")
             if not is_directory:
                 paths.add(path)
                 if _UNPACKED in self._left:
@@ -187,5 +187,5 @@ class _Stream:
         return data
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return visible(name[:_LONGEST_TEXT])

@@ -167,10 +167,10 @@ def closest_function(image: Image) -> str:
         claims = (claim for claim in CLAIMS[image.short] if claim.profile != UNSTUDIED)
         return f"Versions: {', '.join(f'v{_dotted(c.low)} to v{_dotted(c.newest)}' for c in claims)}."
     for closest in (name,) if name in CLAIMS else close_names(name, CLAIMS, most=1):
-        place = f"{registry if registry in REGISTRIES else REGISTRIES[0]}/" if registry else ""
-        claim = find_claim(Image(place + closest, image.tag), floating=False)
+        prefix = f"{registry if registry in REGISTRIES else REGISTRIES[0]}/" if registry else ""
+        claim = find_claim(Image(prefix + closest, image.tag), floating=False)
         tag = image.tag if claim else f"v{_dotted(CLAIMS[closest][-1].newest)}"
-        return f"Did you mean {place}{closest}:{tag}?"
+        return f"Did you mean {prefix}{closest}:{tag}?"
     return ""
 
 

@@ -28,8 +28,8 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
         ChartError: A template gave something that is no resource with a name, or another one twice, or all
             of them more than the limits of a package.
     """
-    given: dict[tuple[str, ...], tuple[Resource, str]] = {}
-    templates = [each for each in rendered if not each.path.endswith("NOTES.txt")]
+    by_identity: dict[tuple[str, ...], tuple[Resource, str]] = {}
+    templates = [template for template in rendered if not template.path.endswith("NOTES.txt")]
     limits = call.chart.limits
     documents = sum(len(SEPARATOR.findall(template.text)) + 1 for template in templates)
     size = sum(len(template.text) for template in templates)
@@ -48,12 +48,12 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
         for document in split.documents:
             if document.kind is DocumentKind.EMPTY or document.value is None:
                 continue
-            for each in _resources(call, document.value, document.text, template.path, package):
-                other = given.setdefault(each.identity, (each, template.path))
-                if not is_same(other[0].value, each.value):
-                    what = f"{template.path} of the chart {call.chart.name} gives {each.kind} {each.name}"
+            for made in _resources(call, document.value, document.text, template.path, package):
+                other = by_identity.setdefault(made.identity, (made, template.path))
+                if not is_same(other[0].value, made.value):
+                    what = f"{template.path} of the chart {call.chart.name} gives {made.kind} {made.name}"
                     raise ChartError(f"{what} with other content than {other[1]}", call.path)
-    return [resource for resource, _ in given.values()]
+    return [resource for resource, _ in by_identity.values()]
 
 
 def _resources(call: ChartCall, value: Any, text: str, template: str, package: str) -> Iterator[Resource]:
@@ -66,7 +66,7 @@ def _resources(call: ChartCall, value: Any, text: str, template: str, package: s
     if not (resource.api_version and resource.kind and resource.name):
         why = "no resource with apiVersion, kind and metadata.name"
         raise ChartError(f"{template} of the chart {call.chart.name} gives {why}", call.path)
-    hooks = {each.strip() for each in str(resource.annotations.get(_HOOK) or "").split(",")}
+    hooks = {hook.strip() for hook in str(resource.annotations.get(_HOOK) or "").split(",")}
     if call.skip_tests and hooks & _TESTS:
         return
     if text:

@@ -87,8 +87,8 @@ class Chart(Struct, frozen=True):
 class ChartCall(Struct, frozen=True):
     """One rendering of a chart. `kube_version` is "" and `api_versions` None where nothing tells them.
 
-    `own` are the files of the charts and values, which may be resources before a template is rendered.
-    `place` returns where a value is written, with its line.
+    `chart_files`, those of charts and values, may be resources before a template is rendered.
+    `locate` returns where a value is written, with its line.
     """
 
     chart: Chart
@@ -101,8 +101,8 @@ class ChartCall(Struct, frozen=True):
     include_crds: bool = False
     skip_tests: bool = False
     by_template: bool = False
-    own: frozenset[str] = frozenset()
-    place: Callable[[Path], str] = lambda _: ""
+    chart_files: frozenset[str] = frozenset()
+    locate: Callable[[Path], str] = lambda _: ""
 
 
 class RenderedTemplate(Struct, frozen=True):
@@ -143,9 +143,9 @@ def read_charts(
     if named not in _NAMED:
         path = ("metadata", "annotations", FILES)
         raise ChartError(f"{FILES} is {named!r}", path, f"Write {' or '.join(_NAMED)}.")
-    own = chart_paths(config, files)
+    chart_files = chart_paths(config, files)
     calls = (_call(chart, ("helmCharts", index), home, files, limits) for index, chart in enumerate(charts))
-    return tuple(replace(call, by_template=named == _NAMED[1], own=own) for call in calls)
+    return tuple(replace(call, by_template=named == _NAMED[1], chart_files=chart_files) for call in calls)
 
 
 def _of_config_map(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,20 +219,20 @@ def _values(spec: Mapping[str, Any], at: Path, files: Files) -> dict[str, Any]:
     if merge == "replace":
         return inline
     read: dict[str, Any] = {}
-    for index, given in enumerate(spec.get("valuesFiles") or ()):
-        read = _merged(read, _values_file(str(given), (*at, "valuesFiles", index), files))
+    for index, values_path in enumerate(spec.get("valuesFiles") or ()):
+        read = _merged(read, _values_file(str(values_path), (*at, "valuesFiles", index), files))
     return _merged(read, inline) if merge == _MERGES[0] else _merged(inline, read)
 
 
-def _values_file(given: str, at: Path, files: Files) -> dict[str, Any]:
-    path = posixpath.normpath(given)
-    if "://" in given:
+def _values_file(values_path: str, at: Path, files: Files) -> dict[str, Any]:
+    path = posixpath.normpath(values_path)
+    if "://" in values_path:
         raise ChartError(
-            f"The values file {given} is on a server", at, "Put it into the package: no run fetches it."
+            f"The values file {values_path} is on a server", at, "Put it into the package: no run fetches it."
         )
     if path.startswith(("/", "../")) or path not in files or files[path].mode == Mode.SYMLINK:
-        near = suggest(path, [name for name in files if name.endswith((".yaml", ".yml"))])
-        raise ChartError(f"The package has no values file {given}", at, near)
+        suggestion = suggest(path, [name for name in files if name.endswith((".yaml", ".yml"))])
+        raise ChartError(f"The package has no values file {values_path}", at, suggestion)
     try:
         documents = load_documents(files[path].data, PACKAGE_LIMITS)
     except YamlError as error:
@@ -301,12 +301,16 @@ def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
     """
     about = {folder: _mapping(members[f"{folder}Chart.yaml"]) for folder in chart_folders(members)}
     seen: dict[str, Any] = {}
-    for folder in sorted(about, key=lambda each: each.count("/"), reverse=True):
+    for folder in sorted(about, key=lambda path: path.count("/"), reverse=True):
         values = [_mapping(members.get(f"{folder}values.yaml", b""))]
         for parent, name in _parents(folder):
             listed = mappings_at(about.get(parent), "dependencies")
-            own = [each for each in listed if each.get("name") == name] or [{}]
-            values = [{str(each.get("alias") or name): value} for each in own for value in values]
+            dependencies = [dependency for dependency in listed if dependency.get("name") == name] or [{}]
+            values = [
+                {str(dependency.get("alias") or name): value}
+                for dependency in dependencies
+                for value in values
+            ]
         for value in values:
             seen = _merged(seen, value)
     return {
@@ -327,12 +331,12 @@ def find_value(call: ChartCall, config: Mapping[str, Any], path: Path, files: Fi
     """
     spec = _of_config_map(mapping_at(config, "data")) if config.get("kind") == "ConfigMap" else config
     values = mapping_at(_below(spec, call.path), "values")
-    given = [posixpath.normpath(str(each)) for each in values.get("valuesFiles") or ()]
-    defaults = [each for each in files if each.endswith(f"/{call.chart.name}/values.yaml")]
+    values_files = [posixpath.normpath(str(path)) for path in values.get("valuesFiles") or ()]
+    defaults = [path for path in files if path.endswith(f"/{call.chart.name}/values.yaml")]
     for length in range(len(path), 0, -1):
         if _below(values.get("valuesInline"), path[:length]) is not None:
             return (*call.path, "values", "valuesInline", *path[:length])
-        for name in (*reversed(given), *defaults):
+        for name in (*reversed(values_files), *defaults):
             try:
                 tree = Tree.parse(files[name].data.decode()) if name in files else None
                 if tree is not None and tree.find(path[:length]) is not None:
@@ -354,7 +358,7 @@ def _below(value: Any, path: Path) -> Any:
 def chart_folders(members: Iterable[str]) -> list[str]:
     """Return the folders of a chart and the charts in it: "", `charts/db/`."""
     folders = [path.removesuffix("Chart.yaml") for path in members if path.endswith("Chart.yaml")]
-    return [each for each in folders if all(name == "charts" for name in each.split("/")[:-1:2])]
+    return [folder for folder in folders if all(name == "charts" for name in folder.split("/")[:-1:2])]
 
 
 def _parents(folder: str) -> Iterator[tuple[str, str]]:
@@ -433,8 +437,12 @@ def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
     for chart in mappings_at(spec, "helmCharts"):
         name = value_at(chart, "chartArgs", "name")
         starts += [f"{home}/{name}/", f"{home}/{name}-", f"{home}/{name}.tgz"]
-        given = value_at(chart, "templateOptions", "values", "valuesFiles")
-        exact |= {posixpath.normpath(str(path)) for path in given} if isinstance(given, list) else set()
+        values_files = value_at(chart, "templateOptions", "values", "valuesFiles")
+        exact |= (
+            {posixpath.normpath(str(path)) for path in values_files}
+            if isinstance(values_files, list)
+            else set()
+        )
     return frozenset(path for path in files if path in exact or path.startswith(tuple(starts)))
 
 

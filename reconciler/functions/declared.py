@@ -29,7 +29,7 @@ def check_functions(
     """
     problems: dict[Problem, Location] = {}
     for owner, source, path, step, config in _steps(variants, sets):
-        place = source.at(*path, "exec" if step.exec else "image")
+        location = source.at(*path, "exec" if step.exec else "image")
         named = f"{owner}: {step.function}"
         engine, image = find_engine(step, (), policy), parse_image(step.image, step.tag)
         if isinstance(engine, StepEngine) or engine.claimed:
@@ -39,7 +39,7 @@ def check_functions(
             for fault in check_configuration(function, {"kind": "ConfigMap", "data": config}, profile):
                 where = source.at(*path, "configMap", *fault.path[1:])
                 problem = Problem(where, Reason.PIPELINE_FAILED, f"{named}: {fault.message}", fault.hint)
-                problems[problem] = place
+                problems[problem] = location
         # With a container engine or a mapped executable some machine may run it.
         elif not policy.executable_of(step.exec or (image.full if image else "")) and not (
             image and policy.runtime
@@ -47,7 +47,7 @@ def check_functions(
             why = "no executable is mapped to it" if step.exec else "it is no image name"
             why = "it is not built in, and containers are off" if image else why
             message = f"{named} cannot run: {why}"
-            problems[Problem(place, Reason.PIPELINE_FAILED, message, engine.hint or _HINT)] = place
+            problems[Problem(location, Reason.PIPELINE_FAILED, message, engine.hint or _HINT)] = location
     return problems
 
 
@@ -71,6 +71,8 @@ def _steps(
                 at = ("spec", "targets", number, "template", "pipeline", stage.value)
                 lists.append((owner, pvs.source, at, stage, functions))
     for owner, source, path, stage, functions in lists:
-        for index, each in enumerate(functions or ()):
-            step = Step("", stage, index, image=each.image or "", tag=each.tag or "", exec=each.exec or "")
-            yield owner, source, (*path, index), step, each.config_map or {}
+        for index, function in enumerate(functions or ()):
+            step = Step(
+                "", stage, index, image=function.image or "", tag=function.tag or "", exec=function.exec or ""
+            )
+            yield owner, source, (*path, index), step, function.config_map or {}

@@ -17,12 +17,12 @@ from reconciler.names.objects import File, Files, Mode
 class KptfileError(NamedTuple):
     """One fault of a Kptfile: its place, what is wrong, and what to do."""
 
-    place: Location
+    location: Location
     message: str
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}{f'. {self.hint}' if self.hint else ''}"
+        return f"{self.location}: {self.message}{f'. {self.hint}' if self.hint else ''}"
 
 
 TEXT: Final = "text"
@@ -88,7 +88,7 @@ def check_kptfiles(files: Files) -> tuple[KptfileError, ...]:
         (path, path.rpartition("/")[2]) for path in files if path.endswith((KPTFILE, IGNORE_FILE))
     )
     return tuple(
-        error._replace(place=error.place._replace(path=path))
+        error._replace(location=error.location._replace(path=path))
         for path, name in checked
         if name in checks
         for error in checks[name](files[path])
@@ -132,21 +132,23 @@ def _faults(file: File) -> tuple[KptfileError, ...]:
         KptfileError(Location(KPTFILE, *document.key_mark(path)), message, hint)
         for path, message, hint in check_fields(value, _KPTFILE, (), "a Kptfile")
     ]
-    return tuple(sorted(errors, key=lambda error: error.place))
+    return tuple(sorted(errors, key=lambda error: error.location))
 
 
 def _version_faults(document: Document) -> list[KptfileError]:
     version, kind = document.value.get("apiVersion"), document.value.get("kind")
     if (version, kind) == (KPTFILE_VERSION, KPTFILE):
         return []
-    place = Location(KPTFILE, *document.key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",)))
+    location = Location(
+        KPTFILE, *document.key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",))
+    )
     if kind == KPTFILE and version in _OLD_VERSIONS:
         message = f"The Kptfile has an old version ({version}) of its schema"
-        return [KptfileError(place, message, _MIGRATION)]
+        return [KptfileError(location, message, _MIGRATION)]
     message = (
         f"The Kptfile has an unknown resource type ({version or 'no apiVersion'}, kind {kind or 'none'})"
     )
-    return [KptfileError(place, message, _HINT)]
+    return [KptfileError(location, message, _HINT)]
 
 
 class FieldFault(NamedTuple):

@@ -92,7 +92,7 @@ class PackageResources(Struct, frozen=True):
 
         Source: kpt pkg/lib/kptops/render_executor.go, Execute.
         """
-        kptfile = next((each for each in self.resources[""] if each.path == KPTFILE), None)
+        kptfile = next((resource for resource in self.resources[""] if resource.path == KPTFILE), None)
         return kptfile is not None and str(kptfile.annotations.get(annotation)).lower() == "true"
 
 
@@ -105,10 +105,10 @@ def read_resources(files: Files) -> PackageResources:
         own_files[package][path[len(package) + 1 :] if package else path] = files[path]
     split: dict[str, PackageFile] = {}
     resources: dict[str, list[Resource]] = {}
-    for package, own in own_files.items():
-        ignored = ignored_paths(own)
+    for package, package_files in own_files.items():
+        ignored = ignored_paths(package_files)
         resources[package] = []
-        for name, file in own.items():
+        for name, file in package_files.items():
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
@@ -153,7 +153,7 @@ def write_resources(package: PackageResources, resources: Iterable[Resource]) ->
         else:
             coming.setdefault(resource.path, []).append(resource)
     for path, file in package.split.items():
-        documents = list(_kept(file, staying.get(path, {}), joined=path in coming))
+        documents = list(_remaining_documents(file, staying.get(path, {}), joined=path in coming))
         _put(files, path, file.with_documents(documents))
     for path, added in coming.items():
         _put(files, path, _appended(split_file(files[path].data) if path in files else None, added))
@@ -173,7 +173,9 @@ def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
         files[path] = File.of(data, files[path].mode if path in files else Mode.REGULAR)
 
 
-def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -> Iterator[PackageDocument]:
+def _remaining_documents(
+    file: PackageFile, staying: Mapping[int, Resource], *, joined: bool
+) -> Iterator[PackageDocument]:
     """Yield the remaining documents with their new text; the new first one drops the `---` before it."""
     line_break = _format(file.documents).line_break
     removed = False

@@ -111,14 +111,14 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
     steps: list[Step] = []
     for directory in package.packages(parents_first=package.asks(PARENTS_FIRST)):
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
-        documents = (each for each in package.resources[directory] if each.path == path)
-        kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
+        documents = (resource for resource in package.resources[directory] if resource.path == path)
+        kptfile = next((document for document in documents if document.kind == "Kptfile"), None)
         if kptfile is not None:
             try:
                 steps += parse_steps(kptfile.value, directory)
             except InvalidPipelineError as error:
-                place = Location(path, *kptfile.tree.mark(error.path))
-                raise InvalidPipelineError(f"{place}: {error}", error.path) from error
+                location = Location(path, *kptfile.tree.mark(error.path))
+                raise InvalidPipelineError(f"{location}: {error}", error.path) from error
     return tuple(steps)
 
 
@@ -139,7 +139,7 @@ def run_steps(
     missing = {engine.function: engine for engine in engines if isinstance(engine, Unrunnable)}
     if missing:
         listed = tuple(missing[name] for name in sorted(missing))
-        message = "; ".join(f"{each.function}: {each.reason}" for each in listed)
+        message = "; ".join(f"{failure.function}: {failure.reason}" for failure in listed)
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     package = read_resources(files)
     run = _Run(package, policy, limits)
@@ -248,7 +248,9 @@ class _Run:
     def step(self, step: Step, engine: StepEngine) -> None:
         """Run one step on the resources of its package and of the packages below it."""
         protected = _protected_fields(self._resources.get("", ()))
-        visible = self._visible(step.package)
+        below = f"{step.package}/" if step.package else ""
+        inner = sorted(name for name in self._resources if name != step.package and name.startswith(below))
+        visible = [resource for name in (step.package, *inner) for resource in self._resources[name]]
         before = {resource.path for resource in visible}  # functions change them in place
         selected = select(visible, step.selectors, step.exclude)
         config = self._config(step, visible)
@@ -268,30 +270,25 @@ class _Run:
         self._secrets |= secret_values(output)
         run = hide_secrets(run, self._secrets)
         self.done.append(run)
-        self._check_run(step, run)
+        errors = [result.message for result in run.results if result.severity == "error"]
+        if run.exit_code or (errors and not self._policy.compatible):
+            why = "; ".join(errors) or run.stderr.strip() or f"exit code {run.exit_code}"
+            raise _StepError(f"{step}: {why}")
         if step.stage is Stage.VALIDATORS:
             return
         if selected and not output:
             raise _StepError(f"{step} returned no resources at all")
         self._replace(step, visible, selected, output, before)
-        self._check_protected(step, protected)
+        changed = _changed_fields(protected, _protected_fields(self._resources.get("", ())))
+        if changed:
+            message = f"{step} changes {', '.join(changed)} of the Kptfile, which no function may"
+            raise _StepError(message, Reason.PROTECTED_FIELD)
 
     def _other_paths(self, resources: Iterable[Resource]) -> Iterator[str]:
         """Yield the files of the package without those of these resources alone."""
         yield from self._package.lasting_paths
         left_out = set(map(id, resources))
-        yield from (each.path for each in self.all_resources() if id(each) not in left_out)
-
-    def _check_protected(self, step: Step, before: dict[str, Any]) -> None:
-        changed = _changed_fields(before, _protected_fields(self._resources.get("", ())))
-        if changed:
-            message = f"{step} changes {', '.join(changed)} of the Kptfile, which no function may"
-            raise _StepError(message, Reason.PROTECTED_FIELD)
-
-    def _visible(self, package: str) -> list[Resource]:
-        below = f"{package}/" if package else ""
-        inner = sorted(name for name in self._resources if name != package and name.startswith(below))
-        return [resource for name in (package, *inner) for resource in self._resources[name]]
+        yield from (resource.path for resource in self.all_resources() if id(resource) not in left_out)
 
     def _config(self, step: Step, visible: Iterable[Resource]) -> _Config:
         """Return the functionConfig of a step, with the changes of the steps before it."""
@@ -302,7 +299,9 @@ class _Run:
         if not step.config_path:
             return _Config()
         file = posixpath.normpath(step.config_path)
-        matches = [each for each in visible if each.package == step.package and each.file == file]
+        matches = [
+            resource for resource in visible if resource.package == step.package and resource.file == file
+        ]
         if len(matches) != 1:
             count = "no resource" if not matches else plural(len(matches), "resource")
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
@@ -313,25 +312,21 @@ class _Run:
     ) -> StepEngine:
         """Return the engine with the charts of the package that the configuration asks for."""
         start = f"{step.package}/" if step.package else ""
-        own = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
+        package_files = {
+            path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)
+        }
         try:
-            charts = read_charts(config.value, own, self._limits)
+            charts = read_charts(config.value, package_files, self._limits)
         except ChartError as error:
             fault = FieldFault(error.path, str(error), error.hint)
             raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error
 
-        def place(call: ChartCall, path: Path) -> str:
-            written = find_value(call, config.value or {}, path, own)
-            return written if isinstance(written, str) else _place(step, config, visible, written)
+        def locate(call: ChartCall, path: Path) -> str:
+            written = find_value(call, config.value or {}, path, package_files)
+            return written if isinstance(written, str) else _locate_field(step, config, visible, written)
 
-        charts = tuple(replace(call, place=partial(place, call)) for call in charts)
+        charts = tuple(replace(call, locate=partial(locate, call)) for call in charts)
         return replace(engine, call=replace(engine.call, charts=charts))
-
-    def _check_run(self, step: Step, run: StepRun) -> None:
-        errors = [result.message for result in run.results if result.severity == "error"]
-        if run.exit_code or (errors and not self._policy.compatible):
-            why = "; ".join(errors) or run.stderr.strip() or f"exit code {run.exit_code}"
-            raise _StepError(f"{step}: {why}")
 
     def _replace(
         self,
@@ -344,24 +339,26 @@ class _Run:
         """Replace the selected resources by the output of a step; the others keep their place."""
         removed = {id(resource) for resource in selected} - {id(resource) for resource in output}
         present = {id(resource) for resource in visible}
-        kept = [resource for resource in visible if id(resource) not in removed]
-        kept += [resource for resource in output if id(resource) not in present]
-        _check_resources(step, kept, self._limits)
-        if any(resource.path not in before for resource in kept):
-            self._check_files(step, kept, before, [*self._other_paths(visible)])
+        resources = [resource for resource in visible if id(resource) not in removed]
+        resources += [resource for resource in output if id(resource) not in present]
+        _check_resources(step, resources, self._limits)
+        if any(resource.path not in before for resource in resources):
+            self._check_files(step, resources, before, [*self._other_paths(visible)])
         for resource in visible:
             if id(resource) in removed and resource.kind == "Kptfile" and _is_kptfile(resource.path):
                 raise _StepError(f"{step} removes {resource.path}, without which there is no package")
         for package in {resource.package for resource in visible}:
-            self._resources[package] = [each for each in kept if each.package == package]
+            self._resources[package] = [resource for resource in resources if resource.package == package]
 
-    def _check_files(self, step: Step, kept: list[Resource], before: set[str], others: list[str]) -> None:
+    def _check_files(
+        self, step: Step, resources: list[Resource], before: set[str], others: list[str]
+    ) -> None:
         """Give new resources their files; no file may be in the place of a directory.
 
         Two that only some file systems take for one are left to those who know what main has.
         """
-        _give_files(kept, before, others)
-        paths = dict.fromkeys(each.path for each in kept)
+        _give_files(resources, before, others)
+        paths = dict.fromkeys(resource.path for resource in resources)
         self.done[-1] = replace(self.done[-1], files=tuple(sorted(paths.keys() - before)))
         try:
             check_names(every := {*others, *paths}, every, maker=str(step))
@@ -372,19 +369,21 @@ class _Run:
 def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: Iterable[FieldFault]) -> str:
     """Return the faults of a configuration, each with its file and line."""
     texts = []
-    for each in faults:
-        where = _place(step, config, visible, each.path)
-        hint = f". {each.hint}" if each.hint else ""
-        texts.append(f"{where}{': ' if where else ''}{each.message}{hint}")
+    for fault in faults:
+        where = _locate_field(step, config, visible, fault.path)
+        hint = f". {fault.hint}" if fault.hint else ""
+        texts.append(f"{where}{': ' if where else ''}{fault.message}{hint}")
     return "; ".join(texts)
 
 
-def _place(step: Step, config: _Config, visible: Iterable[Resource], path: Path) -> str:
+def _locate_field(step: Step, config: _Config, visible: Iterable[Resource], path: Path) -> str:
     """Return the file and line of a field of a configuration, "" if it is not there."""
     file = config.file or KPTFILE
-    holder = next((each for each in visible if each.package == step.package and each.file == file), None)
-    place = path if config.file else ("pipeline", step.stage.value, step.index, "configMap", *path[1:])
-    return f"{holder.path}:{holder.tree.mark(place)[0]}" if holder is not None else ""
+    holder = next(
+        (resource for resource in visible if resource.package == step.package and resource.file == file), None
+    )
+    path_in_file = path if config.file else ("pipeline", step.stage.value, step.index, "configMap", *path[1:])
+    return f"{holder.path}:{holder.tree.mark(path_in_file)[0]}" if holder is not None else ""
 
 
 def _execute(
@@ -425,22 +424,24 @@ def _joined(
 
     Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
     """
-    homes = {each.identity: each.path for each in present if each.file not in chart.own}
+    homes = {
+        resource.identity: resource.path for resource in present if resource.file not in chart.chart_files
+    }
     new: dict[object, Resource] = {}
-    for each in made:
-        home = homes.get(each.identity, each.path)
-        if without_numbers(home) == without_numbers(each.path):
-            new[each.identity] = each
-    kept = [each for each in present if each.identity not in new]
-    taken = TakenNames([*others, *(each.path for each in kept)])
-    for each in new.values():
-        if each.identity in homes:
-            each.path = homes[each.identity]
-            taken.add(each.path)
-    for each in _by_default_file(each for each in new.values() if each.identity not in homes):
-        each.path = taken.choose(each.path, joins=chart.by_template)
-        taken.add(each.path)
-    return [*kept, *new.values()]
+    for resource in made:
+        home = homes.get(resource.identity, resource.path)
+        if without_numbers(home) == without_numbers(resource.path):
+            new[resource.identity] = resource
+    unchanged = [resource for resource in present if resource.identity not in new]
+    taken = TakenNames([*others, *(resource.path for resource in unchanged)])
+    for resource in new.values():
+        if resource.identity in homes:
+            resource.path = homes[resource.identity]
+            taken.add(resource.path)
+    for resource in _by_default_file(r for r in new.values() if r.identity not in homes):
+        resource.path = taken.choose(resource.path, joins=chart.by_template)
+        taken.add(resource.path)
+    return [*unchanged, *new.values()]
 
 
 def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
@@ -448,25 +449,27 @@ def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
 
     Lower case comes first, as most names have it: a name that joins later is the odd one.
     """
-    return sorted(resources, key=lambda each: (each.path.swapcase(), each.identity))
+    return sorted(resources, key=lambda resource: (resource.path.swapcase(), resource.identity))
 
 
-def _give_files(kept: Iterable[Resource], before: Container[str], others: Iterable[str]) -> None:
+def _give_files(resources: Iterable[Resource], before: Container[str], others: Iterable[str]) -> None:
     """Give each new resource in its default file another one where it would clash, by a number."""
     new = [
-        each
-        for each in kept
-        if each.part is None and each.path not in before and each.path.endswith(default_path(each))
+        resource
+        for resource in resources
+        if resource.part is None
+        and resource.path not in before
+        and resource.path.endswith(default_path(resource))
     ]
     ids = set(map(id, new))
-    rest = [each for each in kept if id(each) not in ids]
-    homes = {each.identity: each.path for each in rest}
-    taken = TakenNames([*others, *(each.path for each in rest)])
-    for each in _by_default_file(new):
-        home = homes.get(each.identity, "")
-        is_home = without_numbers(home) == without_numbers(each.path)
-        each.path = home if is_home else taken.choose(each.path, joins=True)
-        taken.add(each.path)
+    rest = [resource for resource in resources if id(resource) not in ids]
+    homes = {resource.identity: resource.path for resource in rest}
+    taken = TakenNames([*others, *(resource.path for resource in rest)])
+    for resource in _by_default_file(new):
+        home = homes.get(resource.identity, "")
+        is_home = without_numbers(home) == without_numbers(resource.path)
+        resource.path = home if is_home else taken.choose(resource.path, joins=True)
+        taken.add(resource.path)
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:
@@ -504,10 +507,12 @@ def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) 
         resource.path = posixpath.normpath(resource.path)
         if resource.index is None:
             continue
-        place = (resource.path, resource.index)
-        if place in places:
-            raise _StepError(f'{step}: resource at path "{place[0]}" and index "{place[1]}" already exists')
-        places.add(place)
+        position = (resource.path, resource.index)
+        if position in places:
+            raise _StepError(
+                f'{step}: resource at path "{position[0]}" and index "{position[1]}" already exists'
+            )
+        places.add(position)
 
 
 def _check_size(step: Step, before: Files, after: Files, limits: Limits) -> None:
@@ -532,7 +537,7 @@ def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:
     They are the owner, location and upstream of the package, and the results of config injection. A second
     document in the file counts as a field: readers could take it for the Kptfile.
     """
-    kptfiles = [each for each in resources if each.path == KPTFILE]
+    kptfiles = [resource for resource in resources if resource.path == KPTFILE]
     value = kptfiles[0].value if kptfiles else {}
     fields: dict[str, Any] = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")}
     for name in (OWNER, LOCATION):

@@ -123,9 +123,9 @@ def _secrets(value: Any, level: int, seen: set[str]) -> Iterator[Mapping[str, An
 
 def secret_values(resources: Iterable[Resource]) -> frozenset[str]:
     """Return the values of all Secrets in resources: as written, as plain text and as base64."""
-    likely = (each.value for each in resources if _may_have_secret(each.value))
+    likely = (resource.value for resource in resources if _may_have_secret(resource.value))
     secrets = (secret for value in likely for secret in _secrets(value, 0, set()))
-    return frozenset(value for each in secrets for value in _values(each) if len(value) >= _SHORTEST)
+    return frozenset(value for secret in secrets for value in _values(secret) if len(value) >= _SHORTEST)
 
 
 def _may_have_secret(value: Any) -> bool:
@@ -150,14 +150,14 @@ def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:
     pattern = re.compile("|".join(map(re.escape, longest_first)))
     results = tuple(
         replace(
-            each,
-            message=pattern.sub(MASK, each.message),
-            field=_masked(each.field, pattern),
-            tags=_masked(each.tags, pattern),
-            resource_ref=_masked(each.resource_ref, pattern),
-            file=_masked(each.file, pattern),
+            result,
+            message=pattern.sub(MASK, result.message),
+            field=_masked(result.field, pattern),
+            tags=_masked(result.tags, pattern),
+            resource_ref=_masked(result.resource_ref, pattern),
+            file=_masked(result.file, pattern),
         )
-        for each in run.results
+        for result in run.results
     )
     return replace(run, results=results, stderr=pattern.sub(MASK, run.stderr))
 
@@ -188,7 +188,7 @@ def _quotations(value: str) -> Iterator[str]:
     """Yield a value and each of its lines, as they are and as a message quotes them."""
     for text in (value, value.strip(), *(line.strip() for line in value.splitlines())):
         quoted = (json.dumps(text), json.dumps(text, ensure_ascii=False), repr(text))
-        yield from (text, *(each[1:-1] for each in quoted))
+        yield from (text, *(quotation[1:-1] for quotation in quoted))
 
 
 def _masked(value: Any, pattern: re.Pattern[str]) -> Any:
@@ -257,8 +257,8 @@ class SecretValues(Struct, frozen=True):
                 return value
             case _:
                 text = str(value)
-                shown = self.text(f": {text}").removeprefix(": ")
-                return value if shown == text else shown
+                masked = self.text(f": {text}").removeprefix(": ")
+                return value if masked == text else masked
 
     def hides_file(self, *files: File | None) -> bool:
         """Tell whether no line of a file may be shown."""
@@ -292,9 +292,13 @@ def hides_field(sides: Collection[Files], path: str, field: str, *values: str | 
     files = [side.get(path) for side in sides]
     if holds_secret(*files):
         return True
-    given = values_in_secrets(*sides)
-    is_checksum = given.has_secret and _CHECKSUM_FIELD.search(field) is not None
-    return is_checksum or given.hides_file(*files) or any(given.value(value) != value for value in values)
+    secret_texts = values_in_secrets(*sides)
+    is_checksum = secret_texts.has_secret and _CHECKSUM_FIELD.search(field) is not None
+    return (
+        is_checksum
+        or secret_texts.hides_file(*files)
+        or any(secret_texts.value(value) != value for value in values)
+    )
 
 
 def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -> SecretValues:
@@ -303,12 +307,12 @@ def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -
     configs = tuple(
         name for path, file in files if path.endswith(KPTFILE) for name in _CONFIG.findall(file.data)
     )
-    given = [(file, list(_inputs(path, file, configs))) for path, file in files]
-    inputs = {text for _, values in given for _, text in values}
+    values_by_file = [(file, list(_inputs(path, file, configs))) for path, file in files]
+    inputs = {text for _, values in values_by_file for _, text in values}
     in_inputs = "\0".join(inputs)
     hidden = {line for text in plain for line in _lines(text)}
     hidden |= {word for line in hidden for word in _passwords(line) if word in in_inputs}
-    for _, values in given:
+    for _, values in values_by_file:
         for field, text in values:
             is_secret = _SECRET_FIELD.search(field) is not None
             hidden.update(part for part in _lines(text) if is_secret or part in in_secrets)
@@ -318,7 +322,7 @@ def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -
     short = (text for text in hidden & plain & inputs if len(text) < _SHORTEST and text not in names)
     unclear = (
         file.oid
-        for file, values in given
+        for file, values in values_by_file
         if any(part in long and not _is_found(part, file) for _, text in values for part in _lines(text))
     )
     forms = {form for text in long for form in _forms(text)}

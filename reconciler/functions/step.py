@@ -68,12 +68,12 @@ def parse_steps(kptfile: Mapping[str, Any], package: str) -> tuple[Step, ...]:
     return tuple(step for stage in Stage for step in _steps(pipeline.get(stage.value), stage, package))
 
 
-def _steps(given: Any, stage: Stage, package: str) -> Iterator[Step]:
-    if given is None:
+def _steps(entries: Any, stage: Stage, package: str) -> Iterator[Step]:
+    if entries is None:
         return
-    if not isinstance(given, list):
+    if not isinstance(entries, list):
         raise InvalidPipelineError(f"pipeline.{stage} is no list", ("pipeline", stage.value))
-    for index, item in enumerate(given):
+    for index, item in enumerate(entries):
         where = f"pipeline.{stage}[{index}]"
         path: Path = ("pipeline", stage.value, index)
         if not isinstance(item, Mapping):
@@ -118,12 +118,12 @@ def _text(item: Mapping[str, Any], field: str, where: str) -> str:
     return value or ""
 
 
-def _selectors(given: Any, where: str) -> tuple[Mapping[str, Any], ...]:
-    if given is None:
+def _selectors(value: Any, where: str) -> tuple[Mapping[str, Any], ...]:
+    if value is None:
         return ()
-    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+    if not isinstance(value, list) or not all(isinstance(selector, Mapping) for selector in value):
         raise InvalidPipelineError(f"{where} is no list of selectors")
-    return tuple(given)
+    return tuple(value)
 
 
 _IDENTITY = ("apiVersion", "kind", "name", "namespace")
@@ -143,12 +143,12 @@ def select(
     Differs: a resource of two selectors is passed once.
     """
     # kpt ignores an empty exclusion, where an empty selector selects everything.
-    exclude = [each for each in exclude if any(each.get(field) for field in _SELECTOR_FIELDS)]
+    exclude = [selector for selector in exclude if any(selector.get(field) for field in _SELECTOR_FIELDS)]
     return [
         resource
         for resource in resources
         if (not selectors or any(_matches(selector, resource) for selector in selectors))
-        and not any(_matches(each, resource) for each in exclude)
+        and not any(_matches(selector, resource) for selector in exclude)
     ]
 
 
@@ -265,5 +265,5 @@ def _run_value(run: StepRun) -> dict[str, Any]:
         item["stderr"] = run.stderr
     item["exitCode"] = run.exit_code
     if run.results:
-        item["results"] = [result_value(each) for each in run.results]
+        item["results"] = [result_value(result) for result in run.results]
     return item

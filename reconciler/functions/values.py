@@ -56,16 +56,12 @@ def is_same(left: Any, right: Any) -> bool:
     try:
         return orjson.dumps(left, option=_SORTED) == orjson.dumps(right, option=_SORTED)
     except orjson.JSONEncodeError:
-        return _is_same_in_depth(left, right)
-
-
-def _is_same_in_depth(left: Any, right: Any) -> bool:
-    """Compare values that orjson cannot write, such as numbers of more than 64 bits."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return all(is_same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return all(map(is_same, left, right))
-    return type(left) is type(right)
+        # orjson cannot write some values, such as numbers of more than 64 bits: these are compared here.
+        if isinstance(left, dict) and isinstance(right, dict):
+            return all(is_same(value, right[key]) for key, value in left.items())
+        if isinstance(left, list) and isinstance(right, list):
+            return all(map(is_same, left, right))
+        return type(left) is type(right)
 
 
 def copy_value(value: Any) -> Any:
@@ -104,9 +100,9 @@ def _of_lists(old: list[Any], new: list[Any], path: Path, key: str) -> Iterator[
         for index, (was, now) in enumerate(zip(old, new, strict=True)):
             yield from differences(was, now, (*path, index), key=key)
         return
-    kept = [name for name in names if name in new_names]
+    common = [name for name in names if name in new_names]
     is_ambiguous = len(set(names)) < len(names) or len(set(new_names)) < len(new_names)
-    if is_ambiguous or not kept or kept != [name for name in new_names if name in names]:
+    if is_ambiguous or not common or common != [name for name in new_names if name in names]:
         yield SetValue(path, new)
         return
     # From the end, so that the indexes of earlier items stay valid.

@@ -62,7 +62,7 @@ def place_of(item: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"path": path, "index": index} if index else {"path": path}
 
 
-def from_items(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
+def from_items(items: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
     """Return the resources of a function's output: the sent ones with their new values, and new ones.
 
     A new resource belongs to `package`; without a path its file is `<namespace>/<kind>_<name>.yaml`.
@@ -73,7 +73,7 @@ def from_items(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], pac
     by_id = {str(number): resource for number, resource in enumerate(sent, 1)}
     by_place = {(resource.file, str(resource.index or 0)): str(n) for n, resource in enumerate(sent, 1)}
     resources: list[Resource] = []
-    for item in given:
+    for item in items:
         if not isinstance(item, Mapping):
             raise ProtocolError("The function's output has an item that is no mapping")
         value = copy_value(dict(item))
@@ -137,9 +137,9 @@ def check_path(path: str) -> str:
     return f"function must not write {path!r}: {why}" if why else ""
 
 
-def parse_results(given: Any) -> tuple[FunctionResult, ...]:
+def parse_results(value: Any) -> tuple[FunctionResult, ...]:
     """Return the results of a function, in any of the shapes that functions write. Total."""
-    listed = given.get("items") if isinstance(given, Mapping) else given
+    listed = value.get("items") if isinstance(value, Mapping) else value
     items = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ()
     return tuple(_result(item) for item in items if isinstance(item, Mapping))
 

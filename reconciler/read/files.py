@@ -136,10 +136,11 @@ def read_package(root: Path) -> dict[str, File]:
         raise ConfigurationError(f"No Kptfile found at {root.absolute()}", hint=hint)
     if faults := check_kptfiles(files):
         first, *others = (
-            each._replace(place=each.place._replace(path=str(root / each.place.path))) for each in faults
+            fault._replace(location=fault.location._replace(path=str(root / fault.location.path)))
+            for fault in faults
         )
-        more = "".join(f"; {each.place}: {each.message}" for each in others)
-        raise ConfigurationError(first.message + more, location=first.place, hint=first.hint)
+        more = "".join(f"; {each.location}: {each.message}" for each in others)
+        raise ConfigurationError(first.message + more, location=first.location, hint=first.hint)
     return files
 
 

@@ -49,12 +49,12 @@ def apply_replacements(call: BuiltinCall) -> Iterator[FunctionResult]:
     yield from ()
 
 
-def _mappings(given: Any, where: str) -> list[Mapping[str, Any]]:
-    if given is None:
+def _mappings(value: Any, where: str) -> list[Mapping[str, Any]]:
+    if value is None:
         return []
-    if not isinstance(given, list) or not all(isinstance(item, Mapping) for item in given):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise FunctionFailedError(f"{where} must be a list of mappings")
-    return given
+    return value
 
 
 def _source_value(items: Sequence[Resource], source: Mapping[str, Any]) -> Any:
@@ -100,7 +100,9 @@ def _apply(items: Sequence[Resource], value: Any, target: Mapping[str, Any], *, 
         raise FunctionFailedError("target must specify resources to select")
     rejected = _mappings(target.get("reject"), "reject")
     for item in items:
-        if not _is_selected(item, select) or any(each and _is_selected(item, each) for each in rejected):
+        if not _is_selected(item, select) or any(
+            selector and _is_selected(item, selector) for selector in rejected
+        ):
             continue
         for path in target.get("fieldPaths") or (_DEFAULT_PATH,):
             _put(item, str(path), value, _options(target), lenient=lenient)

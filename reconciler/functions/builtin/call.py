@@ -67,7 +67,7 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def shown(resource: Resource, text: str) -> str:
+def masked_in_secret(resource: Resource, text: str) -> str:
     """Return a value as results may show it: never one of a Secret."""
     return "(hidden)" if resource.kind == "Secret" else text
 

@@ -107,5 +107,5 @@ def check_configuration(function: str, config: Mapping[str, Any], profile: str =
     elif str(config.get("apiVersion") or "").startswith("fn.kpt.dev/") and (
         fields := _OLD_OBJECTS.get(profile, _OBJECTS).get(kind)
     ):
-        own = {"apiVersion": TEXT, "kind": TEXT, "metadata": None, **fields}
-        yield from check_fields(config, own, (), kind)
+        allowed = {"apiVersion": TEXT, "kind": TEXT, "metadata": None, **fields}
+        yield from check_fields(config, allowed, (), kind)

@@ -66,7 +66,10 @@ def ensure_name_substring(call: BuiltinCall) -> Iterator[FunctionResult]:
             renamed[resource.kind, resource.namespace, resource.name] = new
             resource.metadata["name"] = new
     for resource in call.items:
-        _add_to_fields(resource, substring)
+        for spec in substring.specs:
+            for field in spec.find(resource):
+                if isinstance(field.value, str):
+                    field.put(substring.add_to(field.value))
         _rename(resource.value, resource.namespace, renamed)
         _rename_dependencies(resource, renamed)
     yield from ()
@@ -89,13 +92,6 @@ def _read_substring(call: BuiltinCall) -> _Substring:
     field = "fieldSpecs" if config.get("fieldSpecs") else "additionalNameFields"
     specs = tuple(spec._replace(create=False) for spec in parse_specs(config.get(field), field))
     return _Substring(text, "", specs) if mode == "prepend" else _Substring("", text, specs)
-
-
-def _add_to_fields(resource: Resource, substring: _Substring) -> None:
-    for spec in substring.specs:
-        for field in spec.find(resource):
-            if isinstance(field.value, str):
-                field.put(substring.add_to(field.value))
 
 
 def _rename(value: Any, namespace: str, renamed: Mapping[tuple[str, str, str], str]) -> None:

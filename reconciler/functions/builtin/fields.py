@@ -91,15 +91,15 @@ def find_spec(value: Any, path: Sequence[str], *, create: bool) -> Iterator[Fiel
             yield FieldRef(value[key], index)
 
 
-def parse_specs(given: Any, where: str) -> list[FieldSpec]:
+def parse_specs(value: Any, where: str) -> list[FieldSpec]:
     """Return the field specs of a configuration; `where` names its field in the error.
 
     Raises:
         FunctionFailedError: The value is no list of field specs.
     """
-    if given is None:
+    if value is None:
         return []
-    if not isinstance(given, list) or not all(isinstance(item, dict) and item.get("path") for item in given):
+    if not isinstance(value, list) or not all(isinstance(item, dict) and item.get("path") for item in value):
         raise FunctionFailedError(f"{where} is no list of fields with a path")
     return [
         FieldSpec(
@@ -109,7 +109,7 @@ def parse_specs(given: Any, where: str) -> list[FieldSpec]:
             str(item.get("kind") or ""),
             create=parse_boolean(item.get("create")) is True,
         )
-        for item in given
+        for item in value
     ]
 
 
@@ -159,8 +159,8 @@ def _step(value: Any, step: str, *, lenient: bool) -> Iterator[FieldRef]:
         elif _is_selector(step):
             items = (index for index, item in enumerate(value) if _selects(step, item, lenient=lenient))
             yield from [FieldRef(value, index) for index in items][: 1 if lenient else None]
-        elif (place := whole_number(step)) is not None and place < len(value):
-            yield FieldRef(value, place)
+        elif (element := whole_number(step)) is not None and element < len(value):
+            yield FieldRef(value, element)
     elif isinstance(value, dict):
         if step == "*" and not lenient:
             yield from (FieldRef(value, key) for key in value)

@@ -38,7 +38,7 @@ def generate_folders(call: BuiltinCall) -> Iterator[FunctionResult]:
     Source: kpt-functions-catalog functions/ts/generate-folders at v0.1.1.
     Differs: an error in a hierarchy fails the step; a folder that is there keeps its file.
     """
-    for hierarchy in [each for each in call.items if each.kind == _HIERARCHY]:
+    for hierarchy in [item for item in call.items if item.kind == _HIERARCHY]:
         if hierarchy.api_version in (_LAYERS, _ANNOTATED):
             yield FunctionResult(
                 f"ResourceHierarchy {hierarchy.name} references an older Resource Hierarchy GroupVersion."
@@ -62,7 +62,11 @@ def generate_folders(call: BuiltinCall) -> Iterator[FunctionResult]:
                     f"ResourceHierarchy {hierarchy.name} has an unsupported parentRef kind"
                 )
             inherited = {k: v for k, v in hierarchy.annotations.items() if k not in _NOT_INHERITED}
-            tree = _config_tree(hierarchy)
+            # A subtree may use those before it.
+            subtrees: dict[str, _Tree] = {}
+            for name, children in mapping_at(hierarchy.value, "spec", "subtrees").items():
+                subtrees[name] = _children(hierarchy, children, subtrees)
+            tree = _children(hierarchy, value_at(hierarchy.value, "spec", "config"), subtrees)
             folders = _folders(hierarchy, tree, kind, as_text(parent["external"]), inherited)
         else:
             continue
@@ -81,19 +85,11 @@ def _layer_tree(hierarchy: Resource, layers: list[str], config: Mapping[str, Any
     return [(as_text(name), below) for name in config[layers[0]] or ()]
 
 
-def _config_tree(hierarchy: Resource) -> _Tree:
-    """Return the tree of `spec.config`; a subtree may use those before it."""
-    subtrees: dict[str, _Tree] = {}
-    for name, children in mapping_at(hierarchy.value, "spec", "subtrees").items():
-        subtrees[name] = _children(hierarchy, children, subtrees)
-    return _children(hierarchy, value_at(hierarchy.value, "spec", "config"), subtrees)
-
-
-def _children(hierarchy: Resource, given: Any, subtrees: Mapping[str, _Tree]) -> _Tree:
-    if not isinstance(given, list):
+def _children(hierarchy: Resource, value: Any, subtrees: Mapping[str, _Tree]) -> _Tree:
+    if not isinstance(value, list):
         raise FunctionFailedError(f"ResourceHierarchy {hierarchy.name} has folders that are no list")
     tree: _Tree = []
-    for child in given:
+    for child in value:
         if isinstance(child, str):
             tree.append((child, []))
         elif isinstance(child, dict) and len(child) == 1:
@@ -174,8 +170,8 @@ def enable_gcp_services(call: BuiltinCall) -> Iterator[FunctionResult]:
     ]:
         ensure_mapping(service_set.value, "metadata", "annotations")[LOCAL_CONFIG] = "true"
         owner = f"{_SERVICE_SET.partition('/')[0]}/{service_set.kind}/{service_set.name}"
-        owned = {id(each): each for each in call.items if each.annotations.get(_OWNER) == owner}
-        call.items[:] = [each for each in call.items if id(each) not in owned]
+        owned = {id(item): item for item in call.items if item.annotations.get(_OWNER) == owner}
+        call.items[:] = [item for item in call.items if id(item) not in owned]
         for new in _services(service_set, owner):
             key = (new.api_version, new.kind, new.namespace, new.name)
             old = next(
@@ -188,9 +184,9 @@ def enable_gcp_services(call: BuiltinCall) -> Iterator[FunctionResult]:
             results.append(
                 _service_result("recreated service" if old is not None else "generated service", new)
             )
-        results += [_service_result("pruned service", each) for each in owned.values()]
+        results += [_service_result("pruned service", item) for item in owned.values()]
     call.items += made
-    yield from sorted(results, key=lambda each: (str((each.file or {}).get("path")), each.message))
+    yield from sorted(results, key=lambda result: (str((result.file or {}).get("path")), result.message))
 
 
 def _services(service_set: Resource, owner: str) -> Iterator[Resource]:

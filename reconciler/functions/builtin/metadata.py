@@ -197,15 +197,15 @@ def _read_labels(call: BuiltinCall) -> dict[str, str]:
     )
 
 
-def _texts(given: Any, field: str) -> dict[str, str]:
-    if given is None:
+def _texts(texts: Any, field: str) -> dict[str, str]:
+    if texts is None:
         return {}
-    if not isinstance(given, dict):
-        raise FunctionFailedError(_wrong_type(given, field, "map[string]string"))
-    for value in given.values():
+    if not isinstance(texts, dict):
+        raise FunctionFailedError(_wrong_type(texts, field, "map[string]string"))
+    for value in texts.values():
         if not isinstance(value, str):
             raise FunctionFailedError(_wrong_type(value, field, "string"))
-    return dict(sorted(given.items()))
+    return dict(sorted(texts.items()))
 
 
 def _wrong_type(value: Any, field: str, expected: str) -> str:
@@ -232,7 +232,9 @@ def _put_labels(value: dict[str, Any], path: str, labels: dict[str, str], *, cre
     count = 0
     above, _, path = path.rpartition("/")
     holders = find_spec(value, above.split("."), create=False) if above else (FieldRef({"": value}, ""),)
-    fields = (field for each in holders for field in find_spec(each.value, path.split("."), create=create))
+    fields = (
+        field for holder in holders for field in find_spec(holder.value, path.split("."), create=create)
+    )
     for field in fields:
         if field.value is None and create:
             field.put({})

@@ -22,8 +22,8 @@ def upsert_resource(call: BuiltinCall) -> Iterator[FunctionResult]:
     """
     if call.config is None:
         raise FunctionFailedError("failed to configure function: functionConfig is missing")
-    for given in _read_objects(call.config):
-        _upsert(call, given)
+    for manifest in _read_objects(call.config):
+        _upsert(call, manifest)
     yield from ()
 
 
@@ -36,12 +36,16 @@ def _read_objects(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return items
 
 
-def _upsert(call: BuiltinCall, given: Mapping[str, Any]) -> None:
-    value = copy_value(dict(given))
+def _upsert(call: BuiltinCall, manifest: Mapping[str, Any]) -> None:
+    value = copy_value(dict(manifest))
     new = Resource(value, package=call.package)
     target = new.annotations.get(TARGET_PATH)
     target = path_below("", target) if isinstance(target, str) else ""
-    _drop_annotations(value)
+    annotations = mapping_at(value, "metadata", "annotations")
+    for name in _DROPPED & annotations.keys():
+        del annotations[name]
+    if not annotations and value_at(value, "metadata", "annotations") is not None:
+        del value["metadata"]["annotations"]
     replaced = False
     for resource in call.items:
         # The configuration of a function is no object of the package.
@@ -57,14 +61,6 @@ def _upsert(call: BuiltinCall, given: Mapping[str, Any]) -> None:
 
 def _identity(resource: Resource) -> tuple[str, str, str, str]:
     return resource.group, resource.kind, resource.namespace, resource.name
-
-
-def _drop_annotations(value: dict[str, Any]) -> None:
-    annotations = mapping_at(value, "metadata", "annotations")
-    for name in _DROPPED & annotations.keys():
-        del annotations[name]
-    if not annotations and value_at(value, "metadata", "annotations") is not None:
-        del value["metadata"]["annotations"]
 
 
 def remove_local_config_resources(call: BuiltinCall) -> Iterator[FunctionResult]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from reconciler.base.values import whole_number
-from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, masked_in_secret
 from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.resource import Resource
@@ -63,16 +63,12 @@ def search_replace(call: BuiltinCall) -> Iterator[FunctionResult]:
             edits.append(created)
             yield _result(resource, ".".join(map(str, created.path)), "Mutated", search.put_value or "")
         if edits:
-            _edit(resource, edits)
+            try:
+                resource.edit(edits)
+            except YamlError as error:
+                raise FunctionFailedError(f"{resource}: {error.message}") from error
     if not matched:
         yield FunctionResult("no matches")
-
-
-def _edit(resource: Resource, edits: list[Edit]) -> None:
-    try:
-        resource.edit(edits)
-    except YamlError as error:
-        raise FunctionFailedError(f"{resource}: {error.message}") from error
 
 
 def _read_search(data: dict[str, str]) -> _Search:
@@ -137,7 +133,7 @@ def _filled(text: str, groups: Sequence[str | None]) -> str:
 
 
 def _result(resource: Resource, path: str, verb: str, value: str) -> FunctionResult:
-    message = f'{verb} field value {"" if verb == "Matched" else "to "}"{shown(resource, value)}"'
+    message = f'{verb} field value {"" if verb == "Matched" else "to "}"{masked_in_secret(resource, value)}"'
     return FunctionResult(message, field={"path": path}, file=file_of(resource))
 
 

@@ -66,14 +66,14 @@ def _read(call: BuiltinCall) -> tuple[_Image, list[FieldSpec]]:
     config: Mapping[str, Any] = call.config or {}
     specs: list[FieldSpec] = []
     if call.config_kind == "SetImage" and call.config_api_version.startswith("fn.kpt.dev/"):
-        given = config.get("image")
+        image_fields = config.get("image")
         specs = parse_specs(config.get("additionalImageFields"), "additionalImageFields")
     elif call.config_kind == "ConfigMap":
-        given = config.get("data")
+        image_fields = config.get("data")
     else:
         _refuse("`functionConfig` must be a `ConfigMap` or `SetImage`")
-        given = None
-    values = given if isinstance(given, Mapping) else {}
+        image_fields = None
+    values = image_fields if isinstance(image_fields, Mapping) else {}
     image = _Image(*(as_text(values.get(field)) for field in _FIELDS))
     if not image.name:
         _refuse("must specify `name`")

@@ -64,7 +64,19 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
         return
     one_origin = call.profile == "one-origin"
     if call.compatible and one_origin:
-        yield from _without_origin(resources)
+        for resource in resources:
+            if _ORIGIN not in resource.annotations:
+                where = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
+                message = f"{resource.kind} {where} does not have upstream origin."
+                fields = {
+                    "apiVersion": resource.api_version,
+                    "kind": resource.kind,
+                    "namespace": resource.namespace,
+                    "name": resource.name,
+                }
+                yield FunctionResult(
+                    message, "warning", {key: value for key, value in fields.items() if value}
+                )
     problem = _origin_problem(resources) if one_origin and not replacement.matcher else ""
     if problem:
         yield FunctionResult(problem, "error")
@@ -103,25 +115,6 @@ def _named(new: str, matcher: str, complaint: str) -> _Replacement:
     if not new:
         raise FunctionFailedError(complaint)
     return _Replacement(new, matcher)
-
-
-def _without_origin(resources: Iterable[Resource]) -> Iterator[FunctionResult]:
-    for resource in resources:
-        if _ORIGIN not in resource.annotations:
-            where = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
-            message = f"{resource.kind} {where} does not have upstream origin."
-            yield FunctionResult(message, "warning", _reference(resource))
-
-
-def _reference(resource: Resource) -> dict[str, str]:
-    """Return a result's `resourceRef`."""
-    fields = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "namespace": resource.namespace,
-        "name": resource.name,
-    }
-    return {key: value for key, value in fields.items() if value}
 
 
 def _origin_problem(resources: Iterable[Resource]) -> str:
@@ -279,7 +272,7 @@ def _like_kustomize(call: BuiltinCall) -> None:
         krm-functions-catalog functions/go/set-namespace/namespace_transformer.go.
     """
     new, specs = _read_fields(call)
-    accounts = {each.name for each in call.items if each.kind == "ServiceAccount"}
+    accounts = {item.name for item in call.items if item.kind == "ServiceAccount"}
     if call.profile == "default-subjects":
         accounts = set()
     for resource in call.items:
@@ -287,8 +280,8 @@ def _like_kustomize(call: BuiltinCall) -> None:
             resource.value.setdefault("metadata", {})["namespace"] = new
         elif resource.kind == "Namespace":
             resource.metadata["name"] = new
-        for place in (place for spec in specs for place in spec.find(resource)):
-            place.put(new)
+        for reference in (field for spec in specs for field in spec.find(resource)):
+            reference.put(new)
         service = _service(resource, create=call.compatible and resource.kind == "APIService")
         if service is not None:
             service["namespace"] = new

@@ -13,7 +13,7 @@ from reconciler.functions.builtin.call import (
     as_text,
     ensure_mapping,
     file_of,
-    shown,
+    masked_in_secret,
 )
 from reconciler.functions.builtin.fields import put_text
 from reconciler.functions.catalog import APPLY_SETTERS, parse_image
@@ -50,7 +50,7 @@ def apply_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
         edits: list[Edit] = []
         for field in fields_of(resource.tree, _COMMENT):
             pattern = _setter_pattern(field.comment)
-            if not _names_setter(pattern, setters):
+            if not any(name in setters for name in _SETTER.findall(pattern)):
                 continue
             matched = True
             yield from _set_field(resource, field, pattern, setters, edits)
@@ -63,10 +63,6 @@ def apply_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
 def _setter_pattern(comment: str) -> str:
     """Return the pattern of a setter comment, "" for any other comment."""
     return comment[len(_COMMENT) :].strip() if comment.startswith(_COMMENT) else ""
-
-
-def _names_setter(pattern: str, setters: Mapping[str, str]) -> bool:
-    return bool(pattern) and any(name in setters for name in _SETTER.findall(pattern))
 
 
 def _set_field(
@@ -88,7 +84,7 @@ def _set_field(
         text = setters[pattern[2:-1]]
         if not value:
             edits.append(SetLineComment(field.path, field.comment))
-    yield _set_result(resource, field, f'set field value to "{shown(resource, text)}"')
+    yield _set_result(resource, field, f'set field value to "{masked_in_secret(resource, text)}"')
 
 
 def _array(pattern: str, setters: Mapping[str, str]) -> list[Any]:
@@ -116,18 +112,14 @@ def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
         text = text.replace(f"${{{name}}}", setters[name])
     if _SETTER.search(text) is None:
         return text
-    for name, value in _current_values(pattern, current).items():
+    captures = _captures(pattern, current)
+    for name, value in (dict(captures) if all(value for _, value in captures) else {}).items():
         text = text.replace(f"${{{name}}}", value)
     missing = [match[0] for match in _SETTER.finditer(text)]
     if missing:
         listed = " ".join(missing)
         raise FunctionFailedError(f"failed to apply setters: values for setters [{listed}] must be provided")
     return text
-
-
-def _current_values(pattern: str, current: str) -> dict[str, str]:
-    captures = _captures(pattern, current)
-    return dict(captures) if all(value for _, value in captures) else {}
 
 
 def _captures(pattern: str, text: str) -> list[tuple[str, str]]:
@@ -156,7 +148,8 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
         raise FunctionFailedError("failed to configure function: input setters list cannot be empty")
     created = 0
     for resource in call.items:
-        if _is_configuration(resource, call):
+        # The list of setters holds every value, and gets no comments.
+        if call.config_file and resource.file == call.config_file:
             continue
         edits: list[Edit] = []
         for field in fields_of(resource.tree):
@@ -166,7 +159,7 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
                 continue
             edits.append(SetLineComment(field.path, _COMMENT + pattern))
             created += 1
-            value = shown(resource, _shown(field))
+            value = masked_in_secret(resource, _text_of(field))
             yield FunctionResult(
                 f'Added line comment "kpt-set: {pattern}" for field with value "{value}"',
                 field={"path": field.name},
@@ -176,11 +169,6 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
             resource.edit(edits)
     if not created:
         raise FunctionFailedError("failed to create setters: no matches for the input list of setters")
-
-
-def _is_configuration(resource: Resource, call: BuiltinCall) -> bool:
-    """Return whether a resource is the list of setters: it holds every value, and gets no comments."""
-    return bool(call.config_file) and resource.file == call.config_file
 
 
 def _read_setters(data: Mapping[str, str]) -> tuple[list[_Setter], dict[str, tuple[str, ...]]]:
@@ -219,7 +207,7 @@ def _pattern(field: Field, scalars: list[_Setter], arrays: Mapping[str, tuple[st
     return pattern if pattern != text else ""
 
 
-def _shown(field: Field) -> str:
+def _text_of(field: Field) -> str:
     if isinstance(field.node, Scalar):
         return field.node.content
     return f"[{', '.join(as_text(item) for item in field.node.value)}]"
@@ -242,7 +230,7 @@ def list_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
             continue
         for field in fields_of(resource.tree, _COMMENT):
             for name, usage in _used(field):
-                values[name] = usage._replace(value=shown(resource, usage.value))
+                values[name] = usage._replace(value=masked_in_secret(resource, usage.value))
                 counts[name] = counts.get(name, 0) + 1
     for name in sorted(values):
         value, kind = values[name]
@@ -290,7 +278,7 @@ def _set_project(kptfile: Resource, items: list[Resource], project: str) -> Reso
     mutators = ensure_mapping(kptfile.value, "pipeline").setdefault("mutators", [])
     if not isinstance(mutators, list):
         raise FunctionFailedError(f"pipeline.mutators of {kptfile.path} is no list")
-    step = next((each for each in mutators if _is_apply_setters(each)), None)
+    step = next((mutator for mutator in mutators if _is_apply_setters(mutator)), None)
     if step is None:
         mutators.append({"image": _APPLY_SETTERS, "configMap": {_PROJECT: project}})
         return kptfile

@@ -91,10 +91,10 @@ class HelmRuntime:
             files = (*reply.get("crds", {}).items(), *sorted(reply["files"].items()))
             done.append(tuple(RenderedTemplate(path, text) for path, text in files))
         unchecked = (
-            f"The schema of the chart {each.chart.name} refers to {each.chart.elsewhere}, which no run"
+            f"The schema of the chart {chart.chart.name} refers to {chart.chart.elsewhere}, which no run"
             " fetches: its values are not checked"
-            for each in call.charts
-            if each.chart.elsewhere
+            for chart in call.charts
+            if chart.chart.elsewhere
         )
         warnings = tuple(FunctionResult(text, "warning") for text in unchecked)
         return FunctionRun(call.items, warnings, charts=tuple(done))
@@ -130,13 +130,13 @@ class HelmRuntime:
             Path(folder, "values.json").write_bytes(orjson.dumps(call.values))
             options = [f"--kube-version={call.kube_version}"] if call.kube_version else []
             api_versions, asks = _apis(call)
-            options += [f"--api-versions={each}" for each in api_versions]
+            options += [f"--api-versions={api_version}" for api_version in api_versions]
             plain = self._template(call, folder, options)
             differs = {"random": self._template(call, folder, options)}
             if call.chart.asks_version and not call.kube_version:
                 differs["version"] = self._template(call, folder, [*options, f"--kube-version={OLD_VERSION}"])
             if asks:
-                more = [f"--api-versions={each}" for each in asks]
+                more = [f"--api-versions={api}" for api in asks]
                 differs["apis"] = self._template(call, folder, [*options, *more])
         both = {
             name: sorted(p for p in {**plain, **o} if plain.get(p) != o.get(p)) for name, o in differs.items()
@@ -175,15 +175,18 @@ def _archive(chart: Chart) -> bytes:
 def _failure(call: ChartCall, error: str) -> ChartError:
     """Return the failure of a chart; each value that breaks a rule of a schema is named."""
     faults: list[str] = []
-    own: tuple[str | int, ...] = ()
+    subchart: tuple[str | int, ...] = ()
     for line in error.splitlines():
         if header := _SCHEMA_OF.fullmatch(line.strip()):
-            own = () if header[1] == call.chart.name else (header[1],)
+            subchart = () if header[1] == call.chart.name else (header[1],)
         elif fault := _BROKEN_RULE.fullmatch(line.strip()):
-            steps = [each.replace("~1", "/").replace("~0", "~") for each in fault[1].split("/")[1:]]
+            steps = [segment.replace("~1", "/").replace("~0", "~") for segment in fault[1].split("/")[1:]]
             steps += _ADDITIONAL.findall(fault[2])
-            path = (*own, *(step if (number := whole_number(step)) is None else number for step in steps))
-            faults.append(f"{call.place(path)}: {path_text(path) or 'the values'}: {fault[2]}")
+            path = (
+                *subchart,
+                *(step if (number := whole_number(step)) is None else number for step in steps),
+            )
+            faults.append(f"{call.locate(path)}: {path_text(path) or 'the values'}: {fault[2]}")
     if not faults:
         return ChartError(f"The chart {call.chart.name}: {error}")
     # The engine tells them in another order each time.
@@ -195,9 +198,9 @@ def _apis(call: ChartCall) -> tuple[list[str], list[str]]:
     """Return the APIs that the cluster is taken to serve, and those that it may or may not serve."""
     if call.api_versions is not None:
         return list(call.api_versions), []
-    served = {each: served_everywhere(each) for each in call.chart.asks}
-    return [each for each, is_served in served.items() if is_served], [
-        each for each, is_served in served.items() if is_served is None
+    served = {api: served_everywhere(api) for api in call.chart.asks}
+    return [api for api, is_served in served.items() if is_served], [
+        api for api, is_served in served.items() if is_served is None
     ]
 
 

@@ -26,7 +26,13 @@ def main() -> None:
     """Render charts until the input ends."""
     import helm_python  # noqa: PLC0415 - an extra; this module is imported where it may be absent
 
-    _limit_process(int(sys.argv[1]))
+    # Limit the memory and open files of this process, and forbid it to write files.
+    memory_bytes = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.chdir("/")
     charts: dict[str, Any] = {}
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     while len(head := incoming.read(4)) == 4:  # noqa: PLR2004 - the length before each frame
@@ -80,12 +86,3 @@ def _rendered(chart: Any, values: str, options: dict[str, Any]) -> dict[str, str
         _native.call_string("helm_render", chart._raw(), values, json.dumps(options))  # noqa: SLF001
     )
     return {path: text for path, text in files.items() if text.strip() and not path.endswith("NOTES.txt")}
-
-
-def _limit_process(memory_bytes: int) -> None:
-    """Limit the memory and open files of this process, and forbid it to write files."""
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.chdir("/")

@@ -161,10 +161,10 @@ class _Exchange(Struct):
                 )
             while selector.get_map():
                 check()
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     raise subprocess.TimeoutExpired(process.args, 0)
-                for key, _ in selector.select(min(left, _CHECK_S)):
+                for key, _ in selector.select(min(remaining_s, _CHECK_S)):
                     pipe = cast("IO[bytes]", key.fileobj)
                     if not self._move(pipe):
                         selector.unregister(pipe)

@@ -106,7 +106,7 @@ class ImageCache:
             return
         value = {
             "items": list(run.items),
-            "results": [result_value(each) for each in run.results],
+            "results": [result_value(result) for result in run.results],
             "stderr": run.stderr,
         }
         self._store.keep(_image_key(image, call), orjson.dumps(value))
@@ -208,7 +208,7 @@ def _step_value(run: StepRun) -> dict[str, Any]:
     return {
         "step": asdict(run.step),
         "engine": run.engine,
-        "results": [result_value(each) for each in run.results],
+        "results": [result_value(result) for result in run.results],
         "exit_code": run.exit_code,
         "stderr": run.stderr,
         "files": run.files,

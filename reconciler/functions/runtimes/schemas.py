@@ -56,21 +56,21 @@ class SchemaRuntime:
         skipped = frozenset(str(options.get("skip_kinds") or "").replace(" ", "").split(","))
         strict = parse_boolean(options.get("strict")) is True
         lenient = parse_boolean(options.get("ignore_missing_schemas")) is True
-        own = _CustomSchemas(call.items)
+        custom_schemas = _CustomSchemas(call.items)
         results = [
             result
             for item in call.items
             if str(item.get("kind")) not in skipped and not _is_for_tools(item)
-            for result in self._errors(item, own, strict=strict, lenient=lenient)
+            for result in self._errors(item, custom_schemas, strict=strict, lenient=lenient)
         ]
         return FunctionRun(call.items, tuple(results), 1 if results else 0)
 
     def _errors(
-        self, item: Mapping[str, Any], own: "_CustomSchemas", *, strict: bool, lenient: bool
+        self, item: Mapping[str, Any], custom_schemas: "_CustomSchemas", *, strict: bool, lenient: bool
     ) -> Iterator[FunctionResult]:
         version, kind = str(item.get("apiVersion")), str(item.get("kind"))
         try:
-            validator = own.find(version, kind) or self._cluster.find(version, kind)
+            validator = custom_schemas.find(version, kind) or self._cluster.find(version, kind)
         except ValueError as invalid:
             reason = str(invalid).partition("\n")[0]
             yield _result(item, f"the schema of {kind} of {version} is none: {reason}")

@@ -50,7 +50,7 @@ def run_script(source: str, resource_list: dict[str, Any], steps: int) -> Script
     printed: list[str] = []
     module = starlark.Module()
     module["_rl"] = resource_list
-    module.add_callable("print", lambda *values: printed.append(" ".join(map(_shown, values))))
+    module.add_callable("print", lambda *values: printed.append(" ".join(map(_as_text, values))))
     try:
         starlark.eval(module, starlark.parse("prelude", _PRELUDE), _GLOBALS)
         script = starlark.parse("script.star", source, _DIALECT)
@@ -65,12 +65,12 @@ def run_script(source: str, resource_list: dict[str, Any], steps: int) -> Script
 
 
 def _budget(steps: int) -> Callable[[], bool]:
-    left = max(1, steps // _STEPS_PER_CHECK)
+    checks_left = max(1, steps // _STEPS_PER_CHECK)
 
     def is_spent() -> bool:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal checks_left
+        checks_left -= 1
+        if checks_left < 0:
             raise _OutOfStepsError
         return False
 
@@ -81,15 +81,15 @@ def _message(text: str) -> str:
     """Return the error itself, without the trace above it and the excerpt below."""
     start = text.rfind(f"\n{_MARK}")
     body = text[start + 1 :] if start >= 0 else text
-    head, _, place = body.partition("\n --> ")
+    head, _, location = body.partition("\n --> ")
     head = head.removeprefix(_MARK).strip()
-    where = place.partition("\n")[0]
+    where = location.partition("\n")[0]
     if head.startswith("fail: ") or not where:
         return head[:_LONGEST_MESSAGE]
     return f"{head[:_LONGEST_MESSAGE]} ({where})"
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 

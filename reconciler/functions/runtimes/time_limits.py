@@ -38,16 +38,16 @@ def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
 
     `ends_s` is a time of the monotonic clock. What waits for a process, and what computes in this one, is
     stopped by a signal that raises FunctionTimeoutError or RunTimeoutError: the runtimes then end their
-    processes. Builtin functions change copies only, so nothing is left half done. In another thread than the
+    processes. Builtin functions change copies only, so nothing is remaining_s half done. In another thread than the
     main one, which gets no signals, only the limits of the runtimes themselves hold.
     """
 
     @contextmanager
     def limited_measure(_name: str) -> Iterator[None]:
-        left = ends_s - time.monotonic()
-        if left <= 0:
+        remaining_s = ends_s - time.monotonic()
+        if remaining_s <= 0:
             raise _run_timeout(policy, is_running=False)
-        is_last = left < policy.timeout_s
+        is_last = remaining_s < policy.timeout_s
 
         def ring(_number: int, _frame: object) -> NoReturn:
             if is_last:
@@ -58,7 +58,7 @@ def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
             yield
             return
         before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST_S, min(left, policy.timeout_s)))
+        signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST_S, min(remaining_s, policy.timeout_s)))
         try:
             yield
         finally:

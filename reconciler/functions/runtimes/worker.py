@@ -107,10 +107,10 @@ class Worker:
             selector.register(pipe, selectors.EVENT_READ)
             while len(data) < size:
                 self._check()
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     return None
-                if not selector.select(min(left, _CHECK_S)):
+                if not selector.select(min(remaining_s, _CHECK_S)):
                     continue
                 chunk = pipe.read(min(size - len(data), 1 << 20))
                 if not chunk:
