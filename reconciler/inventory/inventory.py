@@ -330,9 +330,9 @@ def _full_path(directory: str, package: str) -> str:
 
 def unusable(view: RepositoryView, error: DefectError) -> UnusableView:
     """Return the view of a repository that a bug of ours broke the work on."""
-    place = view.key, view.url, view.remote, view.branch, view.directory, view.manifest, view.source
+    identity = view.key, view.url, view.remote, view.branch, view.directory, view.manifest, view.source
     problem = defect_problem(error, view.source.location, _owner(view.key))
-    return UnusableView(*place, view.cluster, view.unavailable, problem=problem, role=view.role)
+    return UnusableView(*identity, view.cluster, view.unavailable, problem=problem, role=view.role)
 
 
 def _owner(key: ObjectName) -> ObjectKey:
@@ -374,8 +374,8 @@ def views_without(
             for path, key in keys.items()
             if key in units
         }
-        kept = {path: package for path, package in view.packages.items() if path not in faults}
-        some[name] = replace(view, packages=kept, broken={**view.broken, **faults}) if faults else view
+        packages = {path: package for path, package in view.packages.items() if path not in faults}
+        some[name] = replace(view, packages=packages, broken={**view.broken, **faults}) if faults else view
     return some
 
 
@@ -678,7 +678,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     def declared(self) -> dict[ObjectKey, Sourced[Any]]:
         """The valid manifests of variants and sets."""
         every: tuple[Sourced[Any], ...] = (*self.variants, *self.sets)
-        return {ObjectKey(GROUP, each.manifest.kind, *each.key): each for each in every}
+        return {ObjectKey(GROUP, declared.manifest.kind, *declared.key): declared for declared in every}
 
     def units(self) -> Iterator[Unit]:
         """Yield what plans are made from; of units that break only together, the last is left out."""
@@ -692,14 +692,16 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         """Return the inventory without units that a bug of ours breaks the work on: what is theirs stays."""
         if not units:
             return self
-        broken = {key: each for key, each in self.declared.items() if key in units}
-        gone = {id(each) for each in broken.values()}
+        broken = {key: declared for key, declared in self.declared.items() if key in units}
+        gone = {id(declared) for declared in broken.values()}
         claims = {
             key.object_name: (downstream.repo or "", downstream.package or "")
-            for key, each in broken.items()
-            if (downstream := getattr(each.manifest.spec, "downstream", None)) is not None
+            for key, declared in broken.items()
+            if (downstream := getattr(declared.manifest.spec, "downstream", None)) is not None
         }
-        problems = [defect_problem(units[key], each.source.location, key) for key, each in broken.items()]
+        problems = [
+            defect_problem(units[key], declared.source.location, key) for key, declared in broken.items()
+        ]
         records = {
             name: defect_problem(
                 units[name], Location(record.manifest), ObjectKey(GROUP, "PackageVariant", *name)
@@ -709,8 +711,8 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         }
         return replace(
             self,
-            variants=tuple(each for each in self.variants if id(each) not in gone),
-            sets=tuple(each for each in self.sets if id(each) not in gone),
+            variants=tuple(variant for variant in self.variants if id(variant) not in gone),
+            sets=tuple(variant_set for variant_set in self.sets if id(variant_set) not in gone),
             stalled=self.stalled | broken.keys(),
             claims={**self.claims, **claims},
             records={key: record for key, record in self.records.items() if key not in records},
@@ -746,7 +748,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         former = [(view, view.former) for view in self.former.values() if view.former is not None]
         return {
             PackageKey(view.url, path): view
-            for view, why in sorted(former, key=lambda each: not each[1].is_understood)
+            for view, why in sorted(former, key=lambda row: not row[1].is_understood)
             for path in why.packages.keys() - why.aside
         }
 

@@ -52,7 +52,7 @@ def shard_of(url: str, count: int) -> int:
     repository has one writer. With one shard more only the repositories that the new one gets
     move (rendezvous hashing).
     """
-    return max(range(count), key=lambda index: (_weight(url, index), index))
+    return max(range(count), key=lambda index: (hashlib.sha256(f"{index}\0{url}".encode()).digest(), index))
 
 
 def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
@@ -103,7 +103,3 @@ def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> Oth
         owners: The package that each file is about.
     """
     return OtherFiles(shard, owners) if shard.parts > 1 else None
-
-
-def _weight(url: str, index: int) -> bytes:
-    return hashlib.sha256(f"{index}\0{url}".encode()).digest()

@@ -63,9 +63,9 @@ class Snapshot(Struct, frozen=True):
 
     def of(self, cluster: str) -> "Snapshot":
         """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""
-        own = self.clusters.get(cluster)
-        if own is not None:
-            return own
+        cluster_snapshot = self.clusters.get(cluster)
+        if cluster_snapshot is not None:
+            return cluster_snapshot
         if not self.clusters or (self.present and self.cluster not in self.clusters):
             return self
         return self._absent(cluster)
@@ -102,7 +102,9 @@ class Snapshot(Struct, frozen=True):
             return True
         group, version = group_of(api_version), api_version.rpartition("/")[2]
         # A list names no version: where only another one is served, the kind has no list of its own.
-        others = any(group_of(served) == group and own == kind for served, own in self.served or ())
+        others = any(
+            group_of(served) == group and served_kind == kind for served, served_kind in self.served or ()
+        )
         if not others and any(self.is_complete(GroupKind(group, kind), where) for where in (namespace, "")):
             return True
         definitions = (item.body.get("spec") for item in self.of_kind(*_CRD))

@@ -73,7 +73,7 @@ def file_path_error(path: str, *, depth: int = 50) -> str:
 
 def _path_error(path: str, error_of: Callable[..., str]) -> str:
     *above, name = path.split("/")
-    return next(filter(None, (error_of(each, is_directory=True) for each in above)), "") or error_of(name)
+    return next(filter(None, (error_of(folder, is_directory=True) for folder in above)), "") or error_of(name)
 
 
 def case_fold_key(path: str) -> str:
@@ -151,10 +151,10 @@ def _clashes(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each file or directory that has the place of another one, and that one."""
     places: dict[str, tuple[str, bool]] = {}
     named = chain(((path, True) for path in paths), ((path, False) for path in _directories(paths)))
-    for each in named:
-        other = places.setdefault(case_fold_key(each[0]), each)
-        if other != each:
-            yield each[0], other[0]
+    for file in named:
+        other = places.setdefault(case_fold_key(file[0]), file)
+        if other != file:
+            yield file[0], other[0]
 
 
 class TakenNames:
@@ -184,7 +184,7 @@ class TakenNames:
             directory += segment
             directory = next(filter(self._is_directory, _numbered(directory, ""))) + "/"
         stem, suffix = splitext(directory + name)
-        return next(each for each in _numbered(stem, suffix) if self._is_free(each, joins=joins))
+        return next(name for name in _numbered(stem, suffix) if self._is_free(name, joins=joins))
 
     def _is_directory(self, path: str) -> bool:
         key = case_fold_key(path)

@@ -48,7 +48,7 @@ class ConflictName(NamedTuple):
         return " ".join(part for part in (self.path, self.resource, self.field, self.mark) if part)
 
     @property
-    def place(self) -> "ConflictName":
+    def without_mark(self) -> "ConflictName":
         """The conflict without its values."""
         return self._replace(mark="")
 
@@ -57,7 +57,7 @@ class ConflictName(NamedTuple):
         """The digest of upstream's value."""
         return self.mark.partition("-")[0]
 
-    def is_place_of(self, other: "ConflictName") -> bool:
+    def means(self, other: "ConflictName") -> bool:
         """Tell whether a name that a person wrote means the place of a conflict; an API group may lead."""
         same = self.resource == other.resource or self.resource.endswith(f"/{other.resource}")
         return same and (self.path, self.field) == (other.path, other.field)
@@ -68,16 +68,16 @@ class Answers(Struct, frozen=True):
 
     `named` are all conflicts that our commits name, with the side that a policy chose ("" while a
     person is asked), as the newest commit has it; `latest` are those that our newest commit about the
-    package names, for it names all that it leaves open. `kept` are those that people answered by `Keep:`.
+    package names, for it names all that it leaves open. `keeps` are those that people answered by `Keep:`.
     """
 
     named: Mapping[ConflictName, str] = field(default_factory=dict)
     latest: Mapping[ConflictName, str] = field(default_factory=dict)
-    kept: frozenset[ConflictName] = frozenset()
+    keeps: frozenset[ConflictName] = frozenset()
 
     def is_kept(self, name: ConflictName) -> bool:
         """Tell whether people keep the local value of a conflict."""
-        return name in self.kept or name.place in self.kept
+        return name in self.keeps or name.without_mark in self.keeps
 
 
 NO_ANSWERS = Answers()
@@ -144,7 +144,7 @@ def read_answers(messages: Iterable[str], package: str, *, alone: bool) -> Answe
     inside = f"{package}/" if package else ""
     named: dict[ConflictName, str] = {}
     latest: dict[ConflictName, str] = {}
-    kept: set[ConflictName] = set()
+    keeps: set[ConflictName] = set()
     for message in messages:
         values = list(_values(message))
         conflicts = {
@@ -154,17 +154,15 @@ def read_answers(messages: Iterable[str], package: str, *, alone: bool) -> Answe
             if key == CONFLICT and name is not None and name.mark and name.path.startswith(inside)
         }
         named |= conflicts
-        if conflicts or _is_ours(message, package):
+        # A person may have committed our message anew, so the line about the package counts, not the author.
+        if conflicts or any(
+            line.startswith("kpt:") and f'"package":"{package}"' in line for line in message.splitlines()
+        ):
             latest = conflicts
         for key, words in values:
             if key == KEEP:
-                kept.update(_kept(words, named, package, alone=alone))
-    return Answers(named, latest, frozenset(kept))
-
-
-def _is_ours(message: str, package: str) -> bool:
-    """Tell whether a message has our line about a package; a person may have committed it anew."""
-    return any(line.startswith("kpt:") and f'"package":"{package}"' in line for line in message.splitlines())
+                keeps.update(_parse_keep(words, named, package, alone=alone))
+    return Answers(named, latest, frozenset(keeps))
 
 
 def _values(message: str) -> Iterator[tuple[str, list[str]]]:
@@ -174,7 +172,7 @@ def _values(message: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _parse(words: list[str]) -> tuple[ConflictName | None, str]:
-    marks = [place for place, word in enumerate(words) if _MARK.fullmatch(word)]
+    marks = [index for index, word in enumerate(words) if _MARK.fullmatch(word)]
     end = marks[-1] if marks else len(words)
     parts = words[:end]
     if not 1 <= len(parts) <= 3:  # noqa: PLR2004 - path, resource, field
@@ -184,7 +182,7 @@ def _parse(words: list[str]) -> tuple[ConflictName | None, str]:
     return ConflictName(parts[0], parts[1], parts[2], mark), " ".join(words[end + 1 :])
 
 
-def _kept(
+def _parse_keep(
     words: list[str], named: Mapping[ConflictName, str], package: str, *, alone: bool
 ) -> Iterator[ConflictName]:
     if words == [EVERYTHING]:
@@ -196,7 +194,7 @@ def _kept(
     inside = f"{package}/" if package else ""
     if alone and not name.path.startswith(inside):
         name = name._replace(path=f"{inside}{name.path}")
-    matches = [each for each in named if name.is_place_of(each) and name.mark in ("", each.mark)]
+    matches = [answer for answer in named if name.means(answer) and name.mark in ("", answer.mark)]
     yield from matches or [name]
 
 

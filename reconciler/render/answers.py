@@ -93,8 +93,8 @@ class DraftConflicts(Struct, frozen=True):
         """Return classified conflicts, each kind in the given order."""
         every = tuple(results)
         return cls(
-            tuple(each for each in every if isinstance(each, Conflict)),
-            tuple(each for each in every if isinstance(each, Answer)),
+            tuple(outcome for outcome in every if isinstance(outcome, Conflict)),
+            tuple(outcome for outcome in every if isinstance(outcome, Answer)),
         )
 
 
@@ -115,7 +115,8 @@ def classify_conflicts(
     # A conflict of this run replaces the same one of main: its local value is the one in the draft.
     for conflict, decision in new:
         results[_key(conflict)] = _classify_new(conflict, decision, context)
-    places = {_place(each, context) for each in results.values()}
+    conflicts = (result if isinstance(result, Conflict) else result.conflict for result in results.values())
+    places = {context.name(conflict).without_mark for conflict in conflicts}
     for conflict, side in _asked_before(context, places):
         results[_key(conflict)] = _classify_asked(conflict, side, context)
     classified = DraftConflicts.of(results.values())
@@ -140,11 +141,6 @@ def _classify_fresh(
     if context.answers.is_kept(context.name(conflict)):
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
     return conflict if decision is None else _by_policy(conflict, decision)
-
-
-def _place(result: Conflict | Answer, context: DraftContext) -> ConflictName:
-    """Return the name of a conflict without its values."""
-    return context.name(result if isinstance(result, Conflict) else result.conflict).place
 
 
 def _by_policy(conflict: Conflict, decision: ConflictDecision) -> Answer:
@@ -191,11 +187,11 @@ def _classify_new(
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
     # A run that writes no commit can ask in the record alone.
     recorded = (parse_name(text) for text in context.recorded)
-    questions = {*context.answers.named, *(each for each in recorded if each is not None and each.mark)}
+    questions = {*context.answers.named, *(name for name in recorded if name is not None and name.mark)}
     if name in questions:
         return conflict
-    same_place = (each for each in questions if each.place == name.place)
-    if any(each.upstream_mark == name.upstream_mark for each in same_place):
+    same_place = (question for question in questions if question.without_mark == name.without_mark)
+    if any(question.upstream_mark == name.upstream_mark for question in same_place):
         return Answer(conflict, AnsweredBy.EDIT, conflict.local)
     return conflict
 
@@ -209,7 +205,7 @@ def _asked_before(context: DraftContext, places: Iterable[ConflictName]) -> Iter
     for name, side in sorted(context.answers.latest.items()):
         conflict = _parse_conflict(name, context)
         # Names of other packages in the same commit are not conflicts of this draft.
-        if name.place in classified or conflict is None:
+        if name.without_mark in classified or conflict is None:
             continue
         theirs, ours = (current_value(files, conflict) for files in (context.upstream, context.files))
         hidden = context.is_hidden(conflict)
@@ -232,28 +228,28 @@ def _is_unchanged(conflict: Conflict, context: DraftContext) -> bool:
 
 def _classify_asked(conflict: Conflict, side: str, context: DraftContext) -> Conflict | Answer:
     now, before = conflict.local, context.recorded.get(conflict.name, conflict)
-    shown = replace(conflict, upstream=before.upstream, local=before.local)
+    question = replace(conflict, upstream=before.upstream, local=before.local)
     decision = context.choose(conflict)
     if side:
         is_same = decision is not None and decision.winner == side
         chosen = decision if decision is not None and is_same else ConflictDecision(OnConflict(side))
-        return Answer(shown, AnsweredBy.POLICY, now, chosen.policy, chosen.source)
+        return Answer(question, AnsweredBy.POLICY, now, chosen.policy, chosen.source)
     if not conflict.resource:
         return _classify_lines(conflict, context)
     answers = context.answers
-    if answers.is_kept(context.name(conflict)) or any(str(name) == conflict.name for name in answers.kept):
+    if answers.is_kept(context.name(conflict)) or any(str(name) == conflict.name for name in answers.keeps):
         return Answer(conflict, AnsweredBy.KEEP, now)
     if _is_unchanged(conflict, context):
         keeps = decision is not None and decision.winner is OnConflict.LOCAL
         return _by_policy(conflict, decision) if decision is not None and keeps else conflict
-    return Answer(shown, AnsweredBy.EDIT, now)
+    return Answer(question, AnsweredBy.EDIT, now)
 
 
 def _classify_lines(conflict: Conflict, context: DraftContext) -> Conflict | Answer:
     """Classify an old question about lines of a text file: any edit of the file answers it."""
-    place = context.name(conflict).place
-    kept = [name for name in context.answers.kept if name.place == place]
-    if any(str(name) == conflict.name or name == name.place for name in kept):
+    without_mark = context.name(conflict).without_mark
+    keeps = [name for name in context.answers.keeps if name.without_mark == without_mark]
+    if any(str(name) == conflict.name or name == name.without_mark for name in keeps):
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
     before = context.written.get(conflict.path) if context.written is not None else None
     if context.written is not None and before != context.files.get(conflict.path):
@@ -268,9 +264,9 @@ def _parse_conflict(name: ConflictName, context: DraftContext) -> Conflict | Non
     if not path.startswith(prefix):
         return None
     kind, slash, where = resource.partition("/")
-    shown = f"{kind} {where}" if slash else resource
+    resource_name = f"{kind} {where}" if slash else resource
     path = path.removeprefix(prefix)
-    return Conflict(path, shown, field_path, None, None, None, "BothChanged", hidden=kind == "Secret")
+    return Conflict(path, resource_name, field_path, None, None, None, "BothChanged", hidden=kind == "Secret")
 
 
 def conflict_choices(conflicts: Iterable[Conflict], answers: Iterable[Answer]) -> Mapping[str, str]:
@@ -345,24 +341,19 @@ def _nodes_at(node: Node, rest: str) -> Iterator[Node]:
         yield node
         return
     if rest.startswith("["):
-        yield from _elements(node, rest)
+        # A value may hold brackets itself, so every closing one may end the step.
+        ends = [index for index, letter in enumerate(rest) if letter == "]"]
+        for end in ends:
+            keys = rest[1:end]
+            for item in node.items:
+                if _has_keys(item, keys):
+                    yield from _nodes_at(item, rest[end + 1 :])
         return
     rest = rest.removeprefix(".")
     for name, value in node.children.items():
         step = path_text((name,)) if not name.startswith("[") else name
         if rest.startswith(step) and rest[len(step) : len(step) + 1] in ("", ".", "["):
             yield from _nodes_at(value, rest[len(step) :])
-
-
-def _elements(node: Node, rest: str) -> Iterator[Node]:
-    """Yield the nodes below the elements of a list that a step `[name=app]` selects."""
-    # A value may hold brackets itself, so every closing one may end the step.
-    ends = [place for place, letter in enumerate(rest) if letter == "]"]
-    for end in ends:
-        keys = rest[1:end]
-        for item in node.items:
-            if _has_keys(item, keys):
-                yield from _nodes_at(item, rest[end + 1 :])
 
 
 def _has_keys(item: Node, keys: str) -> bool:

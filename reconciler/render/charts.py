@@ -152,15 +152,18 @@ def render_charts(
         return RenderedCharts(tuple(variants), contents, {})
     rendered = ChartContents(contents)
     rendered.refused = getattr(contents, "refused", {})
-    tried = _make([(key, side) for key, each in sides.items() for side in each], run)
+    tried = _make([(key, side) for key, sides_of_call in sides.items() for side in sides_of_call], run)
     made: dict[ObjectName, list[_Made]] = {}
-    for key, each in (*tried, *_make(_otherwise(tried, blocked), run)):
-        made.setdefault(key, []).append(each)
+    for key, rendering in (*tried, *_make(_otherwise(tried, blocked), run)):
+        made.setdefault(key, []).append(rendering)
     done: list[ResolvedVariant] = []
     for resolved in variants:
         try:
-            own = made.get(resolved.variant.key, ())
-            packages = {role: _rendered([each for each in own if each.side.role is role]) for role in _Role}
+            renderings = made.get(resolved.variant.key, ())
+            packages = {
+                role: _rendered([rendering for rendering in renderings if rendering.side.role is role])
+                for role in _Role
+            }
         except _BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
@@ -273,31 +276,31 @@ def _otherwise(
     return sides
 
 
-def _rendered(own: Sequence[_Made]) -> Files | None:
+def _rendered(renderings: Sequence[_Made]) -> Files | None:
     """Return the package of a side, of several possible ones that which differs least from what it led to."""
-    made = [(each.files, each.side) for each in own if each.files is not None]
-    if own and not made:
-        raise _BlockedError(_failure(own[-1].result))
+    made = [(rendering.files, rendering.side) for rendering in renderings if rendering.files is not None]
+    if renderings and not made:
+        raise _BlockedError(_failure(renderings[-1].result))
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
         return made[0][0] if made else None
     # Of two that differ as much it is what is recorded.
-    return min(reversed(made), key=lambda each: _distance(*each))[0]
+    return min(reversed(made), key=lambda rendering: _distance(*rendering))[0]
 
 
 def _known(side: _Side, manifests: Files) -> Files:
     """Return rendered manifests by the identities that the package downstream has for them."""
     for _, _, config in chart_configurations(side.run):
-        for each in mappings_at(config, "helmCharts"):
-            namespace = str(value_at(each, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
+        for chart in mappings_at(config, "helmCharts"):
+            namespace = str(value_at(chart, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
             manifests = with_identities_of(manifests, side.local, namespace)
     return manifests
 
 
 def _distance(files: Files, side: _Side) -> int:
     """Return the number of lines that a package does not share with what it led to, of what charts gave."""
-    given = {path for path, file in files.items() if side.plain.get(path) != file}
-    given |= {path for path, file in side.local.items() if file.data.startswith(_SOURCE)}
-    lines = ([Counter(_lines(each.get(path))) for each in (files, side.local)] for path in given)
+    changed_paths = {path for path, file in files.items() if side.plain.get(path) != file}
+    changed_paths |= {path for path, file in side.local.items() if file.data.startswith(_SOURCE)}
+    lines = ([Counter(_lines(tree.get(path))) for tree in (files, side.local)] for path in changed_paths)
     return sum((ours - theirs).total() + (theirs - ours).total() for ours, theirs in lines if ours != theirs)
 
 
@@ -352,8 +355,8 @@ def _sides(
         ("new", new, cluster), lambda: _with_capabilities(stripped(new), snapshot, inventory.policy.limits)
     )
     plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
-    own = _own_configuration(old[-1][2] if old else {}, upstream, local)
-    yield _Side(_Role.NEW, with_values({**upstream, **own}), upstream, plain, local)
+    configuration = _own_configuration(old[-1][2] if old else {}, upstream, local)
+    yield _Side(_Role.NEW, with_values({**upstream, **configuration}), upstream, plain, local)
     for role, tree, files, led_to in old:
         recorded = {path: led_to[path] for path in _recorded_configuration(files, led_to) if path in led_to}
         if files is stripped(tree):
@@ -397,15 +400,6 @@ def _failure(result: PipelineResult) -> Blocked:
     return Blocked(Reason.INVALID_PACKAGE, f"The chart of the package cannot be rendered: {message}", hint)
 
 
-def _generated(before: Files, after: Files) -> dict[str, File]:
-    """Return the manifests that charts gave; they replace those that the upstream may hold of them."""
-    return {
-        path: file
-        for path, file in after.items()
-        if path not in before or (before[path] != file and file.data.startswith(_SOURCE))
-    }
-
-
 # Steps and configurations
 
 
@@ -432,7 +426,7 @@ def _declared_chart_steps(declaring: tuple[tuple[str, File], ...]) -> tuple[Step
         steps = declared_steps(dict(declaring))
     except (InvalidPipelineError, YamlError):
         return ()
-    return tuple(each for each in steps if _is_chart_step({"image": each.image, "tag": each.tag}))
+    return tuple(step for step in steps if _is_chart_step({"image": step.image, "tag": step.tag}))
 
 
 def chart_configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -486,8 +480,8 @@ def _own_paths(files: Files) -> dict[str, bool]:
         keeps = value_at(config, "metadata", "annotations", KEEP_VALUES) == "keep"
         values = {
             str(path)
-            for each in mappings_at(config, "helmCharts")
-            for path in value_at(each, "templateOptions", "values", "valuesFiles") or ()
+            for chart in mappings_at(config, "helmCharts")
+            for path in value_at(chart, "templateOptions", "values", "valuesFiles") or ()
         }
         for path in chart_paths(config, inside):
             paths[f"{start}{path}"] = keeps and path in values
@@ -496,8 +490,8 @@ def _own_paths(files: Files) -> dict[str, bool]:
 
 def _configuration(files: Files) -> set[str]:
     """Return the paths of all that decides about the values of charts: configurations and kept values."""
-    kept = {path for path, keeps in _own_paths(files).items() if keeps}
-    return {path for _, path, _ in chart_configurations(files)} | kept
+    files_of_package = {path for path, keeps in _own_paths(files).items() if keeps}
+    return {path for _, path, _ in chart_configurations(files)} | files_of_package
 
 
 def _recorded_configuration(files: Files, local: Files) -> set[str]:
@@ -586,7 +580,7 @@ def _with_capabilities(files: Files, snapshot: Snapshot, limits: Limits) -> File
             if version and (call.chart.asks_version or call.chart.requires) and not call.kube_version:
                 edits.append(SetValue((*call.path, "kubeVersion"), version))
             if snapshot.served is not None and call.chart.asks and call.api_versions is None:
-                served = [each for each in call.chart.asks if _is_served(each, snapshot.served)]
+                served = [api for api in call.chart.asks if _is_served(api, snapshot.served)]
                 edits.append(SetValue((*call.path, "apiVersions"), served))
         result[path] = _edited(files[path], edits)
     return result
@@ -607,11 +601,11 @@ def _with_capabilities_of(files: Files, recorded: Files) -> Files:
         edits: list[Edit] = []
         olds = mappings_at(documents[0].data, "helmCharts")
         for index, (chart, old) in enumerate(zip(mappings_at(config, "helmCharts"), olds, strict=False)):
-            own, options = mapping_at(chart, "templateOptions"), mapping_at(old, "templateOptions")
+            new_options, options = mapping_at(chart, "templateOptions"), mapping_at(old, "templateOptions")
             edits += [
                 SetValue(("helmCharts", index, "templateOptions", name), options[name])
                 for name in _CAPABILITIES
-                if name in options and name not in own
+                if name in options and name not in new_options
             ]
         if edits:
             changed[path] = _edited(files[path], edits)

@@ -55,8 +55,11 @@ def conflict_policy(
         if choice := _choice(values.get(ON_CONFLICT)):
             default, origins[""] = choice, (ON_CONFLICT, source)
     for values, source in levels:
-        for pattern, choice in _patterns(values.get(ON_CONFLICT_FIELDS)):
-            if pattern not in fields:
+        text = values.get(ON_CONFLICT_FIELDS)
+        parts = [part.partition("=") for part in text.split(";")] if isinstance(text, str) else []
+        named = [(pattern.strip(), _choice(choice.strip())) for pattern, _, choice in parts]
+        for pattern, choice in named:
+            if pattern and choice and pattern not in fields:
                 fields[pattern], origins[pattern] = choice, (ON_CONFLICT_FIELDS, source)
     return ConflictPolicy(default, fields, origins=origins)
 
@@ -85,14 +88,14 @@ def is_hidden(conflict: Conflict) -> bool:
 
 def recorded_conflicts(record: PackageVariantRecord | None) -> tuple[Conflict, ...]:
     """Return the conflicts that waited for a person when a variant was last applied."""
-    return tuple(_recorded(each) for each in (record.conflicts if record else ()))
+    return tuple(_recorded(conflict) for conflict in (record.conflicts if record else ()))
 
 
 def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
     """Return the conflicts that were answered when a variant was last applied."""
     return tuple(
-        Answer(_recorded(each), AnsweredBy(each.by), each.chosen, each.policy, each.source)
-        for each in record.answers
+        Answer(_recorded(answer), AnsweredBy(answer.by), answer.chosen, answer.policy, answer.source)
+        for answer in record.answers
     )
 
 
@@ -100,12 +103,19 @@ def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Confli
     """Return every conflict of a record by its name."""
     conflicts: tuple[OpenConflict | AnsweredConflict, ...] = ()
     conflicts = (*record.conflicts, *record.answers) if record else conflicts
-    return {each.name: _recorded(each) for each in conflicts if each.name}
+    return {conflict.name: _recorded(conflict) for conflict in conflicts if conflict.name}
 
 
-def _recorded(each: OpenConflict | AnsweredConflict) -> Conflict:
+def _recorded(conflict: OpenConflict | AnsweredConflict) -> Conflict:
     return Conflict(
-        each.path, each.resource, each.field, None, each.upstream, each.local, "BothChanged", each.name
+        conflict.path,
+        conflict.resource,
+        conflict.field,
+        None,
+        conflict.upstream,
+        conflict.local,
+        "BothChanged",
+        conflict.name,
     )
 
 
@@ -127,9 +137,3 @@ def _masked(value: str | None) -> str | None:
 
 def _choice(text: Any) -> OnConflict | None:
     return OnConflict(text) if isinstance(text, str) and text in set(OnConflict) else None
-
-
-def _patterns(text: Any) -> list[tuple[str, OnConflict]]:
-    parts = [part.partition("=") for part in text.split(";")] if isinstance(text, str) else []
-    named = [(pattern.strip(), _choice(choice.strip())) for pattern, _, choice in parts]
-    return [(pattern, choice) for pattern, choice in named if pattern and choice]

@@ -50,10 +50,10 @@ def ensure_context(
     if not (deployment or data or removed):
         return files
     name = package.rpartition("/")[2]
-    own = {NAME: name, PACKAGE_PATH: package} if deployment else {}
+    fields = {NAME: name, PACKAGE_PATH: package} if deployment else {}
     path = _context_file(files)
     file = files.get(path) or File.of(f"{_NEW}  name: {name}\n".encode())
-    edited = _edit(path, file, {**own, **data}, removed)
+    edited = _edit(path, file, {**fields, **data}, removed)
     return edited if isinstance(edited, Blocked) else {**files, path: edited}
 
 

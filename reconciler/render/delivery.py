@@ -68,13 +68,13 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
         elif generated.manifests.kept or not delivery.is_complete:
             stalled.add(variant_key(delivery.owner))
 
-    for each in deliveries.items:
-        owner = variant_key(each.resolved.variant.key)
+    for waiting in deliveries.items:
+        owner = variant_key(waiting.resolved.variant.key)
         try:
-            with guard(f"manifests for cluster {each.cluster}"):
-                render(each)
+            with guard(f"manifests for cluster {waiting.cluster}"):
+                render(waiting)
         except DefectError as error:
-            problems.append(defect_problem(error, each.resolved.variant.source.location, owner))
+            problems.append(defect_problem(error, waiting.resolved.variant.source.location, owner))
             stalled.add(owner)
     return RenderedDeliveries(
         {item.resolved.variant.key: item for item in items},
@@ -163,11 +163,11 @@ def _render_package(
 
 
 def merge_generated(
-    generated: Files, existing: Files, *, kept: frozenset[str] = frozenset(), complete: bool = True
+    generated: Files, existing: Files, *, keep: frozenset[str] = frozenset(), complete: bool = True
 ) -> tuple[Files, tuple[Conflict, ...]]:
     """Return a package with its generated files replaced, and the conflicts. Pure, idempotent.
 
-    Files that a person wrote or changed stay, byte for byte, and those that are `kept`. A generated file is
+    Files that a person wrote or changed stay, byte for byte, and those in `keep`. A generated file is
     deleted if no package needs it any more, and changed if fewer need it, but only if `generated` is
     complete: otherwise the packages that need it may be among those that could not be read.
     """
@@ -178,10 +178,10 @@ def merge_generated(
         if new is not None and (old is None or generation.is_unmodified(old.data)):
             files[path] = old if old and not complete and _drops_dependents(new, old) else new
         elif old is not None and (
-            new or path in kept or not complete or not generation.is_unmodified(old.data)
+            new or path in keep or not complete or not generation.is_unmodified(old.data)
         ):
             files[path] = old
-            if path != KPTFILE and path not in kept and (new or complete):
+            if path != KPTFILE and path not in keep and (new or complete):
                 conflicts += _conflicts(path, new, old)
     return files, tuple(conflicts)
 
@@ -212,11 +212,11 @@ def _package(
     resolved, draft = generated.resolved, generated.resolved.draft
     view, manifests = inventory.repositories[resolved.view], generated.manifests
     files, conflicts = merge_generated(
-        generated.files, existing, kept=manifests.kept, complete=delivery.is_complete
+        generated.files, existing, keep=manifests.kept, complete=delivery.is_complete
     )
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
-    place = location_text(view, resolved.downstream.path)
-    stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
+    location = location_text(view, resolved.downstream.path)
+    stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=location)
     if isinstance(stamped, Blocked):
         return stamped
     hint = "Rename the package in its index, or the file that people added"

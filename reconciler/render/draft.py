@@ -49,7 +49,7 @@ def update_draft(
         return main
     # Policies come first, so that the merges below start from the values that they choose now.
     files = _apply_changed_policies(main, inputs, files)
-    files, given = _apply_upstream_choices(draft_context(inputs, files, policy), draft, inputs, files)
+    files, chosen = _apply_upstream_choices(draft_context(inputs, files, policy), draft, inputs, files)
     merged = _merge_main(draft, inputs, files, policy)
     if isinstance(merged, Blocked):
         return merged
@@ -58,7 +58,7 @@ def update_draft(
         return updated
     recorded = recorded_by_name(inventory.records.get(resolved.variant.key))
     context = replace(draft_context(inputs, updated.files, policy), recorded=recorded)
-    new = (*given, *merged.conflicts, *updated.conflicts)
+    new = (*chosen, *merged.conflicts, *updated.conflicts)
     conflicts = classify_conflicts(main.conflicts, new, context)
     conflicts = replace(conflicts, open=tuple(sorted(_carried(conflicts.open, merged, context))))
     notes = merged.notes + updated.notes
@@ -72,7 +72,7 @@ def _carried(
 
     Our commit names what the draft has: another value would look like the answer of a person.
     """
-    before, of_main = add_identifiers(merged.files), {each.place for each, _ in merged.conflicts}
+    before, of_main = add_identifiers(merged.files), {conflict.place for conflict, _ in merged.conflicts}
     for conflict in conflicts:
         value = current_value(context.files, conflict)
         if conflict.place not in of_main or value == current_value(before, conflict):
@@ -89,8 +89,8 @@ def with_ticks(
         return policy
     context = draft_context(inputs, merged.files)
     chosen = {name: _BOXES[choice] for choice, name in inputs.resolved.ticks}
-    names = {each.place: str(context.name(each)) for each, _ in merged.conflicts}
-    return replace(policy, places={place: chosen[name] for place, name in names.items() if name in chosen})
+    names = {conflict.place: str(context.name(conflict)) for conflict, _ in merged.conflicts}
+    return replace(policy, places={key: chosen[name] for key, name in names.items() if name in chosen})
 
 
 def draft_context(inputs: VariantInputs, files: Files, policy: ConflictPolicy = _ASK) -> DraftContext:
@@ -185,22 +185,22 @@ def _apply_upstream_choices(
     resolved, contents = inputs.resolved, inputs.contents
     if resolved.asked_from is None or resolved.asked_from not in contents:
         return files, ()
-    given = {
-        each.place: decision
-        for each in asked_conflicts(context)
-        if _is_upstream(decision := context.choose(each))
+    chosen = {
+        conflict.place: decision
+        for conflict in asked_conflicts(context)
+        if _is_upstream(decision := context.choose(conflict))
     }
     original = strip_ownership(contents[resolved.asked_from])
     upstream = strip_ownership(contents[resolved.pin.tree])
-    if not given or isinstance(original, Blocked) or isinstance(upstream, Blocked):
+    if not chosen or isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return files, ()
     rendered = inputs.sides.get(UpdateTrees(resolved.asked_from, resolved.pin.tree, draft.tree))
-    policy = ConflictPolicy(OnConflict.LOCAL, places=dict.fromkeys(given, OnConflict.UPSTREAM))
+    policy = ConflictPolicy(OnConflict.LOCAL, places=dict.fromkeys(chosen, OnConflict.UPSTREAM))
     merged = merge_three_way(prepare_sides(original, upstream, files, rendered), policy)
     if isinstance(merged, Blocked):
         return files, ()
-    conflicts = ((conflict, given.get(conflict.place, decision)) for conflict, decision in merged.conflicts)
-    return merged.files, tuple(each for each in conflicts if _is_upstream(each[1]))
+    conflicts = ((conflict, chosen.get(conflict.place, decision)) for conflict, decision in merged.conflicts)
+    return merged.files, tuple(conflict for conflict in conflicts if _is_upstream(conflict[1]))
 
 
 def _is_upstream(decision: ConflictDecision | None) -> bool:

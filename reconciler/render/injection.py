@@ -227,11 +227,13 @@ def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files 
 
 def merged_conditions(existing: Any, results: Sequence[InjectionResult]) -> list[Any]:
     """Return a Kptfile's conditions with those of the points updated, and those of deleted points deleted."""
-    own = {result.point.condition_type: _condition(result) for result in results}
-    kept = [c for c in mappings_at(existing) if _type_of(c) in own or not _type_of(c).startswith(PREFIX)]
-    present = {_type_of(c) for c in kept}
-    new = [own[name] for name in sorted(own.keys() - present)]
-    return [*(own.get(_type_of(c), c) for c in kept), *new]
+    injected = {result.point.condition_type: _condition(result) for result in results}
+    conditions = [
+        c for c in mappings_at(existing) if _type_of(c) in injected or not _type_of(c).startswith(PREFIX)
+    ]
+    present = {_type_of(c) for c in conditions}
+    new = [injected[name] for name in sorted(injected.keys() - present)]
+    return [*(injected.get(_type_of(c), c) for c in conditions), *new]
 
 
 def _condition(result: InjectionResult) -> dict[str, str]:
@@ -250,10 +252,10 @@ def merged_gates(existing: Any, results: Sequence[InjectionResult]) -> list[Any]
     A gate that people put on an optional point stays.
     """
     points = {result.point.condition_type for result in results}
-    kept = [g for g in mappings_at(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
+    gates = [g for g in mappings_at(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
     required = {result.point.condition_type for result in results if result.point.required}
-    new = sorted(required - {_gate_of(gate) for gate in kept})
-    return [*kept, *({"conditionType": name} for name in new)]
+    new = sorted(required - {_gate_of(gate) for gate in gates})
+    return [*gates, *({"conditionType": name} for name in new)]
 
 
 def _list_edits(path: tuple[str, ...], old: Any, new: list[Any], key: str) -> Iterator[Edit]:

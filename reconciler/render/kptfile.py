@@ -53,9 +53,9 @@ def stamp_kptfile(
         metadata = {"name": name, **metadata}
     if blocked := _invalid_key(files):
         return blocked
-    own = {"metadata": metadata}
+    edits = {"metadata": metadata}
     return edit_kptfile(
-        files, lambda value: _set_edits(value, {**own, **(_upstream(pin, value) if pin else {})})
+        files, lambda value: _set_edits(value, {**edits, **(_upstream(pin, value) if pin else {})})
     )
 
 
@@ -89,7 +89,7 @@ def _invalid_key(files: Files) -> Blocked | None:
         except YamlError:
             continue
         faults = (check_keys(KPTFILE, value) if is_kptfile else check_resource(value) for value in values)
-        first = next((fault for each in faults for fault in each), None)
+        first = next((fault for faults_of_field in faults for fault in faults_of_field), None)
         if first is not None:
             where = "The Kptfile" if path == KPTFILE else path
             return Blocked(first.reason, f"{where}: {first.message}", first.hint)
@@ -123,11 +123,11 @@ def _set_edits(value: Any, fields: dict[str, Any], path: tuple[str, ...] = ()) -
 
 def _ownership_edits(value: dict[str, Any]) -> Iterator[Edit]:
     annotations = mapping_at(value, *_ANNOTATIONS)
-    own = [key for key in (LOCATION, OWNER) if key in annotations]
-    if own and len(own) == len(annotations):
+    owner_keys = [key for key in (LOCATION, OWNER) if key in annotations]
+    if owner_keys and len(owner_keys) == len(annotations):
         yield DeleteKey(_ANNOTATIONS)
     else:
-        yield from (DeleteKey((*_ANNOTATIONS, key)) for key in own)
+        yield from (DeleteKey((*_ANNOTATIONS, key)) for key in owner_keys)
 
 
 def add_functions(files: Files, spec: PackageVariantSpec, variant: str) -> Files | Blocked:
@@ -170,11 +170,11 @@ def _pipeline_edits(kptfile: dict[str, Any], spec: PackageVariantSpec, variant: 
     remaining = set(present)
     for field, functions in _own_functions(spec):
         existing = present.get(field) if isinstance(present.get(field), list) else []
-        own = [_entry(function, variant, index) for index, function in enumerate(functions)]
-        theirs = [item for item in existing or () if not _is_own(item, variant)]
-        if own or theirs:
+        entries = [_entry(function, variant, index) for index, function in enumerate(functions)]
+        theirs = [item for item in existing or () if not _is_of_variant(item, variant)]
+        if entries or theirs:
             remaining.add(field)
-            yield from _function_edits(field, existing or [], own, variant)
+            yield from _function_edits(field, existing or [], entries, variant)
         elif field in present:
             remaining.discard(field)
             yield DeleteKey((_PIPELINE, field))
@@ -189,18 +189,18 @@ def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Fun
 
 
 def _function_edits(
-    field: str, existing: list[Any], own: list[dict[str, Any]], variant: str
+    field: str, existing: list[Any], entries: list[dict[str, Any]], variant: str
 ) -> Iterator[Edit]:
     # Functions that are there already keep every byte.
-    former = [index for index, item in enumerate(existing) if _is_own(item, variant)]
-    if former == list(range(len(own))) and existing[: len(own)] == own:
+    former = [index for index, item in enumerate(existing) if _is_of_variant(item, variant)]
+    if former == list(range(len(entries))) and existing[: len(entries)] == entries:
         return
     path = (_PIPELINE, field)
-    for index, function in enumerate(own):
+    for index, function in enumerate(entries):
         yield InsertItem(path, index, function)
     # The inserted functions have moved the former ones up.
     for index in reversed(former):
-        yield DeleteItem((*path, index + len(own)))
+        yield DeleteItem((*path, index + len(entries)))
 
 
 def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
     return {field: data[field] for field in _FUNCTION_FIELDS if field in data}
 
 
-def _is_own(item: Any, variant: str) -> bool:
+def _is_of_variant(item: Any, variant: str) -> bool:
     name = item.get("name") if isinstance(item, dict) else None
     return isinstance(name, str) and is_own_function(name, variant)
 

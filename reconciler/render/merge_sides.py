@@ -69,25 +69,25 @@ def render_sides(
     omitted if a pipeline fails.
     """
     inputs: dict[UpdateTrees, _Inputs] = {}
-    for update in sorted({each for resolved in variants for each in updates_of(resolved)}):
+    for update in sorted({update for resolved in variants for update in updates_of(resolved)}):
         if all(tree in contents for tree in update) and (needed := _inputs(update, contents)) is not None:
             inputs[update] = needed
     if not inputs:
         return {}
-    results = iter(run([files for each in inputs.values() for files in each.runs]))
+    results = iter(run([files for needed in inputs.values() for files in needed.runs]))
     rendered: dict[UpdateTrees, RenderedUpstreams] = {}
     for update, needed in inputs.items():
         done = [next(results) for _ in needed.runs]
         done = done * 2 if len(done) == 1 else done
-        if late := next((each.error for each in done if each.is_postponed), ""):
+        if late := next((run.error for run in done if run.is_postponed), ""):
             # Compared unrendered, what the functions would do would count as an edit.
             rendered[update] = RenderedUpstreams({}, {}, postponed=late)
             continue
         # If a pipeline fails on an upstream side, the sides are compared unrendered.
         if done[0].ok and done[1].ok:
             rendered[update] = RenderedUpstreams(done[0].files, done[1].files)
-        if needed.configuration and all(each.ok for each in done):
-            rendered[update] = _with_own_configuration(needed, [each.files for each in done])
+        if needed.configuration and all(run.ok for run in done):
+            rendered[update] = _with_own_configuration(needed, [run.files for run in done])
     edited = [update for update, sides in rendered.items() if _is_edited(inputs[update], sides)]
     reasons = unsettled_steps([rendered[update].upstream for update in edited], run)
     named = {
@@ -121,9 +121,14 @@ class _Inputs(NamedTuple):
 def _with_own_configuration(inputs: _Inputs, done: Sequence[Files]) -> RenderedUpstreams:
     """Return both sides with their own configuration, rendered; the new upstream may have none."""
     sides = []
-    for files, own in zip(done[:2], (*done[2:], {})[:2], strict=True):
+    for files, configuration in zip(done[:2], (*done[2:], {})[:2], strict=True):
         others = {path: file for path, file in files.items() if path not in inputs.configuration}
-        sides.append({**others, **{path: own[path] for path in inputs.configuration if path in own}})
+        sides.append(
+            {
+                **others,
+                **{path: configuration[path] for path in inputs.configuration if path in configuration},
+            }
+        )
     return RenderedUpstreams(sides[0], sides[1], inputs.configuration)
 
 
@@ -158,12 +163,12 @@ def prepare_sides(
     raw = with_own_fields(marked, context)
     if rendered is None:
         return raw
-    own = _configuration(local) - rendered.configuration
+    added = _configuration(local) - rendered.configuration
     unrendered = {path for path, file in raw.local.items() if is_equal(file, marked.original.get(path))}
-    unrendered |= own | (upstream.keys() - original.keys())
+    unrendered |= added | (upstream.keys() - original.keys())
     # Of a file that is as the pipeline made it the result is upstream's file: it is rendered once, as in a
     # new package, so that a pipeline that changes its own output does no harm.
-    made = {path for path, file in raw.local.items() if is_equal(file, rendered.original.get(path))} - own
+    made = {path for path, file in raw.local.items() if is_equal(file, rendered.original.get(path))} - added
     old, new = (
         {
             **{path: file for path, file in done.items() if path not in unrendered},
@@ -192,18 +197,18 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     three = {path: FileSides(*(side.get(path) for side in marked)) for path in local if path != KPTFILE}
     configuration = _configuration(local)
     # What the pipeline made of an unedited file is made anew, also where upstream did not change the file.
-    if all(is_equal(each.base, each.local) for each in three.values()):
+    if all(is_equal(sides.base, sides.local) for sides in three.values()):
         return None
     filled = with_own_fields(marked)
-    own = {path: _without_validators(path, local[path]) for path in configuration}
+    local_configuration = {path: _without_validators(path, local[path]) for path in configuration}
     both = (filled.original, filled.upstream)
-    runs = tuple(_with_configuration(side, own) for side in both)
+    runs = tuple(_with_configuration(side, local_configuration) for side in both)
     if update.original == update.upstream:
         return _Inputs(runs[:1], filled.local)
     changed = _changed_configuration(marked)
     if not changed:
         return _Inputs(runs, filled.local)
-    bare = {path: file for path, file in own.items() if path not in changed}
+    bare = {path: file for path, file in local_configuration.items() if path not in changed}
     gone = not any(path in filled.upstream for path in changed)
     more = (_with_configuration(side, bare) for side in both[: 1 if gone else 2])
     return _Inputs((*runs, *more), filled.local, changed)
@@ -216,15 +221,15 @@ def _changed_configuration(sides: Sides) -> frozenset[str]:
     """
     paths = _configuration(sides.local) - _kptfiles(sides.local) - {PACKAGE_CONTEXT_FILE}
     three = {path: FileSides(*(side.get(path) for side in sides)) for path in paths & sides.original.keys()}
-    changed = {path for path, each in three.items() if needs_merge(each)}
+    changed = {path for path, sides in three.items() if needs_merge(sides)}
     gone = {path for path in changed if path not in sides.upstream}
     missing = any(path not in sides.upstream for path in paths)
     return frozenset(gone if missing else changed)
 
 
-def _with_configuration(side: Files, own: Files) -> Files:
+def _with_configuration(side: Files, configuration: Files) -> Files:
     """Return a side with local's configuration, without the Kptfiles of other sub-packages."""
-    return {**side, **{p: f for p, f in own.items() if p in side or not p.endswith(f"/{KPTFILE}")}}
+    return {**side, **{p: f for p, f in configuration.items() if p in side or not p.endswith(f"/{KPTFILE}")}}
 
 
 def _configuration(files: Files) -> set[str]:
@@ -270,15 +275,15 @@ def with_own_fields(sides: Sides, context: Collection[str] = ()) -> Sides:
     """
     original, upstream = dict(sides.original), dict(sides.upstream)
     for path, document in _documents(sides.local, context):
-        injected, own = _injected_fields(document), _context_fields(document, context)
+        injected, context_fields = _injected_fields(document), _context_fields(document, context)
         for side, is_upstream in ((original, False), (upstream, True)):
-            place = _find(side, path, document.identity)
-            if place is None:
+            found_file = _find(side, path, document.identity)
+            if found_file is None:
                 continue
-            name, counterpart = place
+            name, counterpart = found_file
             # Upstream may have taken the point back: its own value is then no placeholder.
             is_point = INJECTION_POINT in mapping_at(counterpart.data, "metadata", "annotations")
-            fields = {**injected, **own} if is_point or not is_upstream else own
+            fields = {**injected, **context_fields} if is_point or not is_upstream else context_fields
             side[name] = _with_fields(side[name], counterpart, fields)
     return Sides(original, upstream, sides.local)
 

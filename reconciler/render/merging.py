@@ -144,9 +144,9 @@ def merge_three_way(
     try:
         updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
-        hidden = tuple(_hide_secret(each, sides) for each in refused.conflicts)
+        hidden = tuple(_hide_secret(conflict, sides) for conflict in refused.conflicts)
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=hidden)
-    conflicts: list[FoundConflict] = [(_hide_secret(each, sides), None) for each in updated.conflicts]
+    conflicts: list[FoundConflict] = [(_hide_secret(conflict, sides), None) for conflict in updated.conflicts]
     for conflict, winner, rule in updated.decided:
         decision = describe_decision(policy, winner, rule, conflict.path)
         conflicts.append((_hide_secret(conflict, sides), decision))

@@ -72,8 +72,8 @@ def _installed(inventory: Inventory, ecosystems: Iterable[Ecosystem]) -> Iterato
     groups = {group_of(str(document.get("apiVersion") or "")) for document in asking}
     porter = [Ecosystem.BUNDLE for document in asking if document.get("schemaType")]
     tools = {*ecosystems, *porter}
-    for ecosystem, (own, kinds) in _READ.items():
-        if ecosystem in tools or not groups.isdisjoint(own):
+    for ecosystem, (api_version, kinds) in _READ.items():
+        if ecosystem in tools or not groups.isdisjoint(api_version):
             yield from kinds
 
 

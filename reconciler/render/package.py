@@ -62,12 +62,12 @@ def render_packages(
     contents: Contents,
     inventory: Inventory,
     run: RunPipelines | None = None,
-    each: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
+    show_progress: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
 ) -> Rendered:
     """Render the package of every resolved variant, and the orphaned packages without our annotations.
 
-    `run` runs the functions of all packages; by default only the builtin ones. `each` yields the variants,
-    and may show how many are done.
+    `run` runs the functions of all packages; by default only the builtin ones. `show_progress` yields the
+    variants, and may show how many are done.
 
     Pure, order-free, isolated: a blocked package blocks no other. A tree that is missing in `contents` could
     not be read; only the packages that need it are blocked.
@@ -80,7 +80,7 @@ def render_packages(
     blocked = {**charts.blocked, **composed.blocked}
     times = {r.variant.key: input_time(r, inventory) for r in resolution.variants}
     rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in blocked.items()}
-    variants = tuple(each for each in charts.variants if each.variant.key not in blocked)
+    variants = tuple(resolved for resolved in charts.variants if resolved.variant.key not in blocked)
     contents = charts.contents
     made = contents.keys() - composed.contents.keys()
     for shared in find_classes(variants, contents, inventory, made):
@@ -92,7 +92,7 @@ def render_packages(
     others = [resolved for resolved in variants if resolved.variant.key not in shared_keys]
 
     def tracked(_: Sequence[ResolvedVariant]) -> Iterator[ResolvedVariant]:
-        return (r for r in each(variants) if r.variant.key not in shared_keys)
+        return (r for r in show_progress(variants) if r.variant.key not in shared_keys)
 
     rendered |= _render_variants(others, contents, inventory, run, tracked)
     return Rendered(
@@ -106,31 +106,35 @@ def _render_variants(
     contents: Contents,
     inventory: Inventory,
     run: RunPipelines,
-    each: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
+    show_progress: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
 ) -> dict[ObjectName, RenderedVariant]:
     """Render each package by itself."""
     resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
 
-    def restore(key: tuple[ObjectName, bool], given: Files, result: PipelineResult) -> Files | Blocked:
+    def restore(key: tuple[ObjectName, bool], files: Files, result: PipelineResult) -> Files | Blocked:
         resolved = resolved_by_key[key[0]]
         there = contents[resolved.draft.tree] if key[1] and resolved.draft else _published(resolved, contents)
-        return _restore(given, result, there, resolved, inventory)
+        return _restore(files, result, there, resolved, inventory)
 
     untouched = _untouched(variants, contents, inventory, run)
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
     sides = render_sides([anew.get(r.variant.key, r) for r in variants], contents, run)
     rendered = [
         _guarded(anew.get(resolved.variant.key, resolved), contents, inventory, sides)
-        for resolved in each(variants)
+        for resolved in show_progress(variants)
     ]
-    fresh = {(each.variant, False): each.fresh for each in rendered}
-    merged = {(each.variant, True): each.merged for each in rendered if each.merged is not None}
+    fresh = {(package.variant, False): package.fresh for package in rendered}
+    merged = {(package.variant, True): package.merged for package in rendered if package.merged is not None}
     # One batch: the functions of many packages wait side by side.
     done = run_functions({**fresh, **merged}, run, restore)
-    done = {key: _with_subpackages(each, resolved_by_key[key[0]], contents) for key, each in done.items()}
+    done = {
+        key: _with_subpackages(package, resolved_by_key[key[0]], contents) for key, package in done.items()
+    }
     return {
-        each.variant: replace(each, fresh=done[each.variant, False], merged=done.get((each.variant, True)))
-        for each in rendered
+        package.variant: replace(
+            package, fresh=done[package.variant, False], merged=done.get((package.variant, True))
+        )
+        for package in rendered
     }
 
 
@@ -158,8 +162,8 @@ def _untouched(
     }
     updated = {resolved.variant.key: resolved for resolved in variants}
 
-    def restore(key: ObjectName, given: Files, result: PipelineResult) -> Files | Blocked:
-        return _restore(given, result, _published(updated[key], contents), made[key], inventory)
+    def restore(key: ObjectName, files: Files, result: PipelineResult) -> Files | Blocked:
+        return _restore(files, result, _published(updated[key], contents), made[key], inventory)
 
     return frozenset(
         key
@@ -175,8 +179,8 @@ def _with_subpackages(
     if isinstance(package, Blocked) or package.is_recorded:
         return package
     main = contents.get(resolved.local, {}) if resolved.local else {}
-    own = list_subpackages(package.files, main)
-    return replace(package, subpackages=own) if own else package
+    subpackages = list_subpackages(package.files, main)
+    return replace(package, subpackages=subpackages) if subpackages else package
 
 
 def _builtins(policy: Policy) -> RunPipelines:
@@ -209,7 +213,7 @@ def render_variant(
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
         return RenderedVariant(key, _unreadable(missing, resolved, contents), time=time)
-    late = (sides[each].postponed for each in updates_of(resolved) if each in sides)
+    late = (sides[update].postponed for update in updates_of(resolved) if update in sides)
     if why := next(filter(None, late), ""):
         return RenderedVariant(key, Blocked(Reason.FUNCTIONS_POSTPONED, why), time=time)
     inputs = VariantInputs(resolved, contents, sides, inventory.policy)
@@ -221,7 +225,7 @@ def render_variant(
     merged = (
         updated
         if isinstance(updated, Blocked)
-        else _mutate(*updated, resolved, inventory, before=contents[draft.tree], place="the draft")
+        else _mutate(*updated, resolved, inventory, before=contents[draft.tree], side="the draft")
     )
     return RenderedVariant(key, fresh, merged, time)
 
@@ -304,9 +308,9 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
     conflicts = DraftConflicts()
     if merged.conflicts:
         conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
-    place = "main" if resolved.local else ""
+    side = "main" if resolved.local else ""
     before = _published(resolved, contents)
-    return _mutate(merged, conflicts, resolved, inventory, before=before, place=place)
+    return _mutate(merged, conflicts, resolved, inventory, before=before, side=side)
 
 
 def _published(resolved: ResolvedVariant, contents: Contents) -> Files:
@@ -322,11 +326,11 @@ def _mutate(
     inventory: Inventory,
     *,
     before: Files,
-    place: str,
+    side: str,
 ) -> Package | Blocked:
     """Apply the variant's own changes: Kptfile, package context, pipeline, injection. Idempotent.
 
-    `before` are the files of main or of the draft, `place` is which of the two was merged into, if any.
+    `before` are the files of main or of the draft, `side` is which of the two was merged into, if any.
     """
     variant = resolved.variant
     files = _write_own_fields(merged.files, resolved, inventory)
@@ -339,7 +343,7 @@ def _mutate(
     if isinstance(injected, Blocked):
         return injected
     if bad := find_bad_names(injected.files, before, "The package context", _RENAME):
-        maker = f"The merge of {resolved.pin.ref} into {place}" if place else resolved.pin.ref
+        maker = f"The merge of {resolved.pin.ref} into {side}" if side else resolved.pin.ref
         return find_bad_names(merged.files, before, maker, _RENAME) or bad
     if excess := find_excess(injected.files, inventory.policy.limits):
         return excess
@@ -375,18 +379,18 @@ def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Invent
 
 
 def _restore(
-    given: Files, result: PipelineResult, before: Files, resolved: ResolvedVariant, inventory: Inventory
+    unrendered: Files, result: PipelineResult, before: Files, resolved: ResolvedVariant, inventory: Inventory
 ) -> Files | Blocked:
     """Return what functions made of a package, with the fields and the file names that none decides.
 
     `before` are the files of main or of the draft.
     """
-    files = _write_own_fields(with_files_of(result.files, given, before), resolved, inventory)
+    files = _write_own_fields(with_files_of(result.files, unrendered, before), resolved, inventory)
     if isinstance(files, Blocked):
         return files
     if (bad := find_bad_names(files, before, "Its pipeline", _OTHER_FILE)) is None:
         return find_excess(files, inventory.policy.limits) or files
-    paths = set(given)
+    paths = set(unrendered)
     for run in result.steps:
         paths |= {*run.files}
         if named := find_bad_names(paths, before, str(run.step), _OTHER_FILE):
@@ -397,7 +401,7 @@ def _restore(
 def run_functions(
     packages: Mapping[Key, Package | Blocked],
     run: RunPipelines,
-    restore: Callable[[Key, Files, PipelineResult], Files | Blocked] = lambda _, _given, result: result.files,
+    restore: Callable[[Key, Files, PipelineResult], Files | Blocked] = lambda _, _files, result: result.files,
 ) -> dict[Key, Package | Blocked]:
     """Run the functions of packages in one batch.
 
@@ -435,8 +439,8 @@ def _apply_result(
         ]
         step = result.failed
         if not faults:
-            place = step.index if step and not step.package else -1
-            faults = [FunctionFault(step.function if step else "", failure, place=place)]
+            index = step.index if step and not step.package else -1
+            faults = [FunctionFault(step.function if step else "", failure, place=index)]
         return replace(package, unready=(failure, *package.unready), failed=True, faults=tuple(faults))
     package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):
@@ -451,10 +455,10 @@ def _apply_result(
 def _warnings(result: PipelineResult) -> Iterator[str]:
     """Yield the warnings of functions, each with its step and file."""
     for run in result.steps:
-        for each in run.results:
-            if each.severity == "warning":
-                path = str((each.file or {}).get("path") or "")
-                yield _one_line(f"{run.step}: {each.message}{f' ({path})' if path else ''}")
+        for function_result in run.results:
+            if function_result.severity == "warning":
+                path = str((function_result.file or {}).get("path") or "")
+                yield _one_line(f"{run.step}: {function_result.message}{f' ({path})' if path else ''}")
 
 
 def _one_line(text: str) -> str:

@@ -45,15 +45,15 @@ def _describe(files: Files, changed: set[_ChangedField], run: RunPipelines) -> s
     except YamlError:
         alone = ()
     for step, result in zip(steps, alone, strict=False):
-        if own := changed.intersection(_changed_fields(files, result.files)):
-            return f"{step} changes its own output: {min(own)}"
+        if step_fields := changed.intersection(_changed_fields(files, result.files)):
+            return f"{step} changes its own output: {min(step_fields)}"
     return f"The pipeline changes its own output: {min(changed)}"
 
 
 def _with_one_step(files: Files, steps: Sequence[Step], only: Step) -> Files:
     """Return a package with one function; the later ones of a list go first, so that numbers stay."""
     result = dict(files)
-    for step in sorted(steps, key=lambda each: each.index, reverse=True):
+    for step in sorted(steps, key=lambda applied: applied.index, reverse=True):
         if step != only:
             path = f"{step.package}/{KPTFILE}" if step.package else KPTFILE
             result[path] = edit_document(
@@ -68,6 +68,6 @@ def _changed_fields(before: Files, after: Files) -> Iterator[_ChangedField]:
         if before[path] == file:
             continue
         old, new = documents_of(before[path]), documents_of(file) if file is not None else ()
-        for left, right in zip(old, new, strict=False):
-            for edit in differences(left.data, right.data):
-                yield _ChangedField(path, str(left.identity), ".".join(map(str, edit.path)))
+        for old_document, right in zip(old, new, strict=False):
+            for edit in differences(old_document.data, right.data):
+                yield _ChangedField(path, str(old_document.identity), ".".join(map(str, edit.path)))

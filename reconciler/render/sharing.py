@@ -64,17 +64,17 @@ class _FilledFiles(Mapping[str, File]):
     Packages of one class take the memory of one, however many they are.
     """
 
-    def __init__(self, files: Files, masked: Mapping[str, bytes], own: OwnValues) -> None:
+    def __init__(self, files: Files, masked: Mapping[str, bytes], values: OwnValues) -> None:
         self._files = files
         self._masked = masked
-        self._own = own
-        self._oids = {path: object_id("blob", own.fill(data)) for path, data in masked.items()}
+        self._values = values
+        self._oids = {path: object_id("blob", values.fill(data)) for path, data in masked.items()}
 
     def __getitem__(self, path: str) -> File:
         file = self._files[path]
         if path not in self._masked:
             return file
-        return File(self._own.fill(self._masked[path]), file.mode, self._oids[path])
+        return File(self._values.fill(self._masked[path]), file.mode, self._oids[path])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -113,10 +113,10 @@ class VariantClass(Struct, frozen=True):
             return
         if self.mark in repr(others) or result.answers:
             return
-        for resolved, own in self.members:
+        for resolved, values in self.members:
             # The draft decides too whether a conflict is hidden.
             if resolved.draft is None or not result.conflicts:
-                files = _FilledFiles(result.files, masked, own)
+                files = _FilledFiles(result.files, masked, values)
                 yield resolved, replace(result, tree=tree_id(files), files=files)
 
 
@@ -136,10 +136,10 @@ def find_classes(
         masked = inputs.mask(resolved) if _may_share(resolved, contents) else None
         if masked is not None:
             # Of the masked files of a class one copy is kept.
-            by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own))
-    numbered = enumerate(each for each in by_key.values() if len(each[1]) > 1)
-    classes = (inputs.make_class(number, *each) for number, each in numbered)
-    return [each for each in classes if each is not None]
+            by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own_values))
+    numbered = enumerate(members for members in by_key.values() if len(members[1]) > 1)
+    classes = (inputs.make_class(number, *members) for number, members in numbered)
+    return [merge_class for merge_class in classes if merge_class is not None]
 
 
 def _may_share(resolved: ResolvedVariant, contents: Contents) -> bool:
@@ -169,7 +169,7 @@ class _Masked(NamedTuple):
     `trees` has the masked files of each tree of its own.
     """
 
-    own: OwnValues
+    own_values: OwnValues
     facts: bytes
     trees: Mapping[Oid, Mapping[str, bytes]]
     sources: _Sources
@@ -183,7 +183,7 @@ class _Inputs(Struct):
     inventory: Inventory
     made: Container[Oid]
     _shared: dict[_Sources, bytes] = field(default_factory=dict)
-    _is_own: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
+    _is_masked: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
     _functions: dict[Oid, frozenset[str]] = field(default_factory=dict)
 
     def mask(self, resolved: ResolvedVariant) -> _Masked | None:
@@ -191,33 +191,33 @@ class _Inputs(Struct):
         trees = tuple(tree for _, tree in variant_trees(resolved))
         has_own = [tree == resolved.local or tree in self.made for tree in trees]
         sources = _Sources(
-            tuple(tree for tree, own in zip(trees, has_own, strict=True) if not own),
+            tuple(tree for tree, has_value in zip(trees, has_own, strict=True) if not has_value),
             self._pin(resolved.pin),
             resolved.base and self._pin(resolved.base),
         )
         if not self._functions_of(resolved, sources) <= _SHARED:
             return None
-        own = OwnValues.of(self._own_values(resolved, sources))
-        facts = own.mask(_facts(resolved, self.inventory))
+        values = OwnValues.of(self._own_values(resolved, sources))
+        facts = values.mask(_facts(resolved, self.inventory))
         masked: dict[Oid, dict[str, bytes]] = {}
         digests: list[bytes] = []
-        for tree in dict.fromkeys(tree for tree, is_own in zip(trees, has_own, strict=True) if is_own):
+        for tree in dict.fromkeys(tree for tree, has_value in zip(trees, has_own, strict=True) if has_value):
             masked[tree] = {}
             digest = hashlib.sha256()
             for path, file in sorted(self.contents[tree].items()):
                 binary = b"\0" in file.data
-                data = own.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
+                data = values.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
                 if b"\0" in data:
                     if binary:
                         return None
                     masked[tree][path] = data
                 content = hashlib.sha256(data).hexdigest() if path in masked[tree] else file.oid
                 digest.update(f"{path}\0{file.mode}\0{content}\0".encode())
-            if any(own.mask_text(path) != path for path in self.contents[tree]):
+            if any(values.mask_text(path) != path for path in self.contents[tree]):
                 return None
             digests.append(digest.digest())
         roles = tuple(list(masked).index(tree) if tree in masked else -1 for tree in trees)
-        return _Masked(own, facts, masked, sources, (sources, facts, roles, *digests))
+        return _Masked(values, facts, masked, sources, (sources, facts, roles, *digests))
 
     def _pin(self, pin: Pin) -> Pin:
         """Return a pin without a tree of own values."""
@@ -229,11 +229,11 @@ class _Inputs(Struct):
         for tree in sources.trees:
             if tree not in self._functions:
                 self._functions[tree] = _functions(self.contents[tree], policy)
-        own = (
-            _function(Step("", Stage.MUTATORS, 0, image=each.image or "", tag=each.tag or ""), policy)
-            for each in _own_functions(resolved.variant.spec)
+        functions = (
+            _function(Step("", Stage.MUTATORS, 0, image=function.image or "", tag=function.tag or ""), policy)
+            for function in _functions_of_spec(resolved.variant.spec)
         )
-        return frozenset(own).union(*(self._functions[tree] for tree in sources.trees))
+        return frozenset(functions).union(*(self._functions[tree] for tree in sources.trees))
 
     def _own_values(self, resolved: ResolvedVariant, sources: _Sources) -> Iterator[str]:
         """Yield the own values that nothing contains that is shared by the class."""
@@ -251,10 +251,10 @@ class _Inputs(Struct):
         for value in (*names, *set_values(spec), *words):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
                 continue
-            if (sources, value) not in self._is_own:
+            if (sources, value) not in self._is_masked:
                 shared = self._shared[sources]
-                self._is_own[sources, value] = OwnValues.of([value]).mask(shared) is shared
-            if self._is_own[sources, value]:
+                self._is_masked[sources, value] = OwnValues.of([value]).mask(shared) is shared
+            if self._is_masked[sources, value]:
                 yield value
 
     def make_class(
@@ -262,8 +262,8 @@ class _Inputs(Struct):
     ) -> VariantClass | None:
         """Return a class with its sample, None if values may decide about more than themselves."""
         mark = f"own{number}x"
-        places = range(len(masked.own.values))
-        placeholders = OwnValues(tuple(f"{mark}{place}value".encode() for place in places))
+        places = range(len(masked.own_values.values))
+        placeholders = OwnValues(tuple(f"{mark}{number}value".encode() for number in places))
         first, _ = members[0]
         originals = (file.data for tree in masked.trees for file in self.contents[tree].values())
         inputs = (self._shared[masked.sources], masked.facts, *originals)
@@ -275,15 +275,15 @@ class _Inputs(Struct):
         filled: dict[Oid, Oid] = {}
         for tree, files in masked.trees.items():
             sides = self.contents[tree]
-            own = {path: File.of(placeholders.fill(d), sides[path].mode) for path, d in files.items()}
-            filled[tree] = tree_id({**sides, **own})
-            trees[filled[tree]] = {**sides, **own}
-            functions |= _functions({**sides, **own}, self.inventory.policy.functions)
+            filled_in = {path: File.of(placeholders.fill(d), sides[path].mode) for path, d in files.items()}
+            filled[tree] = tree_id({**sides, **filled_in})
+            trees[filled[tree]] = {**sides, **filled_in}
+            functions |= _functions({**sides, **filled_in}, self.inventory.policy.functions)
         if not functions <= _SHARED or (APPLY_SETTERS in functions and any(map(_TAKEN_APART.search, inputs))):
             return None
         view, directory, path, key, annotations, text, _ = orjson.loads(placeholders.fill(masked.facts))
         spec = PackageVariantSpec.model_validate_json(text)
-        images = [(each.image, each.tag, each.exec) for each in _own_functions(spec)]
+        images = [(function.image, function.tag, function.exec) for function in _functions_of_spec(spec)]
         if mark in repr((images, list(_keys(orjson.loads(text))), annotations)):
             return None
         if "reconciler.dev/" in text:
@@ -305,15 +305,15 @@ class _Inputs(Struct):
         return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark)
 
 
-def _own_functions(spec: PackageVariantSpec) -> tuple[Function, ...]:
+def _functions_of_spec(spec: PackageVariantSpec) -> tuple[Function, ...]:
     pipeline = spec.pipeline
-    own = (*(pipeline.validators or ()), *(pipeline.mutators or ())) if pipeline else ()
-    return (*own, *(spec.mutators or ()))
+    functions = (*(pipeline.validators or ()), *(pipeline.mutators or ())) if pipeline else ()
+    return (*functions, *(spec.mutators or ()))
 
 
 def set_values(spec: PackageVariantSpec) -> Iterator[str]:
     """Yield the values that functions of a variant have."""
-    for function in _own_functions(spec):
+    for function in _functions_of_spec(spec):
         yield from (function.config_map or {}).values()
 
 

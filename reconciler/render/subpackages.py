@@ -108,8 +108,8 @@ class _Composer:
         pin, base, draft_base = resolved.pin, resolved.base, resolved.draft_base
         former = self._contents.get((draft_base or base or pin).tree, {})
         # What upstream removed goes, whatever revision it would have.
-        kept = [s for s in resolved.subpackages if not _is_removed(s, former, self._contents[pin.tree])]
-        new = self._tree(pin.tree, kept, drafted, policy, is_new=True)
+        remaining = [s for s in resolved.subpackages if not _is_removed(s, former, self._contents[pin.tree])]
+        new = self._tree(pin.tree, remaining, drafted, policy, is_new=True)
         changes: dict[str, Any] = {"pin": replace(pin, tree=new)}
         # An old side is as local was made from it: nobody is conflicts about it any more.
         is_asked = policy.default in (OnConflict.ASK, OnConflict.FAIL)
@@ -133,11 +133,11 @@ class _Composer:
     ) -> Oid:
         """Return an upstream with its sub-packages as `local` has them, or at their pins if it is new."""
         files, key = self._contents[tree], repr((tree, is_new, policy))
-        for each in subpackages:
-            own = local.get(f"{each.directory}/{KPTFILE}")
-            key += repr((each, own and own.oid))
+        for subpackage in subpackages:
+            local_kptfile = local.get(f"{subpackage.directory}/{KPTFILE}")
+            key += repr((subpackage, local_kptfile and local_kptfile.oid))
             if key not in self._kept:
-                self._kept[key] = self._with_revision(files, each, own, policy, is_new=is_new)
+                self._kept[key] = self._with_revision(files, subpackage, local_kptfile, policy, is_new=is_new)
             files = self._kept[key]
         if files is self._contents[tree]:
             return tree
@@ -146,32 +146,46 @@ class _Composer:
         return oid
 
     def _with_revision(
-        self, files: Files, each: SubpackagePin, own: File | None, policy: ConflictPolicy, *, is_new: bool
+        self,
+        files: Files,
+        subpackage: SubpackagePin,
+        local_kptfile: File | None,
+        policy: ConflictPolicy,
+        *,
+        is_new: bool,
     ) -> Files:
-        prefix = f"{each.directory}/"
+        prefix = f"{subpackage.directory}/"
         inside = {p.removeprefix(prefix): file for p, file in files.items() if p.startswith(prefix)}
-        theirs, mine = _kptfile(inside.get(KPTFILE)), _kptfile(own)
+        theirs, mine = _kptfile(inside.get(KPTFILE)), _kptfile(local_kptfile)
         if not mine and not (theirs and is_new):
             return files
-        if mine and _place(theirs) != _place(mine):
+        if mine and _upstream_address(theirs) != _upstream_address(mine):
             # Upstream has none there, or people let it follow another one: it is all local's.
             inside = {}
-        pin = each.pin if is_new else self._pin_of(each, mine)
+        pin = subpackage.pin if is_new else self._pin_of(subpackage, mine)
         done: Files = inside
         if not inside:
-            done = _with_fields(add_identifiers(self._stripped(pin)), _stamped(mine, pin))
+            upstream = mine["upstream"]
+            git = {**upstream["git"], "ref": pin.ref}
+            done = _with_fields(
+                add_identifiers(self._stripped(pin)),
+                {
+                    "upstream": {**upstream, "git": git},
+                    "upstreamLock": {"type": "git", "git": {**git, "commit": pin.commit.oid}},
+                },
+            )
         elif value_at(theirs, "upstreamLock", "git", "commit") != pin.commit.oid:
-            done = self._merged(each, self._pin_of(each, theirs), pin, inside, policy)
+            done = self._merged(subpackage, self._pin_of(subpackage, theirs), pin, inside, policy)
         if not is_new:
             # It follows the upstream that local's follows, as that is written there.
             done = _with_fields(done, {name: mine[name] for name in ("upstream", "upstreamLock")})
         others = {path: file for path, file in files.items() if not path.startswith(prefix)}
         return {**others, **{f"{prefix}{path}": file for path, file in done.items()}}
 
-    def _pin_of(self, each: SubpackagePin, kptfile: Mapping[str, Any]) -> Pin:
+    def _pin_of(self, subpackage: SubpackagePin, kptfile: Mapping[str, Any]) -> Pin:
         """Return the pin that the upstreamLock of a sub-package names."""
         commit = value_at(kptfile, "upstreamLock", "git", "commit")
-        for base in (each.pin, *each.bases):
+        for base in (subpackage.pin, *subpackage.bases):
             if base.commit.oid == commit:
                 return base
         what = (
@@ -179,10 +193,10 @@ class _Composer:
             if commit
             else "it has no upstreamLock"
         )
-        raise _BlockedError(base_not_found(f"sub-package {each.directory}: {what}"))
+        raise _BlockedError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
 
     def _merged(
-        self, each: SubpackagePin, base: Pin, pin: Pin, inside: Files, policy: ConflictPolicy
+        self, subpackage: SubpackagePin, base: Pin, pin: Pin, inside: Files, policy: ConflictPolicy
     ) -> Files:
         """Return a sub-package of an upstream, with its edits there, at another revision."""
         git = _kptfile(inside[KPTFILE])["upstream"]["git"]
@@ -195,7 +209,9 @@ class _Composer:
             raise _BlockedError(merged)
         conflicts = [conflict for conflict, decision in merged.conflicts if decision is None]
         if conflicts:
-            where = ", ".join(f"{each.directory}/{c.path} {c.resource} {c.field}".strip() for c in conflicts)
+            where = ", ".join(
+                f"{subpackage.directory}/{c.path} {c.resource} {c.field}".strip() for c in conflicts
+            )
             message = (
                 f"The upstream package and {pin.ref} of its sub-package both changed {where}. "
                 "Bring that revision into the upstream package, or set reconciler.dev/on-conflict-fields"
@@ -210,31 +226,21 @@ class _Composer:
         return files
 
 
-def _is_removed(each: SubpackagePin, former: Files, upstream: Files) -> bool:
-    path = f"{each.directory}/{KPTFILE}"
+def _is_removed(subpackage: SubpackagePin, former: Files, upstream: Files) -> bool:
+    path = f"{subpackage.directory}/{KPTFILE}"
     return path in former and path not in upstream
 
 
 def _kptfile(file: File | None) -> Mapping[str, Any]:
     """Return the Kptfile of a sub-package with an upstream, {} for any other."""
     value = kptfile_value(file.data) if file is not None else {}
-    return value if all(isinstance(text, str) for text in _place(value)) else {}
+    return value if all(isinstance(text, str) for text in _upstream_address(value)) else {}
 
 
-def _place(kptfile: Mapping[str, Any]) -> tuple[object, object]:
+def _upstream_address(kptfile: Mapping[str, Any]) -> tuple[object, object]:
     """Return repository and directory of an upstream, as they are written."""
     git = value_at(kptfile, "upstream", "git")
     return value_at(git, "repo"), value_at(git, "directory")
-
-
-def _stamped(kptfile: Mapping[str, Any], pin: Pin) -> dict[str, Any]:
-    """Return the upstream of a sub-package at another revision, spelled as it is in its Kptfile."""
-    upstream = kptfile["upstream"]
-    git = {**upstream["git"], "ref": pin.ref}
-    return {
-        "upstream": {**upstream, "git": git},
-        "upstreamLock": {"type": "git", "git": {**git, "commit": pin.commit.oid}},
-    }
 
 
 def _with_fields(files: Files, fields: Mapping[str, Any]) -> Files:

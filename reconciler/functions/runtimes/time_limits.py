@@ -38,7 +38,7 @@ def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
 
     `ends_s` is a time of the monotonic clock. What waits for a process, and what computes in this one, is
     stopped by a signal that raises FunctionTimeoutError or RunTimeoutError: the runtimes then end their
-    processes. Builtin functions change copies only, so nothing is remaining_s half done. In another thread than the
+    processes. Builtin functions change copies only, so nothing is left half done. In another thread than the
     main one, which gets no signals, only the limits of the runtimes themselves hold.
     """
 

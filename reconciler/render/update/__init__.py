@@ -76,5 +76,5 @@ def update_package(
 
 def _nested_paths(files: Files) -> tuple[str, ...]:
     """Return the paths that are both a file and a directory of another file."""
-    parents = {path[:place] for path in files for place, letter in enumerate(path) if letter == "/"}
+    parents = {path[:index] for path in files for index, letter in enumerate(path) if letter == "/"}
     return tuple(sorted(parents & files.keys()))

@@ -51,7 +51,7 @@ def record_dropped_lines(
 ) -> None:
     """Record dropped comments of the text between resources: of base, upstream, local and the merged file."""
     lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
-    _record(path, "file", [Counter(each) for each in lines], contested, report)
+    _record(path, "file", [Counter(lines_of_side) for lines_of_side in lines], contested, report)
 
 
 def _record(

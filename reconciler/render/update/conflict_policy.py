@@ -78,7 +78,8 @@ def find_rule(policy: ConflictPolicy, place: Place, data: Any = None) -> tuple[O
     for pattern, choice in policy.fields.items():
         if fnmatchcase(place[2], pattern):
             return choice, Rule(RuleKind.FIELD, pattern)
-    annotated = _annotated_choice(data)
+    value = value_at(data, "metadata", "annotations", ON_CONFLICT)
+    annotated = OnConflict(value) if value in set(OnConflict) else None
     if annotated is not None:
         return annotated, Rule(RuleKind.RESOURCE)
     return policy.default, Rule(RuleKind.DEFAULT)
@@ -97,9 +98,3 @@ def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, pa
     if rule.kind is RuleKind.STRATEGY:
         return ConflictDecision(winner, f"updateStrategy: {rule.text}", "Kptfile")
     return ConflictDecision(winner, rule.text)
-
-
-def _annotated_choice(resource: Any) -> OnConflict | None:
-    """Return the choice of a resource's annotation, None if it has no valid one."""
-    value = value_at(resource, "metadata", "annotations", ON_CONFLICT)
-    return OnConflict(value) if value in set(OnConflict) else None

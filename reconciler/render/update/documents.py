@@ -126,19 +126,15 @@ def edit_document(file: File, edits: Iterable[Edit], *, index: int = 0) -> File:
     if not edits:
         return file
     text = file.data.decode()
-    start, end = _span(text, index)
-    edited = apply_edits(text[start:end], edits).text
-    data = (text[:start] + edited + text[end:]).encode()
-    return file if data == file.data else File.of(data, file.mode)
-
-
-def _span(text: str, index: int) -> tuple[int, int]:
     starts = [0, *(match.end() for match in _SEPARATOR.finditer(text))]
     ends = [*(match.start() for match in _SEPARATOR.finditer(text)), len(text)]
     spans = [(start, end) for start, end in zip(starts, ends, strict=True) if _has_content(text[start:end])]
     if index >= len(spans):
         raise YamlError(f"There is no document number {index + 1}")
-    return spans[index]
+    start, end = spans[index]
+    edited = apply_edits(text[start:end], edits).text
+    data = (text[:start] + edited + text[end:]).encode()
+    return file if data == file.data else File.of(data, file.mode)
 
 
 def _has_content(text: str) -> bool:

@@ -88,16 +88,16 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
     identities = {document.identity for file in local.values() for document in documents_of(file)}
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
-        metadata, own = child(root_of(document.tree), "metadata"), document.identity
-        other = own._replace(namespace="" if own.namespace else namespace)
-        is_home = own.namespace in ("", namespace) and own not in identities and other in identities
+        metadata, identity = child(root_of(document.tree), "metadata"), document.identity
+        other = identity._replace(namespace="" if identity.namespace else namespace)
+        is_home = identity.namespace in ("", namespace) and identity not in identities and other in identities
         if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
             yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
 
     return {**files, **{path: _edit_documents(file, edits) for path, file in changed.items()}}
 
 
-def with_files_of(files: Files, given: Files, local: Files) -> Files:
+def with_files_of(files: Files, unrendered: Files, local: Files) -> Files:
     """Return a package with the resources that functions made in the files that local has of them.
 
     Two names of which a file system makes one file get numbers (`TakenNames`): a resource keeps its file,
@@ -105,7 +105,7 @@ def with_files_of(files: Files, given: Files, local: Files) -> Files:
 
     Args:
         files: The package.
-        given: The package before its functions.
+        unrendered: The package before its functions.
         local: The package on main, or in the draft.
     """
     homes: dict[str, list[str]] = {}
@@ -113,7 +113,7 @@ def with_files_of(files: Files, given: Files, local: Files) -> Files:
         homes.setdefault(without_numbers(path), []).append(path)
     moving = {
         path: homes[key]
-        for path in files.keys() - given.keys()
+        for path in files.keys() - unrendered.keys()
         if (key := without_numbers(path)) in homes and homes[key] != [path]
     }
     if not moving:
@@ -123,18 +123,18 @@ def with_files_of(files: Files, given: Files, local: Files) -> Files:
         for path in {home for group in moving.values() for home in group}
         for document in documents_of(local[path])
     }
-    kept: dict[str, str] = {}
+    homes_of_files: dict[str, str] = {}
     for path in moving:
         places = {owners.get(document.identity, "") for document in documents_of(files[path])}
         if len(places) == 1 and without_numbers(home := places.pop()) == without_numbers(path):
-            kept[path] = home
+            homes_of_files[path] = home
     result = {path: file for path, file in files.items() if path not in moving}
     taken = TakenNames(result)
-    for path in sorted(moving, key=lambda each: (each not in kept, each)):
-        home = kept.get(path, path)
-        place = home if taken.choose(home) == home else taken.choose(path)
-        result[place] = files[path]
-        taken.add(place)
+    for path in sorted(moving, key=lambda name: (name not in homes_of_files, name)):
+        home = homes_of_files.get(path, path)
+        new_path = home if taken.choose(home) == home else taken.choose(path)
+        result[new_path] = files[path]
+        taken.add(new_path)
     return result
 
 

@@ -256,8 +256,8 @@ def _merge_metadata(
             result.fields[name] = MergedField(value)
     annotations = result.fields.get("annotations")
     if annotations is not None:
-        kept = _with_ownership(annotations.value, child(local, "annotations"))
-        result.fields["annotations"] = MergedField(kept)
+        with_owner = _with_ownership(annotations.value, child(local, "annotations"))
+        result.fields["annotations"] = MergedField(with_owner)
     return result
 
 
@@ -353,6 +353,6 @@ def _comparable(kptfile: Any) -> Any:
     metadata = kptfile.get("metadata") or {}
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _OWNERSHIP}
     rest = {key: value for key, value in metadata.items() if key not in ("name", "annotations")}
-    own = ("upstream", "upstreamLock", "metadata")
-    top = {key: value for key, value in kptfile.items() if key not in own}
+    excluded = ("upstream", "upstreamLock", "metadata")
+    top = {key: value for key, value in kptfile.items() if key not in excluded}
     return {**top, "metadata": {**rest, **({"annotations": annotations} if annotations else {})}}

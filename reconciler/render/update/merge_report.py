@@ -134,14 +134,14 @@ class MergeReport(Struct):
 
     def record_fields(self, path: str, resource: str, conflicts: Iterable[FieldConflict], data: Any) -> None:
         """Record the conflicts within one resource."""
-        for each in conflicts:
-            texts = (_text(each.base), _text(each.upstream), _text(each.local))
-            conflict = Conflict(path, resource, path_text(each.path), *texts, each.reason)
-            if each.rule:
-                self.record_decided(conflict, _WINNERS[each.winner], Rule(RuleKind.MERGE, each.rule))
+        for item in conflicts:
+            texts = (_text(item.base), _text(item.upstream), _text(item.local))
+            conflict = Conflict(path, resource, path_text(item.path), *texts, item.reason)
+            if item.rule:
+                self.record_decided(conflict, _WINNERS[item.winner], Rule(RuleKind.MERGE, item.rule))
             else:
-                place = (path, resource, path_text(each.policy_path or each.path))
-                self._record(conflict, each.winner, data, place)
+                place = (path, resource, path_text(item.policy_path or item.path))
+                self._record(conflict, item.winner, data, place)
 
     def record_decided(self, conflict: Conflict, winner: OnConflict, rule: Rule) -> None:
         """Record a conflict that a rule decides without a policy: `winner` is the side that stays."""
@@ -149,7 +149,7 @@ class MergeReport(Struct):
 
     def has_place(self, place: Place) -> bool:
         """Return whether a conflict about the whole file or resource at a place is recorded."""
-        conflicts = (*self.conflicts, *self.fatal, *(each.conflict for each in self.decided))
+        conflicts = (*self.conflicts, *self.fatal, *(decision.conflict for decision in self.decided))
         return any(conflict.place == place for conflict in conflicts)
 
     def add(self, other: "MergeReport") -> None:
@@ -164,7 +164,7 @@ class MergeReport(Struct):
         return Updated(
             files,
             tuple(sorted(self.conflicts, key=_order)),
-            tuple(sorted(self.decided, key=lambda each: _order(each.conflict))),
+            tuple(sorted(self.decided, key=lambda decision: _order(decision.conflict))),
             self.fallbacks,
         )
 

@@ -75,9 +75,9 @@ def _is_moved_and_removed(files: Mapping[str, FileSides], settings: MergeSetting
         ]
         if not new or not changed:
             continue
-        moved = {each for three in new for each in _identities(getattr(three, mover), settings)}
-        before = {each for three in changed for each in _identities(three.base, settings)}
-        after = {each for three in changed for each in _identities(getattr(three, remover), settings)}
+        moved = {resource for three in new for resource in _identities(getattr(three, mover), settings)}
+        before = {resource for three in changed for resource in _identities(three.base, settings)}
+        after = {resource for three in changed for resource in _identities(getattr(three, remover), settings)}
         if moved & (before - after):
             return True
     return False
@@ -195,7 +195,7 @@ def _pieces(
     pieces: list[tuple[str, str]] = []
     for resource in insert_new((ours[key] for key in sorted(ours)), (theirs[key] for key in sorted(theirs))):
         above, lost = _merge_between(
-            *(each.above if each is not None else None for each in documents[resource])
+            *(piece.above if piece is not None else None for piece in documents[resource])
         )
         dropped += lost
         pieces.append((notes.get(resource, "") + above, resource.text))
@@ -226,7 +226,7 @@ def _sorted_like_kpt(path: str, resources: list[MergedResource]) -> list[MergedR
     existing = {r: local.index for r in resources if (local := r.sides.documents_in(path)[2]) is not None}
     ordered = sorted(existing, key=lambda r: existing[r])
     for new in sorted((r for r in resources if r not in existing), key=lambda r: r.index):
-        places = (place for place, other in enumerate(ordered) if other.index > new.index)
+        places = (index for index, other in enumerate(ordered) if other.index > new.index)
         ordered.insert(next(places, len(ordered)), new)
     return ordered
 

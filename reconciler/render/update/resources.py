@@ -20,7 +20,7 @@ from reconciler.krm.merge import (
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.yaml import Tree
 from reconciler.render.update.comments import DocumentSides, is_unedited, record_dropped_comments
-from reconciler.render.update.conflict_policy import Place, resolver_for
+from reconciler.render.update.conflict_policy import resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.settings import MergeSettings
@@ -162,7 +162,8 @@ def merge_resource(
     Differs: a resource that one side deleted and the other changed is a conflict.
     """
     merged = _merge(resource, settings, report)
-    place = _place(resource)
+    side = resource.any_side
+    place = side.path, str(side.document.identity), ""
     if not settings.like_kpt and not report.has_place(place):
         base, upstream, local = (_tree(side) for side in (resource.base, resource.upstream, resource.local))
         result, dropped = (merged.text, merged.dropped) if merged is not None else (None, ())
@@ -174,19 +175,16 @@ def _tree(side: FileDocument | None) -> Tree | None:
     return side.document.tree if side is not None else None
 
 
-def _place(resource: ResourceSides) -> Place:
-    """Return the place of a conflict about a whole resource."""
-    side = resource.any_side
-    return side.path, str(side.document.identity), ""
-
-
 def _merge(resource: ResourceSides, settings: MergeSettings, report: MergeReport) -> MergedResource | None:
     base, upstream, local = resource.base, resource.upstream, resource.local
     if local is not None and upstream is not None:
         done = _merge_text(base, upstream, local, settings, report)
         is_moved = base is not None and upstream.path != base.path and local.path == base.path
         path = upstream.path if is_moved else local.path
-        index = _index(base, upstream, local)
+        # A resource moves within its file only if upstream moved it.
+        theirs = upstream.document.index
+        is_unmoved = base is not None and theirs == base.document.index and upstream.path == base.path
+        index = local.document.index if is_unmoved else theirs
         return (
             MergedResource(path, index, done.text, resource, done.dropped) if done.text is not None else None
         )
@@ -272,7 +270,7 @@ def _merge_whole(
     """Choose one side of an encrypted document."""
     theirs, ours = upstream.document, local.document
     sides = [side.document for side in (base, local) if side is not None]
-    if any(is_unedited(each.tree, theirs.tree, like_kpt=False) for each in sides):
+    if any(is_unedited(side.tree, theirs.tree, like_kpt=False) for side in sides):
         return ours.text
     is_old = base is not None and is_unedited(base.document.tree, ours.tree, like_kpt=False)
     if is_old or _upstream_wins(base, upstream, local, report, "BothChanged"):
@@ -300,10 +298,3 @@ def _text(side: FileDocument | None) -> str | None:
 def _is_encrypted(document: ResourceDocument) -> bool:
     sops = mapping_at(document.data, "sops")
     return "mac" in sops or "lastmodified" in sops
-
-
-def _index(base: FileDocument | None, upstream: FileDocument, local: FileDocument) -> int:
-    """Return the position in the file: upstream's if it moved the resource there, else local's."""
-    theirs = upstream.document.index
-    is_unmoved = base is not None and theirs == base.document.index and upstream.path == base.path
-    return local.document.index if is_unmoved else theirs

@@ -40,8 +40,8 @@ def resource_merge(sides: Sides, settings: MergeSettings, report: MergeReport) -
     Source: kpt internal/util/update/resource-merge.go, updatePackage.
     """
     result: Result = {}
-    for path, own in split_packages(sides).items():
-        result.update(_merge_one(path, sides, own, settings, report))
+    for path, package_sides in split_packages(sides).items():
+        result.update(_merge_one(path, sides, package_sides, settings, report))
     return result
 
 
@@ -89,8 +89,8 @@ def copy_merge(sides: Sides, settings: MergeSettings, report: MergeReport) -> Re
     Source: kpt pkg/lib/update/copy-merge.go.
     """
     original, upstream, local = sides
-    kept = {path: file for path, file in local.items() if path in upstream or path not in original}
-    result = {**kept, **upstream}
+    staying = {path: file for path, file in local.items() if path in upstream or path not in original}
+    result = {**staying, **upstream}
     _replace_kptfile(result, sides, settings, report, merge=True)
     _record_replaced(result, sides, settings, report, Strategy.COPY_MERGE)
     return result
@@ -118,7 +118,7 @@ STRATEGIES: Mapping[Strategy, Callable[[Sides, MergeSettings, MergeReport], Resu
 }
 
 
-def _merge_one(path: str, whole: Sides, own: Sides, settings: MergeSettings, report: MergeReport) -> Result:
+def _merge_one(path: str, whole: Sides, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:
     """Merge one package's own files; its sub-packages are merged separately."""
     present = tuple(not path or has_directory(side, path) for side in whole)
     if present == (False, True, True) and settings.like_kpt:
@@ -127,19 +127,19 @@ def _merge_one(path: str, whole: Sides, own: Sides, settings: MergeSettings, rep
         )
     # Original and one other side have the package: the third one deleted it.
     if present in ((True, False, True), (True, True, False)):
-        return _merge_deleted(path, own, settings, report)
-    if path and _follows_another_upstream(path, own):
-        if not (settings.like_kpt or _is_same_tree(own.original, own.upstream, settings)):
+        return _merge_deleted(path, sides, settings, report)
+    if path and _follows_another_upstream(path, sides):
+        if not (settings.like_kpt or _is_same_tree(sides.original, sides.upstream, settings)):
             texts = ("package", "what upstream changed in the package", "package")
             conflict = Conflict(path, SUBPACKAGE, "", *texts, "BothChanged")
             report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, _ANOTHER_UPSTREAM))
-        return dict(own.local)
-    return _merge_files(path, own, settings, report)
+        return dict(sides.local)
+    return _merge_files(path, sides, settings, report)
 
 
-def _merge_deleted(path: str, own: Sides, settings: MergeSettings, report: MergeReport) -> Result:
+def _merge_deleted(path: str, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:
     """Return the files of a sub-package that one side deleted: all of local's if local edited it."""
-    original, upstream, local = own
+    original, upstream, local = sides
     side = local or upstream
     if _is_same_tree(original, side, settings):
         return {}
@@ -172,15 +172,15 @@ def _is_unedited(base: File | None, side: File | None, settings: MergeSettings) 
     )
 
 
-def _merge_files(directory: str, own: Sides, settings: MergeSettings, report: MergeReport) -> Result:
+def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:
     kptfile = f"{directory}/{KPTFILE}" if directory else KPTFILE
-    resources, others = _partition(directory, own, settings)
+    resources, others = _partition(directory, sides, settings)
     if settings.like_kpt:
-        for side in own:
+        for side in sides:
             check_duplicates({path: side[path] for path in resources if path in side}, settings)
-    merged = merge_resource_files(own, resources, settings, report)
+    merged = merge_resource_files(sides, resources, settings, report)
     for path in others:
-        three = FileSides(*(side.get(path) for side in own))
+        three = FileSides(*(side.get(path) for side in sides))
         if path == kptfile:
             merged[path] = merge_kptfile(path, three, settings, report, root=not directory)
         elif settings.like_kpt and not path.endswith((".yaml", ".yml")):
@@ -190,22 +190,22 @@ def _merge_files(directory: str, own: Sides, settings: MergeSettings, report: Me
     return {path: file for path, file in merged.items() if file is not None}
 
 
-def _partition(directory: str, own: Sides, settings: MergeSettings) -> tuple[list[str], list[str]]:
+def _partition(directory: str, sides: Sides, settings: MergeSettings) -> tuple[list[str], list[str]]:
     """Return the paths that are resource files on every side that has them, and all others."""
     suffixes = RESOURCE_ENDINGS if settings.like_kpt else (*RESOURCE_ENDINGS, ".json")
-    paths = sorted({path for side in own for path in side})
-    ignored = frozenset[str]().union(*(_ignored(directory, side) for side in own))
+    paths = sorted({path for side in sides for path in side})
+    ignored = frozenset[str]().union(*(_ignored(directory, side) for side in sides))
     resources: list[str] = []
     others: list[str] = []
     for path in paths:
-        is_resource = path.endswith(suffixes) and path not in ignored and _is_readable(path, own, settings)
+        is_resource = path.endswith(suffixes) and path not in ignored and _is_readable(path, sides, settings)
         (resources if is_resource else others).append(path)
     return resources, others
 
 
-def _is_readable(path: str, own: Sides, settings: MergeSettings) -> bool:
+def _is_readable(path: str, sides: Sides, settings: MergeSettings) -> bool:
     """Return whether a file is YAML on each side; an unchanged file is not parsed and counts as YAML."""
-    files = [side[path] for side in own if path in side]
+    files = [side[path] for side in sides if path in side]
     if not settings.like_kpt and len({(file.oid, file.mode) for file in files}) == 1:
         return True
     splits = [settings.cache.split(file) for file in files]
@@ -216,15 +216,16 @@ def _ignored(directory: str, files: Files) -> frozenset[str]:
     prefix = f"{directory}/" if directory else ""
     if not any(path.endswith(".krmignore") for path in files):
         return frozenset()
-    own = {path.removeprefix(prefix): file for path, file in files.items()}
-    return frozenset(prefix + path for path in ignored_paths(own))
+    package_files = {path.removeprefix(prefix): file for path, file in files.items()}
+    return frozenset(prefix + path for path in ignored_paths(package_files))
 
 
-def _follows_another_upstream(path: str, own: Sides) -> bool:
+def _follows_another_upstream(path: str, sides: Sides) -> bool:
     """Return whether local gave a sub-package another upstream than its original has."""
     name = f"{path}/{KPTFILE}"
     return (
-        upstream_block(own.local.get(name)) != upstream_block(own.original.get(name)) and name in own.original
+        upstream_block(sides.local.get(name)) != upstream_block(sides.original.get(name))
+        and name in sides.original
     )
 
 
@@ -232,9 +233,9 @@ def _replace_kptfile(
     result: Result, sides: Sides, settings: MergeSettings, report: MergeReport, *, merge: bool
 ) -> None:
     three = FileSides(*(side.get(KPTFILE) for side in sides))
-    kept = merge_kptfile(KPTFILE, three, settings, report, root=True) if merge else three.local
-    if kept is not None:
-        result[KPTFILE] = kept
+    kptfile = merge_kptfile(KPTFILE, three, settings, report, root=True) if merge else three.local
+    if kptfile is not None:
+        result[KPTFILE] = kptfile
 
 
 def _independent(local: Files) -> dict[str, Files]:

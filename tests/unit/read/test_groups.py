@@ -241,7 +241,7 @@ def test_answer_names_the_file_in_its_package_on_a_branch_of_its_own_alone(
 
     conflict = ConflictName("web/cm.yaml", "ConfigMap/x", "data.a", "000000-111111")
     assert answers.named.keys() == {conflict}
-    assert (conflict in answers.kept) is counts
+    assert (conflict in answers.keeps) is counts
 
 
 # Deletions

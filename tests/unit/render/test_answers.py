@@ -157,7 +157,7 @@ def answers(row: Row) -> Answers:
         "nothing": [],
         "these values": [name("new", now)],
         "other values": [name("older", now)],
-        "the place": [name("", "").place],
+        "the place": [name("", "").without_mark],
     }
     return Answers(questions[row.question], questions[row.question], frozenset(kept[row.kept]))
 
@@ -230,7 +230,7 @@ def test_conflict_name_has_no_shell_metacharacter(odd: str) -> None:
     text = str(conflict_name("web", odd, odd, odd, "aaaaaa-bbbbbb"))
 
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._,:=+@[]()%- ")
-    (kept,) = read_answers([f"Keep: {text}"], "web", alone=True).kept
+    (kept,) = read_answers([f"Keep: {text}"], "web", alone=True).keeps
     assert str(kept) == text
 
 
@@ -369,9 +369,9 @@ def test_policy_answers_a_conflict_with_the_value_of_its_side_and_is_named() -> 
         assert classify_conflicts((), [(CONFLICT, decision)], context()) == DraftConflicts((), (answer,))
 
 
-@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").place])
+@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").without_mark])
 def test_kept_value_answers_a_conflict_of_this_run_before_a_policy_of_a_new_draft(kept: ConflictName) -> None:
-    of_kept = context(answers=Answers(kept=frozenset({kept})))
+    of_kept = context(answers=Answers(keeps=frozenset({kept})))
 
     answer = Answer(NAMED, AnsweredBy.KEEP, "mine")
     assert classify_fresh([(CONFLICT, LOCAL)], of_kept) == DraftConflicts((), (answer,))
@@ -409,7 +409,7 @@ def test_conflict_of_this_run_was_answered_if_upstreams_value_was_asked_about_be
 
 
 def test_record_without_the_marks_of_values_asks_about_none() -> None:
-    before = context(recorded={str(name("new", "other").place): CONFLICT, "no name": CONFLICT})
+    before = context(recorded={str(name("new", "other").without_mark): CONFLICT, "no name": CONFLICT})
 
     assert classify_delivery([CONFLICT], before) == DraftConflicts((NAMED,))
 
@@ -439,7 +439,7 @@ def asked(
     """Return a draft in which our newest commit asked about two values, and no merge finds a conflict."""
     questions = {name(upstream, local): side}
     given = {"files": package({"app.yaml": resource(draft)}), **fields}
-    kept = given.pop("kept", frozenset())
+    kept = given.pop("keeps", frozenset())
     return context(answers=Answers(questions, questions, kept), **given)
 
 
@@ -450,16 +450,16 @@ def classified(of_draft: DraftContext) -> DraftConflicts:
 ASKED_ABOUT = replace(CONFLICT, base=None, name=str(name("new", "mine")))
 
 
-@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").place])
+@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").without_mark])
 def test_kept_value_answers_a_question_of_our_newest_commit(kept: ConflictName) -> None:
-    of_kept = asked(kept=frozenset({kept}))
+    of_kept = asked(keeps=frozenset({kept}))
 
     assert classified(of_kept) == DraftConflicts((), (Answer(ASKED_ABOUT, AnsweredBy.KEEP, "mine"),))
     assert list(asked_conflicts(of_kept)) == []
 
 
 def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
-    (answer,) = classified(asked(draft="both", kept=frozenset({name("new", "mine")}))).answers
+    (answer,) = classified(asked(draft="both", keeps=frozenset({name("new", "mine")}))).answers
 
     assert (answer.by, answer.chosen) == (AnsweredBy.KEEP, "both")
 
@@ -517,7 +517,7 @@ LINES = conflict_name("web", "notes.txt", "", "", f"{value_mark('n')}-{value_mar
         (None, "before\n", AnsweredBy.EDIT),
         (None, "", AnsweredBy.EDIT),
         (LINES, "before\n", AnsweredBy.KEEP),
-        (LINES.place, "now\n", AnsweredBy.KEEP),
+        (LINES.without_mark, "now\n", AnsweredBy.KEEP),
         (LINES._replace(mark="aaaaaa-bbbbbb"), "now\n", None),
         (LINES._replace(path="web/other.txt"), "now\n", None),
     ],

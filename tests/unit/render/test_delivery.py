@@ -94,7 +94,7 @@ def test_incomplete_input_removes_no_file(how: str) -> None:
     there: Files = {PATH: generated()}
     kept = frozenset({PATH} if how == "kept" else ())
 
-    assert merge_generated({}, there, kept=kept, complete=how != "incomplete") == (there, ())
+    assert merge_generated({}, there, keep=kept, complete=how != "incomplete") == (there, ())
 
 
 def needed_by(*parents: str) -> File:
@@ -304,7 +304,7 @@ def test_draft_that_people_committed_to_gets_what_is_generated_with_their_edits(
     name = parse_name(conflict.name)
     assert name
     assert name.path == f"clusters/dependencies/{DB}"
-    (answer,) = whole(of_draft(Answers(kept=frozenset({name}))).merged).answers
+    (answer,) = whole(of_draft(Answers(keeps=frozenset({name}))).merged).answers
     assert answer == Answer(conflict, AnsweredBy.KEEP, "1.3.0")
 
 
@@ -397,10 +397,10 @@ def test_edited_file_that_is_not_needed_is_a_conflict_only_if_everything_is_know
     expected = Conflict(PATH, "", "", None, unneeded, "a person changed it", "BothChanged")
     assert conflicts() == (expected,)
     assert conflicts(complete=False) == ()
-    assert conflicts(kept=frozenset({PATH})) == ()
+    assert conflicts(keep=frozenset({PATH})) == ()
     own = {PATH: generated("v2.0.0")}
     assert merge_generated(own, {PATH: theirs}, complete=False)[1] != ()
-    assert merge_generated(own, {PATH: theirs}, kept=frozenset({PATH})) == ({PATH: theirs}, ())
+    assert merge_generated(own, {PATH: theirs}, keep=frozenset({PATH})) == ({PATH: theirs}, ())
 
 
 @pytest.mark.parametrize(

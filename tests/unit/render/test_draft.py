@@ -130,7 +130,7 @@ def test_policy_that_now_chooses_upstream_writes_its_value() -> None:
 
 def test_value_that_people_keep_stays_whatever_a_policy_chooses() -> None:
     name = question()
-    result = updated(policy=OnConflict.UPSTREAM, answers=Answers(named={name: ""}, kept=frozenset({name})))
+    result = updated(policy=OnConflict.UPSTREAM, answers=Answers(named={name: ""}, keeps=frozenset({name})))
 
     assert data_of(result) == GREEN
     assert [answer.by for answer in conflicts_of(result).answers] == [AnsweredBy.KEEP]
@@ -201,5 +201,5 @@ def test_question_that_was_answered_in_the_draft_is_an_edit() -> None:
 
     assert conflicts_of(result).open == ()
     assert [answer.by for answer in conflicts_of(result).answers] == [AnsweredBy.EDIT]
-    kept = replace(named, kept=frozenset({question()}))
+    kept = replace(named, keeps=frozenset({question()}))
     assert [a.by for a in conflicts_of(updated(answers=kept)).answers] == [AnsweredBy.KEEP]
