@@ -151,8 +151,8 @@ def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[FieldError, ...]:
 
     Unknown keys and invalid values are errors: a misspelt safety annotation must not be ignored.
     """
-    own = (error for place in _PLACES for error in _check_place(kind, value, place))
-    return (*own, *_check_revisions(kind, value))
+    errors = (error for place in _PLACES for error in _check_place(kind, value, place))
+    return (*errors, *_check_revisions(kind, value))
 
 
 def check_resource(value: Mapping[str, Any]) -> tuple[FieldError, ...]:
@@ -164,13 +164,13 @@ def check_resource(value: Mapping[str, Any]) -> tuple[FieldError, ...]:
 
 
 def check_mapping(
-    kind: str, place: tuple[str | int, ...], entries: Mapping[Any, Any]
+    kind: str, prefix: tuple[str | int, ...], entries: Mapping[Any, Any]
 ) -> Iterator[FieldError]:
-    """Yield the errors of our keys in the mapping at path `place`."""
+    """Yield the errors of our keys in the mapping at path `prefix`."""
     for name, value in entries.items():
         if not isinstance(name, str) or not name.startswith(PREFIX):
             continue
-        key, path = KEYS.get(name), (*place, name)
+        key, path = KEYS.get(name), (*prefix, name)
         if key is None or kind not in key.kinds:
             valid = (key.name for key in KEYS.values() if kind in key.kinds)
             message = f"{name} is unknown on {_called(kind)}"
@@ -182,18 +182,18 @@ def check_mapping(
             hint = suggest(str(value), key.words, most=1) if key.words else f"Write {key.expects}."
             hint = f"Write it in quotes: {key.expects}." if isinstance(value, bool) else hint
             yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)
-        elif "labels" in place and not key.may_be_label:
+        elif "labels" in prefix and not key.may_be_label:
             message = f"{name} is an annotation, and nothing reads it among the labels"
             hint = "Write it in metadata.annotations."
             yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
 
 
-def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[FieldError]:
+def _check_place(kind: str, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[FieldError]:
     entries: Any = value
-    for step in place:
+    for step in path:
         entries = entries.get(step) if isinstance(entries, Mapping) else None
     if isinstance(entries, Mapping):
-        yield from check_mapping(kind, place, entries)
+        yield from check_mapping(kind, path, entries)
 
 
 def _check_revisions(kind: str, value: Mapping[str, Any]) -> Iterator[FieldError]:

@@ -107,7 +107,9 @@ class PartialModel(NamedTuple, Generic[M]):
         """Tell whether a field has an error, is inside of one that has, or contains one."""
         inner = path if len(path) > 1 else None
         wrong = (error.path for error in self.errors)
-        return any(path[: len(each)] == each or each[: len(path)] == inner for each in wrong)
+        return any(
+            path[: len(wrong_path)] == wrong_path or wrong_path[: len(path)] == inner for wrong_path in wrong
+        )
 
 
 def parse_partly(model: type[M], data: object) -> PartialModel[M]:
@@ -177,11 +179,11 @@ def _unknown_field(model: type[Any], path: Path) -> FieldError:
     return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
 
 
-def _places_of(name: str, annotation: Any, place: str) -> Iterator[str]:
+def _places_of(name: str, annotation: Any, path: str) -> Iterator[str]:
     """Yield where a field of that name is below a place, apart from the place itself."""
     for field, inner in disk_fields(annotation):
         is_list = get_origin(inner) is list
-        below, item = f"{place}.{field}{'[]' if is_list else ''}", get_args(inner)[0] if is_list else inner
+        below, item = f"{path}.{field}{'[]' if is_list else ''}", get_args(inner)[0] if is_list else inner
         if any(field == name for field, _ in disk_fields(item)):
             yield f"{below}.{name}"
         yield from _places_of(name, item, below)
@@ -231,9 +233,9 @@ def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator
 def _union_path(model: type[Any], location: Path) -> Path | None:
     """Return the path of the field of several types that an error is about, where it is about one."""
     annotation: Any = model
-    for place, step in enumerate(location):
+    for index, step in enumerate(location):
         if get_origin(annotation) in _UNIONS:
-            return location[:place]
+            return location[:index]
         annotation = _step_into(annotation, step)
     return None
 
@@ -320,8 +322,8 @@ def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
         hints = get_type_hints(annotation, include_extras=True)
         for item in fields(annotation):
             metadata = getattr(hints[item.name], "__metadata__", ())
-            if not any(getattr(each, "func", None) is refuse_field for each in metadata):
-                aliases = (alias for each in metadata if (alias := getattr(each, "alias", None)))
+            if not any(getattr(annotation, "func", None) is refuse_field for annotation in metadata):
+                aliases = (alias for annotation in metadata if (alias := getattr(annotation, "alias", None)))
                 yield next(aliases, to_camel(item.name)), _unwrapped(hints[item.name])
 
 

@@ -45,7 +45,13 @@ class DefectError(ReconcilerError):
     )
 
     def __init__(self, error: BaseException) -> None:
-        self.cause = f"The reconciler failed here: {type(error).__name__} at {_place(error)}"
+        # The innermost frame of our own code says where the defect is; later ones are of libraries.
+        location = "an unknown place"
+        for frame in traceback.extract_tb(error.__traceback__):
+            path = PurePath(frame.filename)
+            if path.is_relative_to(_PACKAGE) and path != PurePath(__file__):
+                location = f"{path.relative_to(_PACKAGE.parent).as_posix()}:{frame.lineno}"
+        self.cause = f"The reconciler failed here: {type(error).__name__} at {location}"
         details = str(error).strip().partition("\n")[0]
         super().__init__(f"{self.cause} ({details})" if details else self.cause)
 
@@ -147,13 +153,3 @@ def is_machine_limit(error: Exception) -> bool:
 def is_local_failure(text: str) -> bool:
     """Tell whether a message of git is about the disk or another limit of this machine."""
     return any(words in text for words in _LOCAL_FAILURES)
-
-
-def _place(error: BaseException) -> str:
-    """Return file and line of the innermost frame in our code."""
-    place = "an unknown place"
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = PurePath(frame.filename)
-        if path.is_relative_to(_PACKAGE) and path != PurePath(__file__):
-            place = f"{path.relative_to(_PACKAGE.parent).as_posix()}:{frame.lineno}"
-    return place

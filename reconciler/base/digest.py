@@ -10,7 +10,7 @@ def with_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest() + data
 
 
-def checked(kept: bytes) -> bytes | None:
+def checked(stored: bytes) -> bytes | None:
     """Return the bytes behind a digest, None if they are not those that it was made of."""
-    data = kept[_DIGEST_BYTES:]
-    return data if hashlib.sha256(data).digest() == kept[:_DIGEST_BYTES] else None
+    data = stored[_DIGEST_BYTES:]
+    return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None

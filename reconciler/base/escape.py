@@ -31,12 +31,12 @@ def code(text: str) -> str:
 
     Mentions, references, links, HTML and hidden comments are inert in a code span.
     """
-    shown = terminal(text)
-    if not shown:
+    escaped = terminal(text)
+    if not escaped:
         return ""
-    fence = "`" * (1 + _longest_ticks(shown))
-    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    fence = "`" * (1 + _longest_ticks(escaped))
+    pad = " " if escaped[0] in "` " or escaped[-1] in "` " else ""
+    return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
 def cell(text: str) -> str:
@@ -48,9 +48,9 @@ def block(text: str, language: str = "") -> str:
     """Return lines as a fenced code block that nothing inside can end; every line stays a line."""
     # Most texts are plain ASCII, with nothing to translate in any line.
     is_plain = text.isascii() and text.replace("\n", "").isprintable()
-    shown = text if is_plain else "\n".join(map(terminal, text.split("\n")))
-    fence = "`" * max(3, 1 + _longest_ticks(shown))
-    return f"{fence}{language}\n{shown}\n{fence}"
+    escaped = text if is_plain else "\n".join(map(terminal, text.split("\n")))
+    fence = "`" * max(3, 1 + _longest_ticks(escaped))
+    return f"{fence}{language}\n{escaped}\n{fence}"
 
 
 def _longest_ticks(text: str) -> int:

@@ -129,8 +129,8 @@ class _Credentials:
         count, words, forms = self._hidden
         if count != len(self.values) or words is not self.words:
             count, words, every = len(self.values), self.words, tuple(self.values.items())
-            hidden = (each for value, each in every if not self.is_word(value))
-            forms = tuple(_longest_first({form for each in hidden for form in each.spellings}))
+            hidden = (secret for value, secret in every if not self.is_word(value))
+            forms = tuple(_longest_first({form for secret in hidden for form in secret.spellings}))
             self._hidden = count, words, forms
         return forms
 
@@ -139,12 +139,12 @@ class _Credentials:
 
         A name may equal a credential that has not the shape of a token.
         """
-        ours = [(value, each) for value, each in tuple(self.values.items()) if each.ours]
+        ours = [(value, secret) for value, secret in tuple(self.values.items()) if secret.ours]
         return tuple(
             form
-            for value, each in ours
+            for value, secret in ours
             if is_token(value) or not (in_names or self.is_word(value))
-            for form in each.spellings
+            for form in secret.spellings
         )
 
 
@@ -202,8 +202,10 @@ def learn_names(names: Callable[[], Iterable[str]]) -> None:
 
 def shown_credentials() -> tuple[str, ...]:
     """Return a note on each credential of ours that texts show: it is too short, or a name of the plan."""
-    ours = [(value, each) for value, each in tuple(_IN_USE.values.items()) if each.ours]
-    origins = sorted({each.origin for value, each in ours if not each.spellings or _IN_USE.is_word(value)})
+    ours = [(value, secret) for value, secret in tuple(_IN_USE.values.items()) if secret.ours]
+    origins = sorted(
+        {secret.origin for value, secret in ours if not secret.spellings or _IN_USE.is_word(value)}
+    )
     why = "it is too short, or a part of a name here. Replace it by a random one"
     return tuple(f"Texts show the credential of {origin}: {why}" for origin in origins)
 
@@ -221,9 +223,9 @@ def mask_tokens(text: str) -> str:
 
     Where they arrive, before they are cut and escaped, the names of the plan may not be known yet.
     """
-    for value, each in tuple(_IN_USE.values.items()):
+    for value, secret in tuple(_IN_USE.values.items()):
         if is_token(value) or not _NAME_LIKE.fullmatch(value):
-            for spelling in each.spellings:
+            for spelling in secret.spellings:
                 text = text.replace(spelling, MASK)
     return text
 
@@ -281,7 +283,7 @@ def outgoing_file(data: bytes, what: str) -> bytes:
         RefusedError: A credential is in a field of its JSON that is no text for people.
     """
     text = data.decode("utf-8", "surrogateescape")
-    if not any(form in text for each in tuple(_IN_USE.values.values()) for form in each.spellings):
+    if not any(form in text for secret in tuple(_IN_USE.values.values()) for form in secret.spellings):
         return data
     try:
         value = orjson.loads(data)
@@ -333,8 +335,10 @@ class Redactor:
         """Look anew for secrets that are names of the plan after more names were learned."""
         if self._words is not _IN_USE.words:
             self._words = _IN_USE.words
-            shown = [forms for value, forms in self._secrets.items() if not _IN_USE.is_word(value)]
-            forms = {form for each in shown for form in each}
+            spellings_of_secrets = [
+                forms for value, forms in self._secrets.items() if not _IN_USE.is_word(value)
+            ]
+            forms = {form for spellings in spellings_of_secrets for form in spellings}
             self._known, self._known_in_json = _any_of(forms), _any_of(set(map(_as_json, forms)))
 
     def value(self, value: Any) -> Any:

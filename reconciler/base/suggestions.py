@@ -44,9 +44,9 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
     return f"Known here: {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}."
 
 
-def next_step(hint: str, place: str) -> str:
-    """Return a hint as something to do: a question or an answer follows the order to correct `place`."""
-    return f"Correct {place}. {hint}".rstrip() if not hint or hint.startswith(_ANSWERS) else hint
+def next_step(hint: str, location: str) -> str:
+    """Return a hint as something to do: a question or an answer follows the order to correct `location`."""
+    return f"Correct {location}. {hint}".rstrip() if not hint or hint.startswith(_ANSWERS) else hint
 
 
 def _spelled_alike(typed: str, names: Iterable[str], most: int) -> list[str]:

@@ -22,8 +22,8 @@ def plural(number: int, noun: str) -> str:
 
 def some(texts: Sequence[str], most: int) -> str:
     """Return the first texts, and how many more there are: `a, b and 3 more`."""
-    shown, more = ", ".join(texts[:most]), len(texts) - most
-    return f"{shown} and {more} more" if more > 0 else shown
+    listed, more = ", ".join(texts[:most]), len(texts) - most
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def words(name: str) -> str:
@@ -63,7 +63,7 @@ Source: Unicode, DerivedCoreProperties, Default_Ignorable_Code_Point, which Pyth
 
 def _is_hidden(code: int) -> bool:
     character = chr(code)
-    if unicodedata.category(character) in _HIDDEN or any(code in each for each in _RESERVED):
+    if unicodedata.category(character) in _HIDDEN or any(code in characters for characters in _RESERVED):
         return True
     return _IGNORED.search(unicodedata.name(character, "")) is not None
 
@@ -72,8 +72,8 @@ class _Shown(dict[int, str]):
     """How each character is shown, decided when it is first met: deciding about all takes half a second."""
 
     def __missing__(self, code: int) -> str:
-        shown = self[code] = _visible(code) if _is_hidden(code) else chr(code)
-        return shown
+        visible = self[code] = _visible(code) if _is_hidden(code) else chr(code)
+        return visible
 
 
 def _visible(code: int) -> str:

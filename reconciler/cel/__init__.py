@@ -17,8 +17,6 @@ from reconciler.policy import Limits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from reconciler.cel.engine import Engine
-
 __all__ = ["EXTENSIONS", "STRING_FUNCTIONS", "Environment", "Failure", "Program"]
 
 EXTENSIONS = frozenset({"strings"})
@@ -54,7 +52,12 @@ class Environment:
 
     def __init__(self, limits: Limits, extensions: frozenset[str] = frozenset()) -> None:
         self._limits = limits
-        self._engine = _load_engine(extensions)
+        # The engine has no wheel for some platforms: it is imported when the first set needs it.
+        try:
+            from reconciler.cel.engine import Engine  # noqa: PLC0415
+        except ImportError as error:
+            raise MissingEngineError from error
+        self._engine = Engine(extensions)
         self._programs: dict[str, Program | Failure] = {}
 
     def compile(self, text: str) -> Program | Failure:
@@ -114,12 +117,3 @@ class Environment:
             raise CelError(not_a_string(kind).message, start, is_no_string=True)
         is_constant = kind == "string" and tree is not None and is_string_literal(tree)
         return Program(text, code, str(self._engine.evaluate(code, self.bind({}))) if is_constant else None)
-
-
-def _load_engine(extensions: frozenset[str]) -> "Engine":
-    """Import the engine when the first set needs it; not every platform has it."""
-    try:
-        from reconciler.cel.engine import Engine  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingEngineError from error
-    return Engine(extensions)

@@ -63,10 +63,10 @@ def _parser() -> Any:
 
 def place_of(error: CelError, tree: Node) -> int:
     """Return where the undeclared name starts; cel-cpp gives the place of a dot or a bracket beside it."""
-    near, name = error.failure.offset or 0, error.failure.undeclared.removeprefix(".")
+    failure_offset, name = error.failure.offset or 0, error.failure.undeclared.removeprefix(".")
     nodes = tree.find_pred(lambda node: node.data != "member_dot")
     places = (child.start_pos for node in nodes for child in node.children if child == name)
-    return min(places, key=lambda place: abs(place - near), default=near)
+    return min(places, key=lambda offset: abs(offset - failure_offset), default=failure_offset)
 
 
 def is_string_literal(tree: Node) -> bool:
@@ -131,7 +131,7 @@ class _Check:
     def walk(self, node: Node, scope: _Scope, depth: int) -> _Bound:
         """Check a node and all below it, each once, and return its bound."""
         node = _simplest(node)
-        start = _place(node)
+        start = _offset_of(node)
         if depth > self.depth:
             raise CelError(f"More than {self.depth} terms are nested or chained", start)
         name, parts = _function(node), list(_parts(node))
@@ -186,25 +186,25 @@ class _Check:
                 self.check_mixture(parts[::2], scope)
                 self.check_mixture(parts[1::2], scope)
             case "member_object" if not _MESSAGES.fullmatch(message := self.text_of(parts[0])):
-                raise CelError(f"undeclared reference to '{message}'", _place(node), message)
+                raise CelError(f"undeclared reference to '{message}'", _offset_of(node), message)
             case "member_dot_arg" if name in {"format", "quote"}:
-                raise CelError(f"undeclared reference to '{name}'", _place(node), name)
+                raise CelError(f"undeclared reference to '{name}'", _offset_of(node), name)
             case "member_dot_arg" if name.startswith("get") and len(parts) > 1:
-                raise CelError(f"{name}() takes no time zone", _place(node))
+                raise CelError(f"{name}() takes no time zone", _offset_of(node))
             case "member_dot_arg" if (
                 name == "getMilliseconds" and self.type_of(parts[0], scope) == "duration"
             ):
-                raise CelError("A duration has no getMilliseconds()", _place(node))
+                raise CelError("A duration has no getMilliseconds()", _offset_of(node))
 
     def check_mixture(self, elements: Sequence[Node], scope: _Scope) -> None:
         """Refuse elements of two types; a part of type dyn goes with everything."""
-        kept = ""
+        list_type = ""
         for element in elements if len(elements) > 1 else ():
             type_ = self.type_of(element, scope)
-            if not kept or _fits(type_, kept):
-                kept = type_
-            elif not _fits(kept, type_):
-                raise CelError(f"expected type '{kept}' but found '{type_}'", element.meta.start_pos)
+            if not list_type or _fits(type_, list_type):
+                list_type = type_
+            elif not _fits(list_type, type_):
+                raise CelError(f"expected type '{list_type}' but found '{type_}'", element.meta.start_pos)
 
     def type_of(self, node: Node, scope: _Scope) -> str:
         """Return the type of a part; macros give its variables their types, and make it a list of lists."""
@@ -217,7 +217,7 @@ class _Check:
         return self.text[node.meta.start_pos : node.meta.end_pos]
 
 
-def _place(node: Node) -> int:
+def _offset_of(node: Node) -> int:
     """Return where a node starts, and of a call of a method where its name does."""
     return int(node.children[1].start_pos if node.data == "member_dot_arg" else node.meta.start_pos)
 
@@ -253,7 +253,7 @@ def _fits(general: str, type_: str) -> bool:
 
 def _check_order(node: Node, bound: _Bound) -> None:
     if bound.is_unordered:
-        raise CelError(MAP_ORDER, _place(_simplest(node)))
+        raise CelError(MAP_ORDER, _offset_of(_simplest(node)))
 
 
 def _combine(node: Node, name: str, scope: _Scope, bounds: Sequence[_Bound]) -> _Bound:

@@ -43,9 +43,9 @@ def expand_variant(
         times=(source.time,),
         annotations=metadata.annotations or {},
     )
-    place = PackageKey(view.url, view.full_path(package))
+    package_key = PackageKey(view.url, view.full_path(package))
     return OwnerExpansion(
-        owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), place),)
+        owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), package_key),)
     )
 
 
@@ -85,7 +85,7 @@ def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream
     if view is not None and upstream.workspace_name == view.branch and not upstream.revision:
         state = view.packages.get(view.full_path(upstream.package or ""))
         made: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts) if state else ()
-        is_branch = not any(each.workspace == view.branch for each in made)
+        is_branch = not any(revision.workspace == view.branch for revision in made)
     if view is not None and is_branch:
         empty |= {"revision": None, "workspace_name": None, "branch": view.branch}
     return upstream.model_copy(update=empty) if empty else upstream

@@ -170,8 +170,10 @@ class _Set:
             trace=rendered.trace or {},
             place=("spec", "targets", context.number),
         )
-        place = PackageKey(view.url, view.full_path(package))
-        return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
+        package_key = PackageKey(view.url, view.full_path(package))
+        return VariantCandidate(
+            variant, self.owner, self.pvs.source, context.path, package_key, context.selected
+        )
 
     def target_object(self, context: Context) -> NamedObject | None:
         """Return the object that a target selected, None for named repositories."""

@@ -153,14 +153,14 @@ def _targets(old: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str]) 
     objects = _mapping(old.get("objects"))
     for selector in map(_mapping, _sequence(objects.get("selectors"))):
         labels = _mapping(selector.get("labelSelector") or selector.get("labels"))
-        kept = {key: selector[key] for key in ("apiVersion", "kind", "name") if key in selector}
+        identity = {key: selector[key] for key in ("apiVersion", "kind", "name") if key in selector}
         notes += [
             f"v1alpha2 selects only in the namespace of the set and by labels: {key} was left out"
             for key in ("namespace", "annotations")
             if selector.get(key)
         ]
         template = _template(old, _mapping(objects.get("repoName")), spec, notes)
-        yield {"objectSelector": {**kept, **labels}, **template}
+        yield {"objectSelector": {**identity, **labels}, **template}
 
 
 def _template(
@@ -185,12 +185,12 @@ def _package(name: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str])
 
 def _choice(field: str, parts: Sequence[Mapping[str, Any]], notes: list[str]) -> dict[str, Any]:
     """Return a literal if every part is a literal, else an expression that joins them."""
-    given = [part for part in parts if part.get("value") or part.get("fromField")]
-    if not given:
+    parts_with_value = [part for part in parts if part.get("value") or part.get("fromField")]
+    if not parts_with_value:
         return {}
-    if all(part.get("value") for part in given):
-        return {field: "".join(str(part["value"]) for part in given)}
-    return {f"{field}Expr": " + ".join(_expression(part, notes) for part in given)}
+    if all(part.get("value") for part in parts_with_value):
+        return {field: "".join(str(part["value"]) for part in parts_with_value)}
+    return {f"{field}Expr": " + ".join(_expression(part, notes) for part in parts_with_value)}
 
 
 def _expression(part: Mapping[str, Any], notes: list[str]) -> str:

@@ -106,11 +106,11 @@ def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
         message = f"spec.upstream.revision must be 1 or greater, not {upstream.revision}"
         hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
         yield Finding(("spec", "upstream", "revision"), message, hint=hint)
-    given = [
+    chosen = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
-    if len(given) > 1 and given != ["revision", "workspace_name"]:
+    if len(chosen) > 1 and chosen != ["revision", "workspace_name"]:
         yield Finding(("spec", "upstream"), _ONE_SELECTOR, hint=ONE_OF_SEVERAL)
     for name in ("repo", "package", "workspace_name", "tag", "version", "branch"):
         if variable := _VARIABLE.search(getattr(upstream, name) or ""):
@@ -214,9 +214,11 @@ def _context(
         )
 
 
-def _reserved(key: str | None, shown: FieldPath, path: FieldPath) -> Iterator[Finding]:
+def _reserved(key: str | None, field_path: FieldPath, path: FieldPath) -> Iterator[Finding]:
     if key in RESERVED_KEYS:
-        yield Finding(path, f'{field_name(shown)} must not contain the key "{key}"', hint=NO_RESERVED_KEY)
+        yield Finding(
+            path, f'{field_name(field_path)} must not contain the key "{key}"', hint=NO_RESERVED_KEY
+        )
 
 
 DOWNSTREAM_PACKAGE: FieldPath = ("spec", "downstream", "package")

@@ -73,9 +73,9 @@ def _target(target: Target, path: FieldPath) -> Iterator[Finding]:
         yield from _repositories(target.repositories, (*path, "repositories"))
     if target.object_selector is not None:
         yield from _object_selector(target.object_selector, path)
-    given = (target.repositories, target.repository_selector, target.object_selector)
+    choices = (target.repositories, target.repository_selector, target.object_selector)
     # An empty list is given too, so test for None.
-    if sum(selector is not None for selector in given) != 1:
+    if sum(selector is not None for selector in choices) != 1:
         yield Finding(path, f"{field_name(path)} {SELECTORS}", hint="Give exactly one of them.")
     if target.template is not None:
         yield from _template(target.template, (*path, "template"))
@@ -87,9 +87,9 @@ def _repositories(repositories: Sequence[RepositoryTarget], path: FieldPath) -> 
     for index, repository in enumerate(repositories):
         if not repository.name:
             yield _at((*path, index, "name"), "cannot be empty", _FILL)
-        for place, name in enumerate(repository.package_names or ()):
+        for position, name in enumerate(repository.package_names or ()):
             if not name:
-                yield _at((*path, index, "packageNames", place), "cannot be empty", _FILL)
+                yield _at((*path, index, "packageNames", position), "cannot be empty", _FILL)
 
 
 def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Finding]:
@@ -153,8 +153,8 @@ def _at(path: FieldPath, message: str, hint: str) -> Finding:
     return Finding(path, f"{field_name(path)} {message}", hint=hint)
 
 
-def _both(at: FieldPath, shown: FieldPath, field: str, other: str) -> Finding:
-    message = f"{field_name(shown)} may specify only one of `{field}` and `{other}`"
+def _both(at: FieldPath, field_path: FieldPath, field: str, other: str) -> Finding:
+    message = f"{field_name(field_path)} may specify only one of `{field}` and `{other}`"
     return Finding(at, message, hint=ONE_OF_SEVERAL)
 
 

@@ -19,7 +19,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
 from reconciler.inventory.inventory import FieldPath, RepositoryView
-from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import GroupKind, group_of
 
 CLUSTERS = "reconciler.dev/clusters"
@@ -122,8 +122,8 @@ def _unroll_target(target: Target, number: int, package: str, scope: TargetScope
             base = (*path, "repositories", index)
             # Without package names the downstream package is called like its upstream.
             names = repository.package_names
-            for place, name in enumerate(names or (package,)):
-                where = (*base, "packageNames", place) if names else base
+            for position, name in enumerate(names or (package,)):
+                where = (*base, "packageNames", position) if names else base
                 yield Context(where, repository.name or "", name, target.template, number=number)
         return
     for selected in _select(target, path, scope):
@@ -178,13 +178,11 @@ def _objects(
         # A snapshot may have ten times as many objects as a set selects: only those become values.
         for item in snapshot.of_kind(api_version, kind):
             if matches(item.labels) and item.namespace in visible and (not name or item.name == name):
-                yield _as_selected(item, snapshot.time, cluster)
-
-
-def _as_selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObject:
-    """Return an object as expressions see it, annotated with its cluster if the set names clusters."""
-    notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
-    return SelectedObject(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
+                # Expressions see an object with the annotation of its cluster if the set names clusters.
+                notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
+                yield SelectedObject(
+                    item.name, item.namespace, item.labels, notes, item.location, snapshot.time, cluster
+                )
 
 
 def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:

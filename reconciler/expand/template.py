@@ -240,14 +240,14 @@ class _Compiler:
         for index, injector in enumerate(injectors):
             text = injector.name_expr
             expression = self.expression(text, "injectors", index, "nameExpr") if text else None
-            given = {
+            constants = {
                 name: value
                 for name in ("group", "version", "kind", "target")
                 if (value := getattr(injector, name)) is not None
             }
-            compiled.append((given, TextTemplate(f"injectors[{index}].name", injector.name, expression)))
+            compiled.append((constants, TextTemplate(f"injectors[{index}].name", injector.name, expression)))
         return lambda scope: [
-            InjectionSelector(**given, name=choice.render(scope, "")) for given, choice in compiled
+            InjectionSelector(**constants, name=choice.render(scope, "")) for constants, choice in compiled
         ]
 
     def pipeline(self, pipeline: PipelineTemplate) -> Callable[[Scope], Pipeline | None]:
@@ -272,12 +272,12 @@ class _Compiler:
         path = ("pipeline", kind, index, "configMapExprs")
         name = f"pipeline.{kind}[{index}].configMap"
         overlay = self.overlay(name, function.config_map, function.config_map_exprs, path)
-        given = {
+        fields = {
             name: value
             for name in Function.model_fields
             if name != "config_map" and (value := getattr(function, name)) is not None
         }
-        return lambda scope: Function(**given, config_map=overlay.render(scope))
+        return lambda scope: Function(**fields, config_map=overlay.render(scope))
 
 
 class RenderedSpec(Struct, frozen=True):

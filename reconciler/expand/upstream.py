@@ -68,7 +68,7 @@ def existing_upstreams(
     if state is None:
         existing = (relative_package(path, view.directory) for path in view.packages)
         return find_in_place(package, view, views) or ("", missing_package(package, existing))
-    numbers = sorted(each.revision for each in state.published if each.revision > 0)
+    numbers = sorted(revision.revision for revision in state.published if revision.revision > 0)
     if not numbers:
         return "", "Publish a revision of it, or set spec.upstream.workspaceName or branch."
     return "", f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_SHOWN:])}."
@@ -85,8 +85,12 @@ def find_in_place(
         views: Every Repository: a more specific one of the same Git repository may have the package.
     """
     path = view.full_path(package)
-    inner = [each for each in views if each.url == view.url and is_within(path, each.directory)]
-    closest = max((view, *inner), key=lambda each: len(each.directory))
+    inner = [
+        inner_view
+        for inner_view in views
+        if inner_view.url == view.url and is_within(path, inner_view.directory)
+    ]
+    closest = max((view, *inner), key=lambda candidate: len(candidate.directory))
     if path in closest.packages:
         name = relative_package(path, closest.directory)
         what = (
@@ -108,8 +112,8 @@ def find_in_place(
 
 def missing_package(name: str, existing: Iterable[str]) -> str:
     """Return the hint for a package that is not there, which the plan itself may still make."""
-    near = suggest(name, existing)
-    return f"Correct the name, or publish it first: there is no package {name} yet. {near}".rstrip()
+    suggestion = suggest(name, existing)
+    return f"Correct the name, or publish it first: there is no package {name} yet. {suggestion}".rstrip()
 
 
 def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> Mapping[str, Any] | None:

@@ -78,11 +78,14 @@ def find_chart_version(address: str, version: str, client: RegistryClient, limit
     repository, _, name = address.rpartition("/")
     entries = _entries(client.file(f"{repository}/index.yaml"), repository, limits)
     if name not in entries:
-        near = ", ".join(close_names(name, entries)) or ", ".join(sorted(entries)[:5])
+        suggestion = ", ".join(close_names(name, entries)) or ", ".join(sorted(entries)[:5])
         raise UnavailableError(
-            f"{repository} has no chart {name}", hint=f"Ask for one that it has: {near}." if near else ""
+            f"{repository} has no chart {name}",
+            hint=f"Ask for one that it has: {suggestion}." if suggestion else "",
         )
-    listed = {str(each.get("version")): each for each in entries[name] if isinstance(each, Mapping)}
+    listed = {
+        str(listing.get("version")): listing for listing in entries[name] if isinstance(listing, Mapping)
+    }
     chosen = _chosen(listed, version, address)
     try:
         entry = msgspec.convert(listed[chosen], _IndexEntry)
@@ -101,13 +104,15 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
         DigestError: It is another one than its digest.
     """
     if listing.url.startswith(OCI):
-        place, _, tag = listing.url.removeprefix(OCI).rpartition(":")
-        manifest = client.manifest(place, tag)
-        layer = next((each for each in manifest.layers if each.media_type == _CONTENT), None)
+        repository, _, tag = listing.url.removeprefix(OCI).rpartition(":")
+        manifest = client.manifest(repository, tag)
+        layer = next(
+            (descriptor for descriptor in manifest.layers if descriptor.media_type == _CONTENT), None
+        )
         if layer is None:
             hint = "Its manifest has no layer of Helm."
-            raise UnavailableError(f"{OCI}{place}:{tag} is no chart", hint=hint)
-        return FetchedChart(client.blob(place, layer), f"{OCI}{place}:{tag}@{manifest.digest}")
+            raise UnavailableError(f"{OCI}{repository}:{tag} is no chart", hint=hint)
+        return FetchedChart(client.blob(repository, layer), f"{OCI}{repository}:{tag}@{manifest.digest}")
     archive = client.file(listing.url)
     digest = hashlib.sha256(archive).hexdigest()
     if listing.digest and listing.digest != digest:
@@ -173,8 +178,8 @@ def _versions(tags: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
     Where tags name the chart, those without a name are of something else in the repository.
     """
     name = path.rpartition("/")[2]
-    own = tuple(f"{each}{mark}" for each in {path, name} if each for mark in "/-")
-    listed = {tag: next((start for start in own if tag.startswith(start)), "") for tag in tags}
+    tag_prefixes = tuple(f"{prefix}{mark}" for prefix in {path, name} if prefix for mark in "/-")
+    listed = {tag: next((start for start in tag_prefixes if tag.startswith(start)), "") for tag in tags}
     named = any(listed.values())
     yield from ((tag.removeprefix(start), tag) for tag, start in listed.items() if bool(start) == named)
 
@@ -183,9 +188,9 @@ def _chosen(versions: Iterable[str], version: str, address: str) -> str:
     versions = list(versions)
     chosen = choose_version(versions, version)
     if not chosen:
-        near = ", ".join(close_names(version, versions) or list(_ascending(versions))[-3:])
+        suggestion = ", ".join(close_names(version, versions) or list(_ascending(versions))[-3:])
         message = f"{address} has no version {version or 'at all'}"
-        raise UnavailableError(message, hint=f"Ask for one that it has: {near}." if near else "")
+        raise UnavailableError(message, hint=f"Ask for one that it has: {suggestion}." if suggestion else "")
     return chosen
 
 

@@ -86,7 +86,7 @@ def _stored(
     hosts = _HUB if host in _HUB else (host,)
     helpers = config.get("credHelpers")
     listed = helpers if isinstance(helpers, Mapping) else {}
-    named = next((each for each in hosts if each in listed), "")
+    named = next((host for host in hosts if host in listed), "")
     if named:
         return _ask(str(listed[named]), named, where, environment)
     auths = config.get("auths")
@@ -94,7 +94,7 @@ def _stored(
         _plain(key): (key, entry) for key, entry in (auths.items() if isinstance(auths, Mapping) else ())
     }
     names = (name if host not in _HUB else "", *hosts)
-    fitting = [key for key in entries if any(each == key or each.startswith(f"{key}/") for each in names)]
+    fitting = [key for key in entries if any(name == key or name.startswith(f"{key}/") for name in names)]
     key, entry = entries[max(fitting, key=len)] if fitting else (host, None)
     if store := config.get("credsStore"):
         return _ask(str(store), key, where, environment)

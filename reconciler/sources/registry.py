@@ -236,9 +236,9 @@ class RegistryClient:
             raise RefusedError(f"{shown(url)} cannot be asked: {error}") from error
         directory, _, file = rest.rpartition("/")
         host, _, path = directory.partition("/")
-        place = self._mirror(directory, _Place(f"{scheme}://{host}", path, is_web=True))
-        address = "/".join(part for part in (place.base, place.name, file) if part)
-        return self._call(place, directory, Request("GET", address, limit=self._policy.layer_bytes)).body
+        endpoint = self._mirror(directory, _Place(f"{scheme}://{host}", path, is_web=True))
+        address = "/".join(part for part in (endpoint.base, endpoint.name, file) if part)
+        return self._call(endpoint, directory, Request("GET", address, limit=self._policy.layer_bytes)).body
 
     def cached_blob(self, name: str, blob: Blob) -> bytes:
         """Return a blob, of the cache where it was read before."""
@@ -271,7 +271,7 @@ class RegistryClient:
             return "is not encrypted"
         return "is on this machine, and no setting names it" if is_local_host(server.host) else ""
 
-    def _mirror(self, name: str, place: _Place) -> _Place:
+    def _mirror(self, name: str, endpoint: _Place) -> _Place:
         """Return where a name is read: at its mirror, else at its own place.
 
         Raises:
@@ -281,18 +281,18 @@ class RegistryClient:
         if prefixes:
             prefix = max(prefixes, key=len)
             mirror = self._policy.mirrors[prefix].rstrip("/") + name.removeprefix(prefix.rstrip("/"))
-            place = _Place(*_based(mirror), place.is_web)
-        address, host = f"{place.base}/{place.name}", place.base.partition("://")[2]
+            endpoint = _Place(*_based(mirror), endpoint.is_web)
+        address, host = f"{endpoint.base}/{endpoint.name}", endpoint.base.partition("://")[2]
         try:
             why = self.refusal("", address)
         except ValueError as error:
             raise RefusedError(f"{shown(address)} cannot be asked: {error}") from error
         if why:
-            hint = f"Write https, or name it in spec.registries.mirrors: {{{host}: {place.base}}}."
+            hint = f"Write https, or name it in spec.registries.mirrors: {{{host}: {endpoint.base}}}."
             if self._addresses:
                 hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
             raise RefusedError(f"{shown(address)} {why}", hint=hint)
-        return place
+        return endpoint
 
     # Requests
 
@@ -307,19 +307,21 @@ class RegistryClient:
         conditional: bool = False,
     ) -> Reply:
         host, path_of_name = split_name(name)
-        place = self._mirror(name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path_of_name))
-        url = f"{place.base}/v2/{place.name}/{path}"
+        endpoint = self._mirror(
+            name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path_of_name)
+        )
+        url = f"{endpoint.base}/v2/{endpoint.name}/{path}"
         request = Request(method, url, headers=headers, limit=limit, conditional=conditional)
-        return self._call(place, name, request)
+        return self._call(endpoint, name, request)
 
-    def _call(self, place: _Place, name: str, request: Request) -> Reply:
+    def _call(self, endpoint: _Place, name: str, request: Request) -> Reply:
         """Send a request with the authorization at its place, unless its server never answered yet."""
-        if place.base in self._silent:
-            raise SilentError(self._silent[place.base])
-        authorization = self._authorizations.setdefault(place, _Authorization(place, self))
-        host = place.base.partition("://")[2]
+        if endpoint.base in self._silent:
+            raise SilentError(self._silent[endpoint.base])
+        authorization = self._authorizations.setdefault(endpoint, _Authorization(endpoint, self))
+        host = endpoint.base.partition("://")[2]
         silent = "Check the address and the network."
-        if place.base.startswith("https://"):
+        if endpoint.base.startswith("https://"):
             mirror = f"{{{host}: http://{host}}} in reconciler.yaml (`--config` of `package from-chart`)"
             silent = f"{silent} Without TLS: spec.registries.mirrors: {mirror}."
         hints = {
@@ -330,11 +332,11 @@ class RegistryClient:
         try:
             return self._http.call(request._replace(auth=authorization, hints=hints))
         except SilentError as error:
-            if find_server(place.base) not in self._http.answered:
-                self._silent[place.base] = str(error)
+            if find_server(endpoint.base) not in self._http.answered:
+                self._silent[endpoint.base] = str(error)
             raise
 
-    def fetch_token(self, place: _Place, challenge: str, credential: Credential | None) -> str:
+    def fetch_token(self, endpoint: _Place, challenge: str, credential: Credential | None) -> str:
         """Return a token for a name of the service that its registry demands it from.
 
         Raises:
@@ -343,15 +345,15 @@ class RegistryClient:
         fields = dict(_CHALLENGE.findall(challenge))
         try:
             realm = resolve("", fields.get("realm", ""))
-            why = self.refusal(place.base, realm)
+            why = self.refusal(endpoint.base, realm)
         except ValueError as error:
             realm, why = fields.get("realm", "")[:200], f"cannot be asked: {error}"
-        hints = _hints(place.base.partition("://")[2])
+        hints = _hints(endpoint.base.partition("://")[2])
         if why:
-            message = f"{place.base} demands a token of {shown(realm)}, which {why}"
+            message = f"{endpoint.base} demands a token of {shown(realm)}, which {why}"
             raise UnavailableError(message, hint=hints[ReplyKind.MOVED])
         # Asked for is what is needed, whatever the registry says the scope is.
-        asking = {"service": fields.get("service", ""), "scope": f"repository:{place.name}:pull"}
+        asking = {"service": fields.get("service", ""), "scope": f"repository:{endpoint.name}:pull"}
         if credential is not None and not find_server(realm).is_private:
             credential = None
         if credential is not None and credential.username == TOKEN_USER:
@@ -376,8 +378,8 @@ class _Authorization:
     service that such a place names. Web servers have no token service.
     """
 
-    def __init__(self, place: _Place, client: RegistryClient) -> None:
-        self._place, self._client = place, client
+    def __init__(self, endpoint: _Place, client: RegistryClient) -> None:
+        self._place, self._client = endpoint, client
         self._value = ""
         self._lock = threading.Lock()
 

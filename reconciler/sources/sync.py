@@ -68,9 +68,9 @@ def pull_xpkg(client: RegistryClient, name: str, tag: str, archives: ArchiveRead
     """
     top = client.manifest(name, tag)
     # Of several platforms each has the same package.yaml.
-    platforms = [each for each in top.manifests if not each.annotation(_REFERENCE)]
+    platforms = [platform for platform in top.manifests if not platform.annotation(_REFERENCE)]
     manifest = client.manifest(name, platforms[0].digest) if platforms else top
-    base = [each for each in manifest.layers if each.annotation("io.crossplane.xpkg") == "base"]
+    base = [layer for layer in manifest.layers if layer.annotation("io.crossplane.xpkg") == "base"]
     if not base:
         what = f"{name}:{tag} is annotated io.crossplane.xpkg: base"
         message = f"No layer of {what}, so it is no package of Crossplane"
@@ -236,7 +236,7 @@ class _Walk(Struct):
     """Packages that were asked for, with or without success."""
 
     @contextmanager
-    def _unit(self, subject: str, place: Location, *, notes: bool = False) -> Iterator[None]:
+    def _unit(self, subject: str, location: Location, *, notes: bool = False) -> Iterator[None]:
         """Work on one package or repository: what fails there is its problem, and stops no other one.
 
         With `notes` only a note tells what is wrong with its content: that is published, and stays so.
@@ -249,7 +249,7 @@ class _Walk(Struct):
             if notes and not is_away and not isinstance(error, DefectError):
                 self.result.notes.append(f"{subject} is left out: {error}")
                 return
-            self.result.problems.append(Problem(place, _reason(error), str(error), error.hint, subject))
+            self.result.problems.append(Problem(location, _reason(error), str(error), error.hint, subject))
 
     # Package repositories of Carvel
 
@@ -260,8 +260,8 @@ class _Walk(Struct):
             fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
             if not isinstance(fetch, Mapping) or "inline" in fetch:
                 continue  # `index import` reads what stands in the manifest itself
-            place, label = document.source.at("spec", "fetch"), manifest_label(document.value)
-            with self._unit(label, place):
+            location, label = document.source.at("spec", "fetch"), manifest_label(document.value)
+            with self._unit(label, location):
                 origin, versions = self._repository(fetch)
                 self._note_unread(versions)
                 for version in versions.versions:
@@ -340,8 +340,8 @@ class _Walk(Struct):
             listed = self.tags.get(package, {}).items()
             due += [tagged for plain, tagged in listed if self._is_due(package, plain, tagged.version, needs)]
         room = max(self.policy.versions - len(self.result.versions), 0)
-        if (left := len(due) - room) > 0:
-            rest = f"{plural(left, 'version')} {verb(left, 'is', 'are')}"
+        if (waiting := len(due) - room) > 0:
+            rest = f"{plural(waiting, 'version')} {verb(waiting, 'is', 'are')}"
             self.result.notes.append(f"{rest} left to the next run: registries.versions")
             due = due[:room]
         with open_task("pulling versions", len(due)) as task, ThreadPoolExecutor(self.policy.at_once) as pool:
@@ -363,7 +363,7 @@ class _Walk(Struct):
             return False
         self.handled.add(key)
         there = [c.version.text for c in self.request.catalogue.candidates(id_)]
-        refused = [each.version for each in self.request.catalogue.refused.get(id_.name, ())]
+        refused = [refusal.version for refusal in self.request.catalogue.refused.get(id_.name, ())]
         return plain not in map(_plain, (*there, *refused))
 
     def _list(self, places: Mapping[PackageId, Location]) -> None:
