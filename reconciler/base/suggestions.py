@@ -6,7 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 _SHORTEST_START = 3
 _ANSWERS = ("Did you mean ", "Known", "There is ", "Versions: ", "None is ")
 """Beginnings of hints that name what there is, and leave to the reader what to do."""
-_SHOWN = 12
+_MOST_NAMES = 12
 _ALIKE = 0.5
 """Least similarity of names apart from a shared ending: `web.io` and `db.io` are not alike."""
 _MUCH_LESS = 0.25
@@ -41,7 +41,7 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
         return f"Did you mean {' or '.join(close)}?"
     if otherwise is not None or not names:
         return otherwise or ""
-    return f"Known here: {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}."
+    return f"Known here: {', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}."
 
 
 def next_step(hint: str, location: str) -> str:

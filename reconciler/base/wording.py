@@ -68,7 +68,7 @@ def _is_hidden(code: int) -> bool:
     return _IGNORED.search(unicodedata.name(character, "")) is not None
 
 
-class _Shown(dict[int, str]):
+class _VisibleCharacters(dict[int, str]):
     """How each character is shown, decided when it is first met: deciding about all takes half a second."""
 
     def __missing__(self, code: int) -> str:
@@ -82,7 +82,7 @@ def _visible(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
 
 
-_SHOWN: Final = _Shown()
+_VISIBLE: Final = _VisibleCharacters()
 
 
 def visible(text: str) -> str:
@@ -91,7 +91,7 @@ def visible(text: str) -> str:
     Total and idempotent: printable text is returned unchanged.
     """
     # Most texts are plain ASCII, with nothing to translate.
-    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
 
 
 class _JsonSpelling(dict[int, str]):
@@ -100,7 +100,7 @@ class _JsonSpelling(dict[int, str]):
     def __missing__(self, code: int) -> str:
         character = chr(code)
         units = character.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
-        is_kept = character == "\n" or _SHOWN[code] == character
+        is_kept = character == "\n" or _VISIBLE[code] == character
         spelling = self[code] = character if is_kept else "".join(f"\\u{unit}" for unit in units)
         return spelling
 

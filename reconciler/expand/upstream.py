@@ -20,7 +20,7 @@ from reconciler.names.objects import Commit
 from reconciler.names.refs import TAGS, is_within, object_name, parent_directories, relative_package
 
 LATEST = "kpt.dev/latest-revision"
-_SHOWN = 5
+_MOST = 5
 """Revisions that a hint names."""
 _NULL_OID = Oid("0" * 40)
 _NULL_COMMIT = Commit(_NULL_OID, 0)
@@ -71,7 +71,7 @@ def existing_upstreams(
     numbers = sorted(revision.revision for revision in state.published if revision.revision > 0)
     if not numbers:
         return "", "Publish a revision of it, or set spec.upstream.workspaceName or branch."
-    return "", f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_SHOWN:])}."
+    return "", f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_MOST:])}."
 
 
 def find_in_place(

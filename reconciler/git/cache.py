@@ -29,7 +29,7 @@ from reconciler.names.objects import sha1
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50
 """Number of packs from which look-ups become slow."""
-_KEPT_S = 24 * 3600
+_PACK_LIFE_S = 24 * 3600
 _LOCK_S = 0.05
 """How often a lock that another process holds is tried."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
@@ -250,7 +250,7 @@ def drop_old_packs(directory: Path) -> None:
     """
     if count_packs(directory) <= MANY_PACKS:
         return
-    old = time.time() - _KEPT_S
+    old = time.time() - _PACK_LIFE_S
     packs = [path for path in (directory / "objects" / "pack").glob("*.pack") if path.stat().st_mtime < old]
     for pack in packs:
         # The index first: readers look for indexes, and then need the pack.

@@ -29,7 +29,7 @@ _SILENT_S = 60
 _CHECK_S = 0.5
 """The interval at which a running process checks for a shutdown."""
 
-_KEPT = (
+_INHERITED = (
     "PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 )  # fmt: skip
@@ -91,7 +91,7 @@ def environment(base: Mapping[str, str], credential: Credential | None = None) -
     A secret reaches git by its credential protocol, which git binds to a host: it is in no argument and
     no file, and is not sent along a redirect to another host.
     """
-    clean = {name: base[name] for name in _KEPT if name in base} | _FIXED
+    clean = {name: base[name] for name in _INHERITED if name in base} | _FIXED
     if any(name.lower() in {"http_proxy", "all_proxy"} for name in clean):
         # Plain http to this machine, a password with it, must not leave it by a proxy; curl reads both names.
         spared = ",".join(filter(None, (clean.get("no_proxy") or clean.get("NO_PROXY"), *LOOPBACK)))

@@ -1,6 +1,6 @@
 """Repositories of a user: working copies, their state, and new repositories with given commits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 

@@ -167,7 +167,7 @@ def render_charts(
         except _BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
-        inputs = frozenset[str]().union(*(each.inputs for each in own))
+        inputs = frozenset[str]().union(*(rendering.inputs for rendering in renderings))
         delivered = {
             role: _downstream(files, inputs) for role, files in packages.items() if files is not None
         }
@@ -255,7 +255,13 @@ def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[
 
 
 def _package(side: _Side, result: PipelineResult) -> _Made:
-    manifests = _known(side, _generated(side.run, result.files))
+    # Manifests that charts gave replace those that the upstream may hold of them.
+    generated = {
+        path: file
+        for path, file in result.files.items()
+        if path not in side.run or (side.run[path] != file and file.data.startswith(_SOURCE))
+    }
+    manifests = _known(side, generated)
     inputs = frozenset(_configuration(result.files))
     # The functions of the variant may name the values file that is kept.
     plain = {**side.plain, **{path: side.raw[path] for path in inputs if path in side.raw}}

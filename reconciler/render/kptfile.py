@@ -32,7 +32,7 @@ _RESOURCES = (".yaml", ".yml", ".json")
 _PIPELINE = "pipeline"
 _FUNCTION_PREFIX = "PackageVariant"
 """The start of the names of a variant's own functions."""
-_KEPT: Final = 64
+_CACHED_FUNCTIONS: Final = 64
 _LONG: Final = 8192
 """In bytes."""
 _FUNCTION_FIELDS = ("name", "image", "exec", "tag", "configPath", "configMap", "selectors", "exclude")
@@ -223,7 +223,7 @@ def _values(data: bytes) -> tuple[Any, ...]:
     return _shared_values(data) if len(data) <= _LONG else _load(data)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED_FUNCTIONS)
 def _shared_values(data: bytes) -> tuple[Any, ...]:
     # Edits of the file need its tree too. JSON, several documents and errors are left to the loader.
     if data[:1] != b"{":

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from resource import RUSAGE_SELF, getrusage
-from typing import Any
+from typing import Any, NoReturn
 
-from reconciler.base.errors import ReconcilerError
+from reconciler.base.errors import ReconcilerError, UnavailableError
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.chart_resources import to_resources
 from reconciler.functions.charts import (
@@ -24,7 +24,7 @@ from reconciler.functions.wire import check_path
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.file_names import file_path_error
 from reconciler.names.objects import File
-from reconciler.policy import Limits
+from reconciler.policy import Limits, Policy
 from reconciler.run import from_chart
 from reconciler.sources.charts import find_chart_version
 from tests.support.archives import Member, badly_named, tar
@@ -97,6 +97,17 @@ class _Server:
 
     def file(self, _: str) -> bytes:
         return self.data
+
+
+class _Nowhere:
+    """What a chart depends on, where nothing answers."""
+
+    def __getattr__(self, _: str) -> NoReturn:
+        raise UnavailableError("nothing answers")
+
+
+_NOWHERE: Any = _Nowhere()
+_READER = from_chart.ChartReader(Policy(), _NOWHERE, _NOWHERE)
 
 
 def chart_index(data: bytes) -> None:

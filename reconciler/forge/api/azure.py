@@ -245,6 +245,7 @@ class Azure(RestDialect):
                 raise
             raise InvalidError(str(error), status=403) from error
         ended = self.await_end(pull)
+        # Completing is a job of the server: its answer comes before the merge is done.
         if ended.state is PullState.OPEN:
             raise PendingError(f"{self.name}: the server has not completed pull request {pull.number} yet")
         return ended

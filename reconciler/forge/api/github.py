@@ -272,6 +272,7 @@ class GitHub(RestDialect):
 
     def merging(self, pulls: Collection[ApiPullRequest]) -> Collection[int]:
         """Return the numbers of those with auto-merge, and of those in the queue of their branch."""
+        # Auto-merge is in every list; the queue of a branch has a list of its own.
         numbers = {pull.number for pull in pulls if pull.handed}
         for base in sorted({pull.base for pull in pulls if not pull.handed}):
             # What is in the queue is not shown as auto-merge.

@@ -103,6 +103,7 @@ class GitLab(RestDialect):
         try:
             return self._parse(self.transport.write("POST", self._pulls, body).data)
         except InvalidError as error:
+            # An open merge request of the same branches: 409, where GitHub answers 422.
             if error.status == _CONFLICT:
                 raise PullRequestExistsError(str(error)) from error
             if re.search(r"branch.*does not exist", str(error), re.IGNORECASE):

@@ -15,6 +15,7 @@ from reconciler.policy import CommitPolicy
 T = TypeVar("T")
 
 
+# Pull requests are refs of the repository: whoever may push may open one, and no server is needed.
 class LocalForge:
     """Pull requests of one repository, stored in `refs/reconciler/pulls/<number>`.
 

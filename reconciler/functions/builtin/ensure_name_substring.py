@@ -10,7 +10,7 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 
 # kustomize's prefix transformer skips these kinds, apart from the Kptfile.
-_KEPT: Final = frozenset(("Namespace", "CustomResourceDefinition", "APIService", "Kptfile"))
+_NEVER_RENAMED: Final = frozenset(("Namespace", "CustomResourceDefinition", "APIService", "Kptfile"))
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
 _OBJECT: Final = re.compile(r"([^/,\s]*)/(?:namespaces/([^/,\s]+)/)?([^/,\s]+)/([^/,\s]+)")
 _FIELDS: Final = {
@@ -59,7 +59,7 @@ def ensure_name_substring(call: BuiltinCall) -> Iterator[FunctionResult]:
     substring = _read_substring(call)
     renamed: dict[tuple[str, str, str], str] = {}
     for resource in call.items:
-        if resource.kind in _KEPT or not resource.name:
+        if resource.kind in _NEVER_RENAMED or not resource.name:
             continue
         new = substring.add_to(resource.name)
         if new != resource.name:

@@ -41,7 +41,7 @@ _EXECUTABLE: Final = "helm"
 _SOURCE: Final = "# Source: "
 _SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
 _BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
-_GIVEN: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
+_LOOKED_UP: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
 """Names of values that replace what a chart makes, or that turn it off."""
 _MOST_NAMED: Final = 8
 _ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
@@ -245,7 +245,7 @@ def _fixed(chart: Chart, paths: Iterable[str]) -> str:
     """Return how to get the same each time: with the values for it that these templates read."""
     members = chart_members(chart)
     texts = [members.get(path.partition("/")[2], b"").decode(errors="replace") for path in paths]
-    read = sorted({name for text in texts for name in VALUES.findall(text) if _GIVEN.search(name)})
+    read = sorted({name for text in texts for name in VALUES.findall(text) if _LOOKED_UP.search(name)})
     names = list(dict.fromkeys((*read, *chart.random)))[:_MOST_NAMED]
     if not names:
         return (

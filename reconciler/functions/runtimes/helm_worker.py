@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-_KEPT: Final = 8
+_CACHED_CHARTS: Final = 8
 """Charts that are kept loaded."""
 _SPARE_S: Final = 5
 """Time after which this process ends by itself, once another one should have killed it."""
@@ -42,7 +42,7 @@ def main() -> None:
         try:
             digest = request["digest"]
             if digest not in charts:
-                if len(charts) == _KEPT:
+                if len(charts) == _CACHED_CHARTS:
                     charts.pop(next(iter(charts))).close()
                 charts[digest] = helm_python.Chart.load_archive(request["archive"])
             reply = _render(charts[digest], request)

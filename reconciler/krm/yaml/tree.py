@@ -32,7 +32,7 @@ from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _COLLECTIONS: Final = frozenset((MappingNode, SequenceNode))
 _DEEPEST: Final = 10_000
-_KEPT_TREES: Final = 64
+_CACHED_TREES: Final = 64
 _KEPT_LENGTH: Final = 8192
 """In characters: a tree takes many times the memory of its text."""
 _LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
@@ -388,7 +388,7 @@ def end_line(text: str, line_break: str = "\n") -> str:
         return text + line_break
 
 
-@lru_cache(maxsize=_KEPT_TREES)
+@lru_cache(maxsize=_CACHED_TREES)
 def _shared_tree(text: str, limits: YamlLimits) -> Tree:
     """Return the tree of a text; the steps of rendering read the same few documents in turn."""
     return Tree._compose(text, limits)  # noqa: SLF001 - of this module

@@ -55,9 +55,11 @@ def update_package(
     policy = on_conflict if isinstance(on_conflict, ConflictPolicy) else ConflictPolicy(on_conflict)
     settings = MergeSettings(mode, policy, cache if cache is not None else _CACHE)
     report = MergeReport(policy)
+    # kpt does not look at the strategy of the Kptfile, and overwrites it with resource-merge.
     chosen = strategy or update_strategy(local.get(KPTFILE)) or Strategy.RESOURCE_MERGE
     try:
         files = STRATEGIES[chosen](Sides(original, upstream, local), settings, report)
+        # kpt writes the new ref before it fetches anything, so a failed update leaves it there.
         if new_upstream is not None and KPTFILE in files:
             files[KPTFILE], fallbacks = set_upstream(files[KPTFILE], new_upstream)
             report.fallbacks += fallbacks
@@ -76,5 +78,6 @@ def update_package(
 
 def _nested_paths(files: Files) -> tuple[str, ...]:
     """Return the paths that are both a file and a directory of another file."""
+    # Git has no tree in which a name is both.
     parents = {path[:index] for path in files for index, letter in enumerate(path) if letter == "/"}
     return tuple(sorted(parents & files.keys()))

@@ -93,6 +93,7 @@ def is_unedited(base: Tree, side: Tree, *, like_kpt: bool) -> bool:
     old, new = root_of(base), root_of(side)
     before, after = (list(_comments(tree)) if "#" in tree.text else [] for tree in (base, side))
     if not like_kpt:
+        # kpt's writer reformats a whole file, so quotes and order tell nothing about a person's edit.
         return is_same(old, new) and sorted(before) == sorted(after)
     is_compact = base.indentation.compact_lists is side.indentation.compact_lists
     return is_compact and before == after and is_printed_same(old, new)

@@ -73,6 +73,7 @@ def resolver_for(policy: ConflictPolicy, path: str, resource: str, data: Any = N
 
 def find_rule(policy: ConflictPolicy, place: Place, data: Any = None) -> tuple[OnConflict, Rule]:
     """Return the choice for one place of a resource, given as `data` too, and the rule that makes it."""
+    # A box that a person ticked in the pull request is closer than any setting.
     if place in policy.places:
         return policy.places[place], Rule(RuleKind.PLACE)
     for pattern, choice in policy.fields.items():

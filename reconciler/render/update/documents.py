@@ -104,6 +104,7 @@ def _split(text: str, text_format: TextFormat) -> ResourceFile:
             continue
         data = tree.value
         metadata = child(root, "metadata")
+        # kpt's merge comment is on the line of `metadata`, and names the resource as upstream has it.
         comment = metadata.line_comment if metadata is not None and "kpt-merge" in tree.text else ""
         identity = identity_of(root, comment)
         documents.append(

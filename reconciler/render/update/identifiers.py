@@ -25,6 +25,7 @@ from reconciler.render.update.documents import ResourceDocument, documents_of, j
 from reconciler.render.update.three_way import Sides
 
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
+# kpt writes what it did to a resource of Google's Config Connector into the annotation `blueprint`.
 _KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
 DEFAULT_NAMESPACE: Final = "default"
 _CACHED_FILES: Final = 4096
@@ -89,6 +90,7 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
         metadata, identity = child(root_of(document.tree), "metadata"), document.identity
+        # Charts may or may not write {{ .Release.Namespace }}: Helm installs both into the same namespace.
         other = identity._replace(namespace="" if identity.namespace else namespace)
         is_home = identity.namespace in ("", namespace) and identity not in identities and other in identities
         if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
@@ -222,6 +224,7 @@ def _identifier_edits(document: ResourceDocument) -> Iterator[Edit]:
     if metadata.is_block and not has_merge_comment(document.comment):
         identity = document.identity
         yield from _set_comment(metadata, f"# kpt-merge: {identity.namespace}/{identity.name}")
+    # kpt writes this annotation anew at each update, and matches by the comment alone.
     identifier = upstream_identifier(document.identity)
     existing = child(child(metadata, "annotations"), UPSTREAM_IDENTIFIER)
     if existing is None or existing.text != identifier:
@@ -239,6 +242,7 @@ def _set_comment(metadata: Node, comment: str) -> Iterator[Edit]:
 
 def upstream_identifier(identity: Identity) -> str:
     """Return the value of kpt's annotation for a resource: `GROUP|KIND|NAMESPACE|NAME`."""
+    # kpt writes `default` where a resource has no namespace, be it namespaced or not.
     return "|".join(identity._replace(namespace=identity.namespace or DEFAULT_NAMESPACE))
 
 

@@ -37,12 +37,14 @@ from reconciler.render.update.merge_report import MergeReport, UpdateRefused
 from reconciler.render.update.settings import MergeSettings
 from reconciler.render.update.three_way import FileSides, is_equal
 
+# kpt copies these parts of the merged Kptfile, and no others, into local's.
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
 # The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
 _STRATEGY: Final = re.compile(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
+# Owner and place of a downstream package: an upstream that was itself generated has others.
 _OWNERSHIP: Final = (OWNER, LOCATION)
 _PLAIN_HEAD: Final = (
     b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: a\n"
@@ -182,6 +184,8 @@ def _functions(key: str) -> Shape:
 
 _SHAPE: Final = Shape(
     fields={
+        # Without a schema kpt merges lists of a Kptfile by `name`; a list with an unnamed function is one
+        # value to it.
         "pipeline": _functions(FUNCTION),
         "info": Shape(
             fields={
@@ -201,6 +205,8 @@ def _merge_like_kpt(sides: tuple[Node | None, ...]) -> _MergeField:
     shape = Shape(fields={"pipeline": _functions(KPT_FUNCTION)})
     for side in sides:
         for functions in _function_lists(side):
+            # kpt names functions by their images for the merge, but only if none has a name and no image is
+            # there twice.
             keys = [element_key(function, by_image) for function in functions]
             if len(set(keys)) < len(keys) or any("name" in function.children for function in functions):
                 shape = Shape()
@@ -226,6 +232,7 @@ def _merge_root(merge: _MergeField, sides: tuple[Node | None, Node, Node], *, ro
             value = _merge_metadata(merge, child(base, name), child(upstream, name), mine)
         elif name in _MERGED:
             value = merge(name, child(base, name), child(upstream, name), mine)
+        # In the root package kpt sets both itself; in a sub-package upstream's go with its content.
         elif name in ("upstream", "upstreamLock") and not root:
             theirs = child(upstream, name)
             value = mine if theirs is None else FromUpstream(theirs)
@@ -282,6 +289,7 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
     source = {"repo": upstream.repo, "directory": upstream.directory, "ref": upstream.ref}
     blocks = [("upstream", source)]
     if upstream.commit:
+        # The lock is the base of the next merge: repository, directory and ref as they were fetched.
         blocks.append(("upstreamLock", {**source, "commit": upstream.commit}))
     for block, git in blocks:
         existing = child(root, block)
@@ -322,6 +330,7 @@ def is_edited_kptfile(original: File | None, local: File | None) -> bool:
     ours, old = (_read("Kptfile", file)[1] for file in (local, original))
     if ours is None:
         return old is not None
+    # `kpt pkg get` writes a default Kptfile where the package has none.
     mine = _comparable(ours.value)
     return bool(mine != _comparable(old.value if old is not None else _DEFAULT))
 

@@ -226,6 +226,7 @@ def _sorted_like_kpt(path: str, resources: list[MergedResource]) -> list[MergedR
     existing = {r: local.index for r in resources if (local := r.sides.documents_in(path)[2]) is not None}
     ordered = sorted(existing, key=lambda r: existing[r])
     for new in sorted((r for r in resources if r not in existing), key=lambda r: r.index):
+        # kpt's writer sorts by the annotation with the index, which merges like any other value.
         places = (index for index, other in enumerate(ordered) if other.index > new.index)
         ordered.insert(next(places, len(ordered)), new)
     return ordered

@@ -99,6 +99,7 @@ def match_resources(
     for name, side in (("local", local), ("base", base), ("upstream", upstream)):
         for path in sorted(side):
             for document in side[path].documents:
+                # kpt matches by group, kind, name, namespace and file, whatever the version of the API.
                 key = (path, document.identity, document.ordinal)
                 setattr(by_key.setdefault(key, ResourceSides()), name, FileDocument(path, document))
     resources = list(by_key.values())
@@ -108,6 +109,8 @@ def match_resources(
 def _join_moved(resources: list[ResourceSides]) -> list[ResourceSides]:
     """Join a resource with its copy in another file that only one side has, where exactly one fits."""
     for side, other in (("upstream", "local"), ("local", "upstream")):
+        # In kpt a moved file is a deletion and an addition: local's edits end in a second copy of the
+        # resource.
         missing = _unique(r for r in resources if r.base is not None and getattr(r, side) is None)
         added = _unique(r for r in resources if r.base is None and getattr(r, side) is not None)
         for identity, resource in missing.items():
@@ -126,6 +129,7 @@ def _join_renamespaced(resources: list[ResourceSides]) -> list[ResourceSides]:
     missing = [r for r in resources if r.base is not None and r.upstream is not None and r.local is None]
     added = [r for r in resources if r.base is None and r.upstream is None and r.local is not None]
     for resource in missing:
+        # set-namespace of a pipeline has renamed what upstream still has under its own namespace.
         fits = [r for r in added if r.local is not None and _only_namespace_differs(resource.base, r.local)]
         if len(fits) == 1:
             (moved,) = fits
@@ -234,6 +238,7 @@ def _shape(local: Any, upstream: Any, settings: MergeSettings) -> Shape | None:
     for data in (local, upstream):
         if isinstance(data, dict) and shape is None:
             shape = settings.schemas.shape(str(data.get("apiVersion")), str(data.get("kind")))
+    # kpt knows merge keys of Kubernetes' own kinds only: lists of a custom resource are one value to it.
     for path, keys in parse_merge_keys(_merge_keys(local) or _merge_keys(upstream)):
         shape = with_merge_keys(shape, path, keys)
     return shape
@@ -252,6 +257,7 @@ def _is_deleted(
         return True
     if settings.like_kpt:
         return False
+    # kpt keeps an edited resource that upstream deleted, and tells nobody.
     return _upstream_wins(base, None, local, report, "DeletedUpstream")
 
 
@@ -259,6 +265,7 @@ def _comes_back(
     base: FileDocument, upstream: FileDocument, settings: MergeSettings, report: MergeReport
 ) -> bool:
     """Return whether a resource that local deleted comes back: only if upstream changed it and wins."""
+    # In kpt a resource that local deleted stays away, whatever upstream did to it.
     if settings.like_kpt or is_same(root_of(base.document.tree), root_of(upstream.document.tree)):
         return False
     return _upstream_wins(base, upstream, None, report, "DeletedLocally")
@@ -297,4 +304,5 @@ def _text(side: FileDocument | None) -> str | None:
 
 def _is_encrypted(document: ResourceDocument) -> bool:
     sops = mapping_at(document.data, "sops")
+    # SOPS leaves these beside the encrypted values; its message authentication code covers all of them.
     return "mac" in sops or "lastmodified" in sops

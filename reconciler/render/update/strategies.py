@@ -40,6 +40,7 @@ def resource_merge(sides: Sides, settings: MergeSettings, report: MergeReport) -
     Source: kpt internal/util/update/resource-merge.go, updatePackage.
     """
     result: Result = {}
+    # kpt merges each package by itself: no resource moves from one into another.
     for path, package_sides in split_packages(sides).items():
         result.update(_merge_one(path, sides, package_sides, settings, report))
     return result
@@ -77,6 +78,8 @@ def force_delete_replace(sides: Sides, settings: MergeSettings, report: MergeRep
     result = dict(upstream)
     _replace_kptfile(result, sides, settings, report, merge=not settings.like_kpt)
     for path, files in _independent(local).items():
+        # kpt replaces a package with its dependent sub-packages; one with an upstream of its own is not part
+        # of it.
         if not has_directory(upstream, path) and not has_directory(sides.original, path):
             result.update(files)
     _record_replaced(result, sides, settings, report, Strategy.FORCE_DELETE_REPLACE)
@@ -89,6 +92,7 @@ def copy_merge(sides: Sides, settings: MergeSettings, report: MergeReport) -> Re
     Source: kpt pkg/lib/update/copy-merge.go.
     """
     original, upstream, local = sides
+    # kpt removes only what the original had: a file of local alone stays.
     staying = {path: file for path, file in local.items() if path in upstream or path not in original}
     result = {**staying, **upstream}
     _replace_kptfile(result, sides, settings, report, merge=True)
@@ -106,6 +110,7 @@ def _record_replaced(
         if path in _OWN_FILES or _is_unedited(base, ours, settings) or is_equal(ours, result.get(path)):
             continue
         old, theirs, mine = (file_text(file) for file in (base, upstream.get(path), ours))
+        # kpt replaces these edits without a word.
         conflict = Conflict(path, "", "", old, theirs, mine, REPLACED)
         report.record_decided(conflict, OnConflict.UPSTREAM, Rule(RuleKind.STRATEGY, strategy))
 
@@ -121,6 +126,7 @@ STRATEGIES: Mapping[Strategy, Callable[[Sides, MergeSettings, MergeReport], Resu
 def _merge_one(path: str, whole: Sides, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:
     """Merge one package's own files; its sub-packages are merged separately."""
     present = tuple(not path or has_directory(side, path) for side in whole)
+    # kpt stops where both sides added a package at one path, whatever is in it.
     if present == (False, True, True) and settings.like_kpt:
         raise UpdateRefused(
             "AddedOnBothSides", f"Subpackage {path} added in both upstream and local", paths=(path,)
@@ -128,6 +134,7 @@ def _merge_one(path: str, whole: Sides, sides: Sides, settings: MergeSettings, r
     # Original and one other side have the package: the third one deleted it.
     if present in ((True, False, True), (True, True, False)):
         return _merge_deleted(path, sides, settings, report)
+    # kpt leaves a sub-package alone whose upstream is another than that of the original.
     if path and _follows_another_upstream(path, sides):
         if not (settings.like_kpt or _is_same_tree(sides.original, sides.upstream, settings)):
             texts = ("package", "what upstream changed in the package", "package")
@@ -147,6 +154,7 @@ def _merge_deleted(path: str, sides: Sides, settings: MergeSettings, report: Mer
         reason = "DeletedUpstream" if local else "DeletedLocally"
         texts = ("package", "package" if upstream else None, "package" if local else None)
         report.record_whole(path, SUBPACKAGE, texts, reason)
+    # One edited file keeps the whole sub-package: half of it would be no package.
     return dict(local)
 
 
@@ -176,6 +184,7 @@ def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: 
     kptfile = f"{directory}/{KPTFILE}" if directory else KPTFILE
     resources, others = _partition(directory, sides, settings)
     if settings.like_kpt:
+        # kpt refuses a file with two resources of one identity: it could not tell which is which.
         for side in sides:
             check_duplicates({path: side[path] for path in resources if path in side}, settings)
     merged = merge_resource_files(sides, resources, settings, report)
@@ -183,6 +192,7 @@ def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: 
         three = FileSides(*(side.get(path) for side in sides))
         if path == kptfile:
             merged[path] = merge_kptfile(path, three, settings, report, root=not directory)
+        # kpt merges no text, and passes over every path with `.git` in it, as over .gitignore.
         elif settings.like_kpt and not path.endswith((".yaml", ".yml")):
             merged[path] = three.local if ".git" in path else keep_text_file(three)
         else:
@@ -192,6 +202,7 @@ def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: 
 
 def _partition(directory: str, sides: Sides, settings: MergeSettings) -> tuple[list[str], list[str]]:
     """Return the paths that are resource files on every side that has them, and all others."""
+    # kpt's update reads no JSON, though its render does.
     suffixes = RESOURCE_ENDINGS if settings.like_kpt else (*RESOURCE_ENDINGS, ".json")
     paths = sorted({path for side in sides for path in side})
     ignored = frozenset[str]().union(*(_ignored(directory, side) for side in sides))
@@ -217,6 +228,7 @@ def _ignored(directory: str, files: Files) -> frozenset[str]:
     if not any(path.endswith(".krmignore") for path in files):
         return frozenset()
     package_files = {path.removeprefix(prefix): file for path, file in files.items()}
+    # The patterns of a .krmignore count from its package, and not in sub-packages.
     return frozenset(prefix + path for path in ignored_paths(package_files))
 
 

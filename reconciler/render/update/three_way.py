@@ -29,6 +29,7 @@ def split_packages(sides: Sides) -> dict[str, Sides]:
     directories = set[str]().union(*(package_directories(files) for files in sides))
     if len(directories) == 1:
         return {"": sides}
+    # A Kptfile makes a directory a package, wherever it is.
     paths = sorted(directories, key=lambda path: (path.count("/") + 1 if path else 0, path))
     parts: dict[str, tuple[dict[str, File], dict[str, File], dict[str, File]]] = {
         path: ({}, {}, {}) for path in paths
@@ -76,6 +77,7 @@ def merged_mode(sides: FileSides) -> Mode:
     """Return the mode of a regular file after a merge: local's, unless only upstream changed it."""
     base, upstream, local = (side.mode if side is not None else None for side in sides)
     chosen = upstream if local in (None, base) else local
+    # As Git merges modes: the side that changed it wins.
     return chosen or local or Mode.REGULAR
 
 
@@ -100,6 +102,7 @@ def keep_text_file(sides: FileSides) -> File | None:
     Source: kpt internal/util/update/resource-merge.go, ReplaceNonKRMFiles.
     """
     base, upstream, local = sides
+    # Unlike a resource, a file that local deleted comes back in kpt.
     return upstream if local is None or (base is not None and local.oid == base.oid) else local
 
 
