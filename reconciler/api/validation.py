@@ -71,18 +71,16 @@ _REPAIRS = 8
 
 
 class FieldError(NamedTuple):
-    """An error of one field.
-
-    `of_key` tells that the name of the field is wrong, not its value; `meant` is the name that comes closest,
-    or the place where the model has a field of that name.
-    """
+    """An error of one field."""
 
     path: Path
     reason: Reason
     message: str
     hint: str = ""
     of_key: bool = False
+    """Whether the name of the field is wrong, and not its value."""
     meant: str = ""
+    """The closest name, or the place where the model has a field of that name."""
 
 
 def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | tuple[FieldError, ...]:

@@ -19,22 +19,20 @@ class Phase(StrEnum):
 
 
 class Facts(NamedTuple):
-    """Meaning of a reason for the package of a change.
-
-    `phase` is the phase of a package that is kept for this reason, None where its effects decide. Where
-    `decided` is False nothing new was decided, so that the record of the last run stays. Where `ensured` is
-    False neither main nor a draft holds what the variant asks for. `described` tells that the proposal of
-    a draft is known: under every other reason the text of its pull request is left as it is. A `quiet`
-    reason gives way to the repair of a pull request. `waits_for` is what ends the wait of a package that
-    is held back or pending; else a person does, or the next run.
-    """
+    """Meaning of a reason for the package of a change."""
 
     phase: Phase | None = None
+    """Phase of a package that is kept for this reason; None where its effects decide."""
     decided: bool = True
+    """Whether something new was decided; if not, the record of the last run stays."""
     ensured: bool = True
+    """Whether main or a draft holds what the variant asks for."""
     described: bool = False
+    """Whether the proposal of a draft is known; if not, the text of its pull request stays."""
     quiet: bool = False
+    """Whether the reason gives way to the repair of a pull request."""
     waits_for: str = ""
+    """The event that ends the wait of a held or pending package, if no person or next run does."""
 
 
 _PLAIN = Facts()

@@ -20,18 +20,17 @@ NO_RESERVED_KEY = "Remove it: name and package-path are always those of the pack
 
 
 class Finding(Struct, frozen=True):
-    """One error in one field.
-
-    `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the
-    field's text, if the error is known that exactly. `repository` is the one that could not be read.
-    """
+    """One error in one field."""
 
     path: FieldPath
+    """The field on disk, from the root of the manifest."""
     message: str
     reason: Reason = Reason.VALIDATION_ERROR
     hint: str = ""
     offset: int | None = None
+    """Characters from the start of the field's text, if the error is known that exactly."""
     repository: ObjectName | None = None
+    """The repository that could not be read."""
 
 
 class ExpansionError(Exception):

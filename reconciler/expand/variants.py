@@ -35,30 +35,30 @@ FROM_TARGET = "the target's default"
 
 
 class DesiredVariant(PartlyCompared, frozen=True):
-    """One PackageVariant that should exist, authored or generated.
-
-    `spec` is valid and has its defaults. `source` is the declaring manifest; `times` are committer times
-    of the variant's inputs (manifest, target object), in seconds. `target` is the object
-    that the set selected, if any, `target_cluster` its cluster where the set names clusters, and `place` the
-    field of the set's target. `requested_by` are the dependency chains that need a variant that no manifest
-    declares.
-    """
+    """One PackageVariant that should exist, authored or generated."""
 
     UNCOMPARED = frozenset({"place"})
 
     key: ObjectName
     uid: str
     spec: PackageVariantSpec
+    """Valid, with its defaults."""
     source: Source
+    """The declaring manifest."""
     set_key: ObjectName | None = None
     target: NamedObject | None = None
+    """The object that the set selected, if any."""
     target_cluster: str = ""
+    """Its cluster, where the set names clusters."""
     paused: bool = False
     times: tuple[int, ...] = ()
+    """Committer times of the inputs (manifest, target object), in seconds."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     place: FieldPath = ()
+    """Field of the set's target."""
     requested_by: tuple[str, ...] = ()
+    """Dependency chains that need a variant which no manifest declares."""
 
     @property
     def target_index(self) -> int | None:
@@ -73,23 +73,22 @@ class DesiredVariant(PartlyCompared, frozen=True):
 
 
 class Desired(Struct, frozen=True):
-    """All desired variants of a run.
-
-    `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
-    and Ready conditions of every set and every invalid variant, in Porch's words. `targets` is the number of
-    variants of each valid set. Of variants that others needed before, `released` are certainly unneeded,
-    and `still_needed` maps those that are needed to the reason. `waiting` maps those of clusters without a
-    merged lock to the reason to keep them.
-    """
+    """All desired variants of a run."""
 
     variants: tuple[DesiredVariant, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
+    """Owners with errors: nothing of theirs is changed or deleted."""
     conditions: Mapping[ObjectKey, tuple[Condition, ...]] = field(default_factory=dict)
+    """Stalled and Ready of every set and every invalid variant, in Porch's words."""
     targets: Mapping[ObjectName, int] = field(default_factory=dict)
+    """Number of variants of each valid set."""
     problems: tuple[Problem, ...] = ()
     released: frozenset[ObjectName] = frozenset()
+    """Variants that others needed before, and certainly need no more."""
     still_needed: Mapping[ObjectName, str] = field(default_factory=dict)
+    """Why others of them are still needed."""
     waiting: Mapping[ObjectName, str] = field(default_factory=dict)
+    """Why those of clusters without a merged lock are kept."""
 
 
 class VariantCandidate(Struct, frozen=True):

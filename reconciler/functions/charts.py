@@ -64,32 +64,27 @@ class ChartError(Exception):
 
 
 class Chart(Struct, frozen=True):
-    """A chart as an archive with its digest.
-
-    `asks` holds the API versions that its templates ask the cluster for by name, None if it has no such
-    question; `random` the values that lines with a random or current value read. `requires` is the range of
-    versions of Kubernetes that it is for, `elsewhere` what a schema of it refers to outside of itself.
-    `limits` bound what it unpacks and renders to.
-    """
+    """A chart as an archive with its digest."""
 
     name: str
     archive: bytes
     digest: str
     limits: Limits
+    """Bounds of what it unpacks and renders to."""
     asks_version: bool = False
     asks: tuple[str, ...] = ()
+    """API versions that its templates ask the cluster for by name."""
     random: tuple[str, ...] = ()
+    """Values that lines with a random or current value read."""
     requires: str = ""
+    """Range of the versions of Kubernetes that it is for."""
     is_library: bool = False
     elsewhere: str = ""
+    """The reference of a schema that leads out of the chart."""
 
 
 class ChartCall(Struct, frozen=True):
-    """One rendering of a chart. `kube_version` is "" and `api_versions` None where nothing tells them.
-
-    `chart_files`, those of charts and values, may be resources before a template is rendered.
-    `locate` returns where a value is written, with its line.
-    """
+    """One rendering of a chart."""
 
     chart: Chart
     values: Mapping[str, Any]
@@ -97,12 +92,16 @@ class ChartCall(Struct, frozen=True):
     namespace: str
     path: Path = ()
     kube_version: str = ""
+    """Version of Kubernetes; empty where nothing tells it."""
     api_versions: tuple[str, ...] | None = None
+    """APIs of the cluster; None where nothing tells them."""
     include_crds: bool = False
     skip_tests: bool = False
     by_template: bool = False
     chart_files: frozenset[str] = frozenset()
+    """Files of charts and values, which may be resources before a template is rendered."""
     locate: Callable[[Path], str] = lambda _: ""
+    """Returns where a value is written, with its line."""
 
 
 class RenderedTemplate(Struct, frozen=True):

@@ -15,20 +15,21 @@ LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 
 class Resource(Struct, eq=False):  # not frozen: functions change resources in place, each in its own copy
-    """One object of a package. Functions change `value`; `text` is computed from it when read.
-
-    `path` is its file from the root package, `package` the directory of its package ("" for the root), and
-    `index` its position in the file, None for the end. `source` and `part` are the file and document number
-    that it was read from, None for a new resource. `written` is the text of the value `held`.
-    """
+    """One object of a package. Functions change `value`; `text` is computed from it when read."""
 
     value: dict[str, Any]
     path: str = ""
+    """Its file, from the root package."""
     package: str = ""
+    """Directory of its package; empty for the root."""
     index: int | None = None
+    """Position in the file; None for the end."""
     part: int | None = None
+    """Number of the document that it was read from; None for a new resource."""
     source: str = ""
+    """File that it was read from."""
     written: str = ""
+    """Text of the value `held`."""
     held: dict[str, Any] = field(default_factory=dict)
     nodes: Tree | None = None
 

@@ -211,27 +211,27 @@ class RunTimeoutError(Exception):
 
 
 class PipelineResult(Struct, frozen=True):
-    """A rendered package. With an `error`, `files` are the unchanged input.
-
-    `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package
-    has a pipeline, `refusal` if a function did what none may: it changed a protected field of the Kptfile,
-    or gave a file a name that no package may have. `is_late` is set if a function was stopped because of the
-    time, `is_postponed` if the time of all functions was over before the package was done: another run may
-    render it. `repeats` is set if a builtin failed: every run would fail alike. `partial` is what was made
-    before the failure, if the package asks for it, `failed` the step that failed.
-    """
+    """A rendered package. With an `error`, `files` are the unchanged input."""
 
     files: Files
     steps: tuple[StepRun, ...] = ()
     error: str = ""
     unrunnable: tuple[Unrunnable, ...] = ()
+    """Functions without a runtime, each once, sorted."""
     declared: bool = False
+    """Whether the package has a pipeline."""
     refusal: Reason | None = None
+    """The forbidden act of a function: it changed a protected field, or gave a file a bad name."""
     is_late: bool = False
+    """Whether a function was stopped because of the time."""
     is_postponed: bool = False
+    """Whether the time of all functions was over before: another run may render the package."""
     repeats: bool = False
+    """Whether a builtin failed: every run would fail alike."""
     partial: Files | None = None
+    """Files that were made before the failure, if the package asks for them."""
     failed: Step | None = None
+    """The step that failed."""
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

@@ -109,13 +109,7 @@ class PackageRevision(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """A draft or proposal branch of one package.
-
-    `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
-    `base` is the commit where the branch left main, `base_tree` the package there. `answers` are the
-    conflict answers in its commit messages. `is_touched` is True if a foreign commit changed the package,
-    `has_more` if the branch changes more than the package, `behind` if main changed at its path since.
-    """
+    """A draft or proposal branch of one package."""
 
     path: str
     workspace: str
@@ -125,14 +119,21 @@ class Draft(Struct, frozen=True):
     tree: Oid
     header: KptfileHeader
     base: Oid
+    """Commit where the branch left main."""
     base_tree: Oid | None
+    """The package there."""
     written: Oid | None = None
+    """Package tree of our newest commit on the branch; None if none is ours."""
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
     is_touched: bool = False
+    """Whether a foreign commit changed the package."""
     answers: Answers = NO_ANSWERS
+    """Answers to conflicts in the messages of its commits."""
     has_more: bool = False
+    """Whether the branch changes more than the package."""
     behind: bool = False
+    """Whether main changed at its path since."""
 
     @property
     def is_edited(self) -> bool:
@@ -151,20 +152,21 @@ class Draft(Struct, frozen=True):
 
 
 class GroupBranch(Struct, frozen=True):
-    """A branch that holds the drafts of several packages (D4).
-
-    `paths` are the packages that our commits name, `dropped` those that people removed, `deleted` those that
-    a merge deletes. `foreign_commit_time` is in seconds. `merged` is True if main contains the branch.
-    """
+    """A branch that holds the drafts of several packages (D4)."""
 
     ref: str
     tip: Commit
     paths: tuple[str, ...]
+    """Packages that our commits name."""
     dropped: frozenset[str] = frozenset()
+    """Packages that people removed."""
     deleted: frozenset[str] = frozenset()
+    """Packages that a merge deletes."""
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
+    """In seconds."""
     merged: bool = False
+    """Whether main contains the branch."""
 
 
 class UnpublishedRevision(Struct, frozen=True):
@@ -238,20 +240,16 @@ class Former(Struct, frozen=True):
 
 
 class RepositoryView(Struct, frozen=True):
-    """A registered Repository and the content of its Git repository, or what is left of one that was.
+    """A registered Repository and the content of its Git repository, or the rest of one that was registered.
 
-    `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
-    CODEOWNERS on main, if it is used. `packages` is keyed by full path and excludes directories of more
-    specific views (D19). `directories` and `files` are the paths on main outside of packages. With a
-    `problem` the repository is unavailable: it has no content, and nothing may be concluded from that. A
-    skipped one has neither content nor problem. Packages of which a bug of ours broke the reading are
-    `broken`: nothing may be concluded about them. A `former` one is known from records alone, and has no
-    packages but those; its name is one that no registered one has.
+    A skipped one has neither content nor problem.
     """
 
     key: ObjectName
     url: str
+    """The normalized URL: its identity."""
     remote: str
+    """Its address for Git."""
     branch: str
     directory: str
     manifest: Repository
@@ -260,16 +258,23 @@ class RepositoryView(Struct, frozen=True):
     unavailable: OnUnavailable = OnUnavailable.FAIL
     head: Commit | None = None
     packages: Mapping[str, PackageState] = field(default_factory=dict)
+    """By full path, without directories of more specific views (D19)."""
     directories: Mapping[str, Oid] = field(default_factory=dict)
+    """Trees on main outside of packages."""
     files: frozenset[str] = frozenset()
+    """Files on main outside of packages."""
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
     groups: tuple[GroupBranch, ...] = ()
     code_owners: str = ""
+    """Text of CODEOWNERS on main, if it is used."""
     problem: Problem | None = None
+    """Why it is unavailable: it has no content then, and nothing may be concluded from that."""
     broken: Mapping[str, Problem] = field(default_factory=dict)
+    """Packages of which a bug of ours broke the reading: nothing may be concluded about them."""
     role: RepositoryRole = RepositoryRole.PLANNED
     former: Former | None = None
+    """Set for one that is known from records alone: only their packages, a name that no other has."""
 
     @property
     def deployment(self) -> bool:
@@ -405,15 +410,7 @@ class CheckState(StrEnum):
 
 
 class PullRequest(PartlyCompared, frozen=True):
-    """A pull request of any forge; `number` is 0 before it is opened.
-
-    `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
-    makes an open one a draft again. `closed` is when it was, in seconds, 0 if unknown. With `unreadable`, a
-    reason, only number and head (or "") are known. `reviewers` (teams as `owner/team`) and `assignees` are
-    asked once each, and never read. `difference` is the address of its changes, `proposes` the package tree
-    of its text, `status` that of its head. The forge merges head `auto_merge` by itself, unless `is_dropped`.
-    `changed`, in seconds, is not compared. `ticks` are boxes of people with write access, None if unknown.
-    """
+    """A pull request of any forge."""
 
     UNCOMPARED = frozenset({"changed"})
 
@@ -423,23 +420,37 @@ class PullRequest(PartlyCompared, frozen=True):
     body: str
     draft: bool = True
     number: int = 0
+    """0 before it is opened."""
     state: PullState = PullState.OPEN
     head_oid: str = ""
     labels: tuple[str, ...] = ()
     url: str = ""
     digest: str = ""
+    """Checksum of all that our title and text were made of; empty if unknown or edited."""
     redraft: bool = False
+    """Makes an open one a draft again."""
     closed: int = 0
+    """When it was closed, in seconds; 0 if unknown."""
     unreadable: str = ""
+    """Why only number and head (or an empty head) are known."""
     reviewers: tuple[str, ...] = ()
+    """Asked once each, and never read; teams as `owner/team`."""
     assignees: tuple[str, ...] = ()
+    """Asked once each, and never read."""
     auto_merge: str = ""
+    """The head that the forge merges by itself."""
     is_dropped: bool = False
+    """Whether the forge gave that up."""
     changed: int = 0
+    """In seconds; not compared."""
     difference: str = ""
+    """Address of its changes."""
     status: HeadStatus | None = None
+    """Status of its head."""
     proposes: str = ""
+    """Package tree of its text."""
     ticks: Ticks | None = None
+    """Boxes ticked by people with write access; None if unknown."""
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary
@@ -484,14 +495,7 @@ def unreadable_problem(where: Location, repository: str, pull: PullRequest) -> P
 
 
 class Control(Struct, frozen=True):
-    """The control repository at the commit that is read.
-
-    `readable` is False if a manifest path could not be read at all. `broken` are files with errors, or not
-    among the manifests any more: what they declared is kept. `removed` are the commits that removed the
-    manifests of recorded variants, `unproven` tells for those of which no such commit is known why. `before`
-    are the variants, each with its package, that were desired where this commit left what was applied last;
-    None if it contains that. `published` is True if everybody's branch has `commit`.
-    """
+    """The control repository at the commit that is read."""
 
     url: str
     remote: str
@@ -500,29 +504,35 @@ class Control(Struct, frozen=True):
     state: Oid | None = None
     status: Oid | None = None
     readable: bool = True
+    """Whether every manifest path could be read."""
     broken: frozenset[str] = frozenset()
+    """Files with errors, or no manifests any more: their variants are kept."""
     removed: Mapping[ObjectKey, Removal] = field(default_factory=dict)
+    """Commits that removed the manifests of recorded variants."""
     unproven: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """Why no such commit is known of others."""
     before: frozenset[tuple[ObjectName, PackageKey]] | None = None
+    """Variants desired where this commit left the last applied one, with packages; None if it has that."""
     standing: Standing = Standing()
     published: bool = True
+    """Whether everybody's branch has `commit`."""
 
 
 class LockBranch(Struct, frozen=True):
-    """The branch that proposes another lock.
-
-    `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
-    of the newest foreign commit, in seconds. `behind` are the files that main changed since it was left.
-    Without `only_locks` people changed other files there, too.
-    """
+    """The branch that proposes another lock."""
 
     tip: Commit
     files: Files
+    """The lock there."""
     edited_files: frozenset[str] = frozenset()
+    """Files that people changed."""
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
+    """Time of the newest foreign commit, in seconds."""
     behind: frozenset[str] = frozenset()
+    """Files that main changed since the branch was left."""
     only_locks: bool = True
+    """Whether people changed no other files there."""
 
     @property
     def renews(self) -> bool:
@@ -531,21 +541,21 @@ class LockBranch(Struct, frozen=True):
 
 
 class ReviewedLock(Struct, frozen=True):
-    """The lock on main of the control repository (`lock.mode: reviewed`).
-
-    `base` is the branch it changes on, `computed_tree` the tree of the lock that the last run computed.
-    `files` are all files of the lock by path below its directory, `pins` those of upstreams. Variants in
-    `broken` have unreadable files and must not move. Without `is_open` no pull request may be proposed,
-    because those of the control repository are unknown.
-    """
+    """The lock on main of the control repository (`lock.mode: reviewed`)."""
 
     base: str = ""
+    """The branch that it changes on."""
     computed_tree: Oid | None = None
+    """Tree of the lock that the last run computed."""
     files: Files = field(default_factory=dict)
+    """All files of the lock by path below its directory."""
     pins: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    """Pins of upstreams."""
     broken: frozenset[ObjectName] = frozenset()
+    """Variants with unreadable files, which must not move."""
     branch: LockBranch | None = None
     is_open: bool = True
+    """Whether a pull request may be proposed: those of the control repository are known."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -595,60 +605,69 @@ _NO_PULLS = PullRequests()
 
 
 class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an index
-    """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
-
-    - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
-    - `former`: places of records that no registered Repository is at any more. Nothing is expanded, resolved
-      or made there; what is left there stays in the plan until it is gone (D36).
-    - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
-      deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
-      A bug of ours broke the reading of `broken_records`: they stay, and so does what they are about.
-    - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
-      answers of forges, by URL (and commit).
-    - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
-    - `trees`: packages at commits without a revision; `times` of locked commits; `subpackages` of trees.
-    - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
-    - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
-    - `retry_requests`: keys of boxes ticked on the dashboard; `images`: locked digests of function images.
-    - `documents`: manifests of dependency dialects; `index`: documents of the package index.
-    - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `opening`: state of the schedule of pull requests; `now`: the time of the run, 0 if unused.
-    """
+    """Everything that one run read. Mappings may be in any order, tuples are sorted by identity."""
 
     policy: Policy
     control: Control
     variants: tuple[Sourced[PackageVariant], ...] = ()
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
+    """Owners with invalid manifests."""
     claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
+    """The downstreams, as repository and package, that stalled owners name."""
     repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
     former: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
+    """Places of records without a registered Repository: nothing is made there any more (D36)."""
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
+    """Packages that the last run recorded."""
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    """Sets that the last run recorded."""
     rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
+    """Rollouts that the last run recorded."""
     broken_records: Mapping[ObjectName, Problem] = field(default_factory=dict)
+    """Records that a bug of ours cannot read: they stay, and so does all that they are about."""
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
+    """Deletions that wait for consent; None if unreadable: then every deletion needs consent."""
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
+    """Statuses that the last run recorded."""
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    """Answers of forges, by URL."""
     histories: Mapping[str, PullHistory] = field(default_factory=dict)
+    """Ended pull requests to record, by URL."""
     is_history_due: bool = False
+    """Whether histories are to be recorded at once."""
     unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
+    """Packages at commits without a revision."""
     times: Mapping[Oid, int] = field(default_factory=dict)
+    """Times of locked commits."""
     earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
+    """Kptfile of main before the revision that is rolled back; None if it came with that."""
     subpackages: Mapping[Oid, Mapping[str, KptfileHeader]] = field(default_factory=dict)
+    """Sub-packages of trees."""
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    """The pins applied last."""
     reviewed: ReviewedLock | None = None
+    """The lock on main; None if pins are not reviewed."""
     retry_requests: frozenset[str] = frozenset()
+    """Keys of boxes ticked on the dashboard."""
     passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """By URL and commit."""
     other_checks: Mapping[tuple[str, str], Mapping[str, CheckState]] = field(default_factory=dict)
+    """The state of each other check, by URL and commit."""
     documents: tuple[SourcedDocument, ...] = ()
+    """Manifests of dependency dialects."""
     index: tuple[SourcedDocument, ...] = ()
+    """Documents of the package index."""
     images: Mapping[str, str] = field(default_factory=dict)
+    """Locked digests of function images."""
     opening: Opening = ALWAYS_OPEN
+    """State of the schedule of pull requests."""
     now: int = 0
+    """The time of the run; 0 if unused."""
     trust: Mapping[str, Trust] = field(default_factory=dict)
+    """Verified revisions of each repository that a rule of `verify` names, by URL."""
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 

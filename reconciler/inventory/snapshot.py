@@ -37,29 +37,28 @@ class SnapshotObject(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The objects of one cluster at the time of its snapshot.
-
-    `complete` holds the (kind, namespace) pairs with complete lists; only there does a missing object
-    mean that it does not exist. `served` holds the served APIs as (apiVersion, kind), None if they were
-    not recorded. `taken` is the time of the oldest complete list, `time` that of the last change of the
-    snapshot in Git, both in seconds since the epoch. `versions` are versions of software in the cluster,
-    by name. `problems` are files that could not be parsed. `path` is the directory of the snapshot.
-
-    `clusters` holds the snapshots of single clusters, each from its own directory.
-    """
+    """The objects of one cluster at the time of its snapshot."""
 
     present: bool = False
     objects: Mapping[tuple[str, str], tuple[SnapshotObject, ...]] = field(default_factory=dict)
     complete: frozenset[tuple[GroupKind, str]] = frozenset()
+    """Kinds and namespaces with complete lists: only there a missing object does not exist."""
     served: frozenset[tuple[str, str]] | None = None
+    """Served APIs as (apiVersion, kind); None if they were not recorded."""
     taken: int | None = None
+    """Time of the oldest complete list, in seconds."""
     time: int = 0
+    """Time of the last change of the snapshot in Git, in seconds."""
     unreadable: bool = False
     cluster: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of software in the cluster, by name."""
     problems: tuple[Problem, ...] = ()
+    """Files that could not be parsed."""
     clusters: Mapping[str, "Snapshot"] = field(default_factory=dict)
+    """Snapshots of single clusters, each from its own directory."""
     path: str = ""
+    """Directory of the snapshot."""
 
     def of(self, cluster: str) -> "Snapshot":
         """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""

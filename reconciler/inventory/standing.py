@@ -50,19 +50,17 @@ class Ancestry(Protocol):
 
 
 class Standing(Struct, frozen=True):
-    """Position of a commit, decided once for a run.
-
-    `commits` counts the commits that it is behind `newest`, or that the default branch was moved back.
-    `applied` is the control commit that was applied last, None if no run recorded one. With
-    `contains_applied` the history of the commit has that one, or without one the tip of the default branch.
-    """
+    """Position of a commit, decided once for a run."""
 
     position: Position = Position.CURRENT
     commits: int = 0
+    """How many it is behind `newest`, or the default branch was moved back."""
     newest: Oid | None = None
     applied: Oid | None = None
+    """The control commit that was applied last; None if no run recorded one."""
     branch: str = ""
     contains_applied: bool = True
+    """Whether its history has that commit, or without one the tip of the default branch."""
 
     @property
     def is_outdated(self) -> bool:

@@ -12,11 +12,7 @@ from reconciler.names.ids import ObjectKey, ObjectName
 class Problem(PartlyCompared, frozen=True):
     """An error in one input, as a value and not an exception.
 
-    Its owner can fix it and everything else still reconciles. `subject` names what is stalled,
-    e.g. `PackageVariantSet default/nginx`; it is empty when a file could not be attributed to anything.
-    `cause` is the part of the message that is equal wherever one cause, such as a refused token, made many
-    problems, and `consequence` the part after it. `owner` is the subject where that is an object, and
-    `repository` the one that could not be read where the problem follows from that.
+    Its owner can fix it and everything else still reconciles.
     """
 
     UNCOMPARED = frozenset({"cause", "consequence", "owner", "repository"})
@@ -26,10 +22,15 @@ class Problem(PartlyCompared, frozen=True):
     message: str
     hint: str = ""
     subject: str = ""
+    """Name of the stalled object, as `PackageVariantSet default/nginx`; empty for a file without any."""
     cause: str = ""
+    """The part of the message that is equal in all problems of one cause, as a refused token."""
     consequence: str = ""
+    """The part of the message after the cause."""
     owner: ObjectKey | None = None
+    """The subject, where it is an object."""
     repository: ObjectName | None = None
+    """The repository that could not be read, where the problem follows from that."""
 
     def __str__(self) -> str:
         return f"{self.location}: {self.reason}: {self.message}"

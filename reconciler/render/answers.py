@@ -48,22 +48,23 @@ class Answer(Struct, frozen=True):
 
 
 class DraftContext(Struct, frozen=True):
-    """The state of a draft that classifies its conflicts.
-
-    `package` is its path in the repository. `commit` is the upstream commit; in the name of a hidden conflict
-    it replaces the value. `files` are the draft as it will be, `written` the draft as we wrote it last,
-    `upstream` the package that is merged into it. `choose` returns the decision of a policy. `recorded` are
-    conflicts by name as they were shown last: a value that a merge dropped is in no file any more.
-    """
+    """The state of a draft that classifies its conflicts."""
 
     package: str
+    """Path of the package in the repository."""
     commit: str
+    """The upstream commit; it replaces the value in the name of a hidden conflict."""
     answers: Answers
     files: Files
+    """The draft as it will be."""
     upstream: Files
+    """The package that is merged into the draft."""
     choose: Callable[[Conflict], ConflictDecision | None]
+    """Returns the decision of a policy."""
     written: Files | None = None
+    """The draft as we wrote it last."""
     recorded: Mapping[str, Conflict] = field(default_factory=dict)
+    """Conflicts by name as they were last: a value that a merge dropped is in no file any more."""
 
     def name(self, conflict: Conflict) -> ConflictName:
         """Return the name of a conflict: another value on either side gives another name."""

@@ -33,29 +33,33 @@ class FunctionFault(NamedTuple):
 
 
 class Package(Struct, frozen=True):
-    """A rendered package.
-
-    `files` is empty if `tree` is from a record and nothing was rendered (`is_recorded`). `conflicts` are
-    open, `answers` are answered conflicts, `notes` are for the reviewer. `context` is set if the variant
-    changed the package context (None: it sets no keys). `injection` lists the required injection points
-    without an object (None: no points). `unready` are reasons not to approve the package: unmet readiness
-    gates, and first how its functions `failed`. `faults` are the functions that failed or cannot run.
-    `warnings` are those of its functions, `subpackages` those with an upstream.
-    """
+    """A rendered package."""
 
     tree: Oid
     files: Files = field(default_factory=dict)
+    """Empty if `tree` is from a record."""
     is_recorded: bool = False
+    """Whether nothing was rendered: `tree` is from a record."""
     conflicts: tuple[Conflict, ...] = ()
+    """Open conflicts."""
     answers: tuple[Answer, ...] = ()
+    """Answered conflicts."""
     notes: tuple[str, ...] = ()
+    """Notes for the reviewer."""
     context: bool | None = None
+    """Whether the variant changed the package context; None if it sets no keys."""
     injection: str | None = None
+    """Required injection points without an object; None if there are no points."""
     unready: tuple[str, ...] = ()
+    """Reasons not to approve it: first how its functions failed, then unmet readiness gates."""
     failed: bool = False
+    """Whether its functions failed."""
     faults: tuple[FunctionFault, ...] = ()
+    """Functions that failed or cannot run."""
     warnings: tuple[str, ...] = ()
+    """Warnings of its functions."""
     subpackages: tuple[SubpackageRecord, ...] = ()
+    """Sub-packages with an upstream."""
 
     @property
     def ready(self) -> bool:
@@ -110,18 +114,17 @@ def find_excess(files: Files, limits: Limits) -> Blocked | None:
 
 
 class RenderedVariant(Struct, frozen=True):
-    """The rendered package of one variant.
-
-    `fresh` is rendered from upstream and main alone. `merged` is a draft with commits of people, updated
-    with the same changes; None if there is no such draft. `time` is the newest committer time of the inputs
-    of `fresh`, in seconds (law 5). `defect` tells that a bug of ours broke the rendering.
-    """
+    """The rendered package of one variant."""
 
     variant: ObjectName
     fresh: Package | Blocked
+    """Rendered from upstream and main alone."""
     merged: Package | Blocked | None = None
+    """A draft with commits of people and the same changes; None if there is no such draft."""
     time: int = 0
+    """Newest committer time of the inputs of `fresh`, in seconds (law 5)."""
     defect: Problem | None = None
+    """The bug of ours that broke the rendering."""
 
 
 class RenderedDelivery(Struct, frozen=True):

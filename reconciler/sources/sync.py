@@ -150,19 +150,18 @@ _ROUNDS = 100
 
 
 class SyncRequest(Struct, frozen=True):
-    """The needs of installs, and of every version of the catalogue.
-
-    `repositories` are the PackageRepository manifests, `present` the files of the index by path. With `every`
-    all versions are taken, not only those in a range of a need. With `checks_tags` the digests of present
-    versions are compared with their tags, one request each.
-    """
+    """The needs of installs, and of every version of the catalogue."""
 
     installs: tuple[Install, ...]
     catalogue: Catalogue
     repositories: tuple[SourcedDocument, ...] = ()
+    """The PackageRepository manifests."""
     present: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the index by path."""
     every: bool = False
+    """Whether all versions are taken, and not only those in a range of a need."""
     checks_tags: bool = False
+    """Whether digests of present versions are compared with their tags, one request each."""
 
 
 class NewVersion(NamedTuple):

@@ -11,20 +11,19 @@ from reconciler.functions.values import mapping_at, value_at
 
 
 class BuiltinCall(Struct):
-    """Arguments of a builtin.
-
-    A builtin changes `items` in place, and may add or remove resources. `config` is the functionConfig,
-    None if the step has none; `config_file` is its file, "" for a configMap. `profile` selects the
-    behaviour of an older version; `compatible` asks for upstream's faults. `package` is the directory
-    of the package that declares the pipeline.
-    """
+    """Arguments of a builtin, which changes `items` in place, and may add or remove resources."""
 
     items: list[Resource]
     config: Mapping[str, Any] | None = None
+    """The functionConfig; None if the step has none."""
     config_file: str = ""
+    """File of the functionConfig; empty for a configMap."""
     profile: str = ""
+    """The older version with the behaviour is asked for."""
     compatible: bool = False
+    """Whether upstream's faults are asked for, too."""
     package: str = ""
+    """Directory of the package that declares the pipeline."""
 
     @property
     def config_kind(self) -> str:

@@ -44,19 +44,18 @@ _REMOVED = (
 
 
 class Shape(Struct, frozen=True):
-    """The merge keys in and below a value.
-
-    `keys` is None for a value that is merged as a whole, `()` for a set of scalars, else the fields
-    that identify an element; `defaults` are the values of keys that may be absent. `values` is the
-    shape of every field that `fields` does not name. At most one field of each of `unions` may be set.
-    """
+    """The merge keys in and below a value."""
 
     fields: Mapping[str, "Shape"] = field(default_factory=dict)
     values: "Shape | None" = None
+    """Shape of every field that `fields` does not name."""
     items: "Shape | None" = None
     keys: tuple[str, ...] | None = None
+    """Fields that identify an element; () for a set of scalars, None for a value merged as a whole."""
     defaults: Mapping[str, str] = field(default_factory=dict)
+    """Values of keys that may be absent."""
     unions: tuple[frozenset[str], ...] = ()
+    """Of the fields of each of these, one may be set at most."""
 
     def below(self, name: str) -> "Shape | None":
         """Return the shape of one field, None if it is unknown."""

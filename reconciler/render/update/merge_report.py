@@ -30,21 +30,23 @@ _WINNERS = {Winner.UPSTREAM: OnConflict.UPSTREAM, Winner.LOCAL: OnConflict.LOCAL
 class Conflict(Struct, frozen=True, order=True):
     """One value that both sides changed differently, or that one side deleted and the other changed.
 
-    `path` is the file, `resource` the identity of the resource in it (empty for a text file), `field` the
-    path of the value (`spec.template.spec.containers[name=app].image`, empty for the whole). Each side is
-    the text of its value, None where it has none. `name` is the name in commit messages; no value of a
-    `hidden` conflict is shown, because its file holds a Secret.
+    Each side is the text of its value, None where it has none.
     """
 
     path: str
+    """The file."""
     resource: str
+    """Identity of the resource in the file; empty for a text file."""
     field: str
+    """Path of the value, as `spec.containers[name=app].image`; empty for the whole."""
     base: str | None
     upstream: str | None
     local: str | None
     reason: str
     name: str = ""
+    """Its name in commit messages."""
     hidden: bool = False
+    """Whether its file holds a Secret, so that no value is printed."""
 
     @property
     def place(self) -> Place:
