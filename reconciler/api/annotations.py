@@ -21,7 +21,7 @@ REVISIONS = "the package revisions of a PackageVariant"
 """Annotations and labels in `spec` of a variant or in a template of a set; they go to package revisions."""
 
 _VARIANT, _SET, _REPOSITORY, _KPTFILE = "PackageVariant", "PackageVariantSet", "Repository", "Kptfile"
-_PLACES = (("metadata", "annotations"), ("metadata", "labels"))
+_KEY_PATHS = (("metadata", "annotations"), ("metadata", "labels"))
 
 Check = Callable[[Any], bool]
 
@@ -151,7 +151,7 @@ def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[FieldError, ...]:
 
     Unknown keys and invalid values are errors: a misspelt safety annotation must not be ignored.
     """
-    errors = (error for place in _PLACES for error in _check_place(kind, value, place))
+    errors = (error for path in _KEY_PATHS for error in _check_path(kind, value, path))
     return (*errors, *_check_revisions(kind, value))
 
 
@@ -160,7 +160,7 @@ def check_resource(value: Mapping[str, Any]) -> tuple[FieldError, ...]:
 
     Keys of other kinds are valid: packages may contain variants, sets and dependencies as resources.
     """
-    return tuple(error for place in _PLACES for error in _check_place(RESOURCE, _resource_keys(value), place))
+    return tuple(error for path in _KEY_PATHS for error in _check_path(RESOURCE, _resource_keys(value), path))
 
 
 def check_mapping(
@@ -188,7 +188,7 @@ def check_mapping(
             yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
 
 
-def _check_place(kind: str, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[FieldError]:
+def _check_path(kind: str, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[FieldError]:
     entries: Any = value
     for step in path:
         entries = entries.get(step) if isinstance(entries, Mapping) else None

@@ -105,9 +105,7 @@ class PartialModel(NamedTuple, Generic[M]):
         """Tell whether a field has an error, is inside of one that has, or contains one."""
         inner = path if len(path) > 1 else None
         wrong = (error.path for error in self.errors)
-        return any(
-            path[: len(wrong_path)] == wrong_path or wrong_path[: len(path)] == inner for wrong_path in wrong
-        )
+        return any(path[: len(bad)] == bad or bad[: len(path)] == inner for bad in wrong)
 
 
 def parse_partly(model: type[M], data: object) -> PartialModel[M]:
@@ -166,7 +164,7 @@ def _repair(model: type[Any], data: Any, error: FieldError) -> str:
 def _unknown_field(model: type[Any], path: Path) -> FieldError:
     name, fields = str(path[-1]), _fields_at(model, path[:-1])
     hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
-    below = _places_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
+    below = _paths_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
     lengths = range(len(path) - 2, 0 if name in _HEAD else -1, -1)  # each document has those at its top
     above = (path[:length] for length in lengths)
     outside = (field_text((*at, name)) for at in above if name in _fields_at(model, at))
@@ -177,14 +175,14 @@ def _unknown_field(model: type[Any], path: Path) -> FieldError:
     return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
 
 
-def _places_of(name: str, annotation: Any, path: str) -> Iterator[str]:
+def _paths_of(name: str, annotation: Any, path: str) -> Iterator[str]:
     """Yield where a field of that name is below a place, apart from the place itself."""
     for field, inner in disk_fields(annotation):
         is_list = get_origin(inner) is list
         below, item = f"{path}.{field}{'[]' if is_list else ''}", get_args(inner)[0] if is_list else inner
         if any(field == name for field, _ in disk_fields(item)):
             yield f"{below}.{name}"
-        yield from _places_of(name, item, below)
+        yield from _paths_of(name, item, below)
 
 
 def type_error(path: Path, value: object, *expected: FieldType) -> FieldError:

@@ -203,9 +203,7 @@ def learn_names(names: Callable[[], Iterable[str]]) -> None:
 def shown_credentials() -> tuple[str, ...]:
     """Return a note on each credential of ours that texts show: it is too short, or a name of the plan."""
     ours = [(value, secret) for value, secret in tuple(_IN_USE.values.items()) if secret.ours]
-    origins = sorted(
-        {secret.origin for value, secret in ours if not secret.spellings or _IN_USE.is_word(value)}
-    )
+    origins = sorted({s.origin for value, s in ours if not s.spellings or _IN_USE.is_word(value)})
     why = "it is too short, or a part of a name here. Replace it by a random one"
     return tuple(f"Texts show the credential of {origin}: {why}" for origin in origins)
 
@@ -335,10 +333,8 @@ class Redactor:
         """Look anew for secrets that are names of the plan after more names were learned."""
         if self._words is not _IN_USE.words:
             self._words = _IN_USE.words
-            spellings_of_secrets = [
-                forms for value, forms in self._secrets.items() if not _IN_USE.is_word(value)
-            ]
-            forms = {form for spellings in spellings_of_secrets for form in spellings}
+            secrets = [forms for value, forms in self._secrets.items() if not _IN_USE.is_word(value)]
+            forms = {form for spellings in secrets for form in spellings}
             self._known, self._known_in_json = _any_of(forms), _any_of(set(map(_as_json, forms)))
 
     def value(self, value: Any) -> Any:

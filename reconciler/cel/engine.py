@@ -24,7 +24,7 @@ _VARIABLES = {
     "target": cel.Type.DYN,
     "repository": cel.Type.DYN,
 }
-_PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _PROTOBUF = re.compile(r"\bgoogle\.protobuf\.(Timestamp|Duration)\b")
 _UNDECLARED = re.compile(r"undeclared reference to '(\.?\w+).*")
@@ -68,7 +68,7 @@ class Engine:
             # cel-go tells the first fault of the text first, cel-cpp the one that it found first.
             places = [
                 (offset_of(text, int(line), int(column)), fault)
-                for line, column, fault in _PLACE.findall(str(error))
+                for line, column, fault in _POSITION.findall(str(error))
             ]
             offset, message = min(places, default=(0, str(error).partition("\n")[0]))
             undeclared = _UNDECLARED.match(message)

@@ -71,12 +71,14 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
             for e in expansions
             if e.owner.kind == "PackageVariantSet" and not e.findings
         },
-        problems=_problems(expansions),
+        problems=tuple(problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner)),
     )
 
 
 def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]:
-    namespaces = _by_namespace(inventory.repositories)
+    namespaces: dict[str, dict[str, RepositoryView]] = {}
+    for name in sorted(inventory.repositories):
+        namespaces.setdefault(name.namespace, {})[name.name] = inventory.repositories[name]
     expansions = [
         expand_variant(variant, namespaces.get(variant.key.namespace, {}), inventory.policy)
         for variant in inventory.variants
@@ -88,13 +90,6 @@ def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]
         if set_key(pvs.key) not in inventory.stalled
     ]
     return sorted(expansions, key=lambda expansion: expansion.owner)
-
-
-def _by_namespace(repositories: Mapping[ObjectName, RepositoryView]) -> Namespaces:
-    namespaces: dict[str, dict[str, RepositoryView]] = {}
-    for name in sorted(repositories):
-        namespaces.setdefault(name.namespace, {})[name.name] = repositories[name]
-    return namespaces
 
 
 def _without_conflicts(expansion: OwnerExpansion, findings: Sequence[Finding]) -> OwnerExpansion:
@@ -125,10 +120,6 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
         elif owner.kind == "PackageVariant":
             conditions[owner] = stalled_variant(findings)
     return conditions
-
-
-def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
-    return tuple(problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner))
 
 
 def check_declared(
@@ -272,7 +263,7 @@ def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str
 
 def empty_selections(desired: Desired, inventory: Inventory) -> Iterator[str]:
     """Yield a sentence about each valid set, or target of one, that selects nothing: often a mistake."""
-    used = {(variant.set_key, variant.place) for variant in desired.variants}
+    used = {(variant.set_key, variant.target_path) for variant in desired.variants}
     for pvs in inventory.sets:
         count = desired.targets.get(pvs.key)
         if count == 0:

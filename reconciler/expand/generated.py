@@ -168,12 +168,10 @@ class _Set:
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
             trace=rendered.trace or {},
-            place=("spec", "targets", context.number),
+            target_path=("spec", "targets", context.number),
         )
-        package_key = PackageKey(view.url, view.full_path(package))
-        return VariantCandidate(
-            variant, self.owner, self.pvs.source, context.path, package_key, context.selected
-        )
+        home = PackageKey(view.url, view.full_path(package))
+        return VariantCandidate(variant, self.owner, self.pvs.source, context.path, home, context.selected)
 
     def target_object(self, context: Context) -> NamedObject | None:
         """Return the object that a target selected, None for named repositories."""

@@ -214,11 +214,9 @@ def _context(
         )
 
 
-def _reserved(key: str | None, field_path: FieldPath, path: FieldPath) -> Iterator[Finding]:
+def _reserved(key: str | None, field: FieldPath, path: FieldPath) -> Iterator[Finding]:
     if key in RESERVED_KEYS:
-        yield Finding(
-            path, f'{field_name(field_path)} must not contain the key "{key}"', hint=NO_RESERVED_KEY
-        )
+        yield Finding(path, f'{field_name(field)} must not contain the key "{key}"', hint=NO_RESERVED_KEY)
 
 
 DOWNSTREAM_PACKAGE: FieldPath = ("spec", "downstream", "package")

@@ -85,11 +85,7 @@ def find_in_place(
         views: Every Repository: a more specific one of the same Git repository may have the package.
     """
     path = view.full_path(package)
-    inner = [
-        inner_view
-        for inner_view in views
-        if inner_view.url == view.url and is_within(path, inner_view.directory)
-    ]
+    inner = [other for other in views if other.url == view.url and is_within(path, other.directory)]
     closest = max((view, *inner), key=lambda candidate: len(candidate.directory))
     if path in closest.packages:
         name = relative_package(path, closest.directory)

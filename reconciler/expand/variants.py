@@ -37,7 +37,7 @@ FROM_TARGET = "the target's default"
 class DesiredVariant(PartlyCompared, frozen=True):
     """One PackageVariant that should exist, authored or generated."""
 
-    UNCOMPARED = frozenset({"place"})
+    UNCOMPARED = frozenset({"target_path"})
 
     key: ObjectName
     uid: str
@@ -55,7 +55,7 @@ class DesiredVariant(PartlyCompared, frozen=True):
     """Committer times of the inputs (manifest, target object), in seconds."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
-    place: FieldPath = ()
+    target_path: FieldPath = ()
     """Field of the set's target."""
     requested_by: tuple[str, ...] = ()
     """Dependency chains that need a variant which no manifest declares."""
@@ -63,7 +63,7 @@ class DesiredVariant(PartlyCompared, frozen=True):
     @property
     def target_index(self) -> int | None:
         """The index of the set's target that selected the object, None if none was selected."""
-        number = self.place[-1] if self.target and self.place else None
+        number = self.target_path[-1] if self.target and self.target_path else None
         return number if isinstance(number, int) else None
 
     @property

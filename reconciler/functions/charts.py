@@ -304,12 +304,8 @@ def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
         values = [_mapping(members.get(f"{folder}values.yaml", b""))]
         for parent, name in _parents(folder):
             listed = mappings_at(about.get(parent), "dependencies")
-            dependencies = [dependency for dependency in listed if dependency.get("name") == name] or [{}]
-            values = [
-                {str(dependency.get("alias") or name): value}
-                for dependency in dependencies
-                for value in values
-            ]
+            dependencies = [needed for needed in listed if needed.get("name") == name] or [{}]
+            values = [{str(d.get("alias") or name): value} for d in dependencies for value in values]
         for value in values:
             seen = _merged(seen, value)
     return {
@@ -436,12 +432,8 @@ def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
     for chart in mappings_at(spec, "helmCharts"):
         name = value_at(chart, "chartArgs", "name")
         starts += [f"{home}/{name}/", f"{home}/{name}-", f"{home}/{name}.tgz"]
-        values_files = value_at(chart, "templateOptions", "values", "valuesFiles")
-        exact |= (
-            {posixpath.normpath(str(path)) for path in values_files}
-            if isinstance(values_files, list)
-            else set()
-        )
+        paths = value_at(chart, "templateOptions", "values", "valuesFiles")
+        exact |= {posixpath.normpath(str(path)) for path in paths} if isinstance(paths, list) else set()
     return frozenset(path for path in files if path in exact or path.startswith(tuple(starts)))
 
 

@@ -153,7 +153,7 @@ def write_resources(package: PackageResources, resources: Iterable[Resource]) ->
         else:
             coming.setdefault(resource.path, []).append(resource)
     for path, file in package.split.items():
-        documents = list(_remaining_documents(file, staying.get(path, {}), joined=path in coming))
+        documents = list(_remaining(file, staying.get(path, {}), joined=path in coming))
         _put(files, path, file.with_documents(documents))
     for path, added in coming.items():
         _put(files, path, _appended(split_file(files[path].data) if path in files else None, added))
@@ -173,7 +173,7 @@ def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
         files[path] = File.of(data, files[path].mode if path in files else Mode.REGULAR)
 
 
-def _remaining_documents(
+def _remaining(
     file: PackageFile, staying: Mapping[int, Resource], *, joined: bool
 ) -> Iterator[PackageDocument]:
     """Yield the remaining documents with their new text; the new first one drops the `---` before it."""

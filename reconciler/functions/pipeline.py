@@ -299,9 +299,7 @@ class _Run:
         if not step.config_path:
             return _Config()
         file = posixpath.normpath(step.config_path)
-        matches = [
-            resource for resource in visible if resource.package == step.package and resource.file == file
-        ]
+        matches = [r for r in visible if r.package == step.package and r.file == file]
         if len(matches) != 1:
             count = "no resource" if not matches else plural(len(matches), "resource")
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
@@ -312,17 +310,15 @@ class _Run:
     ) -> StepEngine:
         """Return the engine with the charts of the package that the configuration asks for."""
         start = f"{step.package}/" if step.package else ""
-        package_files = {
-            path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)
-        }
+        files = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
         try:
-            charts = read_charts(config.value, package_files, self._limits)
+            charts = read_charts(config.value, files, self._limits)
         except ChartError as error:
             fault = FieldFault(error.path, str(error), error.hint)
             raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error
 
         def locate(call: ChartCall, path: Path) -> str:
-            written = find_value(call, config.value or {}, path, package_files)
+            written = find_value(call, config.value or {}, path, files)
             return written if isinstance(written, str) else _locate_field(step, config, visible, written)
 
         charts = tuple(replace(call, locate=partial(locate, call)) for call in charts)
@@ -379,9 +375,7 @@ def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: I
 def _locate_field(step: Step, config: _Config, visible: Iterable[Resource], path: Path) -> str:
     """Return the file and line of a field of a configuration, "" if it is not there."""
     file = config.file or KPTFILE
-    holder = next(
-        (resource for resource in visible if resource.package == step.package and resource.file == file), None
-    )
+    holder = next((r for r in visible if r.package == step.package and r.file == file), None)
     path_in_file = path if config.file else ("pipeline", step.stage.value, step.index, "configMap", *path[1:])
     return f"{holder.path}:{holder.tree.mark(path_in_file)[0]}" if holder is not None else ""
 
@@ -424,9 +418,7 @@ def _joined(
 
     Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
     """
-    homes = {
-        resource.identity: resource.path for resource in present if resource.file not in chart.chart_files
-    }
+    homes = {r.identity: r.path for r in present if r.file not in chart.chart_files}
     new: dict[object, Resource] = {}
     for resource in made:
         home = homes.get(resource.identity, resource.path)
@@ -455,11 +447,9 @@ def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
 def _give_files(resources: Iterable[Resource], before: Container[str], others: Iterable[str]) -> None:
     """Give each new resource in its default file another one where it would clash, by a number."""
     new = [
-        resource
-        for resource in resources
-        if resource.part is None
-        and resource.path not in before
-        and resource.path.endswith(default_path(resource))
+        made
+        for made in resources
+        if made.part is None and made.path not in before and made.path.endswith(default_path(made))
     ]
     ids = set(map(id, new))
     rest = [resource for resource in resources if id(resource) not in ids]

@@ -292,13 +292,9 @@ def hides_field(sides: Collection[Files], path: str, field: str, *values: str | 
     files = [side.get(path) for side in sides]
     if holds_secret(*files):
         return True
-    secret_texts = values_in_secrets(*sides)
-    is_checksum = secret_texts.has_secret and _CHECKSUM_FIELD.search(field) is not None
-    return (
-        is_checksum
-        or secret_texts.hides_file(*files)
-        or any(secret_texts.value(value) != value for value in values)
-    )
+    secrets = values_in_secrets(*sides)
+    is_checksum = secrets.has_secret and _CHECKSUM_FIELD.search(field) is not None
+    return is_checksum or secrets.hides_file(*files) or any(secrets.value(value) != value for value in values)
 
 
 def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -> SecretValues:
@@ -354,9 +350,10 @@ def _decoded(text: str, levels: int) -> Iterator[str]:
         yield unquote(text)
     if "\\" in text:
         yield text.replace('\\"', '"').replace("\\\\", "\\")
-    for code in _BASE64.findall(text) if levels else ():
-        for inner in _from_base64(code):
-            yield from _decoded(inner, levels - 1)
+    if levels:
+        for code in _BASE64.findall(text):
+            for inner in _from_base64(code):
+                yield from _decoded(inner, levels - 1)
 
 
 def _inputs(path: str, file: File, configs: tuple[bytes, ...]) -> Iterator[tuple[str, str]]:

@@ -688,9 +688,10 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         hidden: dict[PackageKey, Problem] = {}
         for view in self.views.values():
             hidden |= {PackageKey(view.url, path): problem for path, problem in view.broken.items()}
-            for group in view.groups if view.broken else ():
-                if problem := next((view.broken[path] for path in group.paths if path in view.broken), None):
-                    hidden |= {PackageKey(view.url, path): problem for path in group.paths}
+            for group in view.groups:
+                problems = [view.broken[path] for path in group.paths if path in view.broken]
+                if problems:
+                    hidden |= {PackageKey(view.url, path): problems[0] for path in group.paths}
         return hidden
 
     @property
@@ -718,9 +719,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
             for key, declared in broken.items()
             if (downstream := getattr(declared.manifest.spec, "downstream", None)) is not None
         }
-        problems = [
-            defect_problem(units[key], declared.source.location, key) for key, declared in broken.items()
-        ]
+        problems = [defect_problem(units[key], unit.source.location, key) for key, unit in broken.items()]
         records = {
             name: defect_problem(
                 units[name], Location(record.manifest), ObjectKey(GROUP, "PackageVariant", *name)

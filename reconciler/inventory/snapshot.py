@@ -101,9 +101,7 @@ class Snapshot(Struct, frozen=True):
             return True
         group, version = group_of(api_version), api_version.rpartition("/")[2]
         # A list names no version: where only another one is served, the kind has no list of its own.
-        others = any(
-            group_of(served) == group and served_kind == kind for served, served_kind in self.served or ()
-        )
+        others = any(group_of(api) == group and name == kind for api, name in self.served or ())
         if not others and any(self.is_complete(GroupKind(group, kind), where) for where in (namespace, "")):
             return True
         definitions = (item.body.get("spec") for item in self.of_kind(*_CRD))

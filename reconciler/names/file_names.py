@@ -73,7 +73,10 @@ def file_path_error(path: str, *, depth: int = 50) -> str:
 
 def _path_error(path: str, error_of: Callable[..., str]) -> str:
     *above, name = path.split("/")
-    return next(filter(None, (error_of(folder, is_directory=True) for folder in above)), "") or error_of(name)
+    for folder in above:
+        if error := error_of(folder, is_directory=True):
+            return error
+    return error_of(name)
 
 
 def case_fold_key(path: str) -> str:

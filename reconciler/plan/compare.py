@@ -312,7 +312,7 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
         if side.plan is None or variant is None:
             continue
         package = f"{change.repository.name}/{change.package.path}"
-        template = (*variant.place, "template") if variant.place else ("spec",)
+        template = (*variant.target_path, "template") if variant.target_path else ("spec",)
         upstream = variant.source.at("spec", "upstream")
         for fault in change.faults:
             where = _function_location(variant, fault, template)
@@ -339,7 +339,7 @@ def _function_location(variant: DesiredVariant, fault: FunctionFault, template: 
         names = [f.exec or (f"{f.image} ({f.tag})" if f.tag else f.image) for f in functions]
         places = [place for place, name in enumerate(names) if name == fault.function]
         if places:
-            place = fault.place if fault.place in places else places[0]
+            place = fault.step_index if fault.step_index in places else places[0]
             field = (place, "exec" if functions[place].exec else "image")
             # `spec.mutators` is another name of `spec.pipeline.mutators`: the one that is absent has no line.
             return max(

@@ -160,10 +160,7 @@ def render_charts(
     for resolved in variants:
         try:
             renderings = made.get(resolved.variant.key, ())
-            packages = {
-                role: _rendered([rendering for rendering in renderings if rendering.side.role is role])
-                for role in _Role
-            }
+            packages = {role: _rendered([r for r in renderings if r.side.role is role]) for role in _Role}
         except _BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
@@ -261,7 +258,12 @@ def _package(side: _Side, result: PipelineResult) -> _Made:
         for path, file in result.files.items()
         if path not in side.run or (side.run[path] != file and file.data.startswith(_SOURCE))
     }
-    manifests = _known(side, generated)
+    # The package downstream may have other identities for what a chart gives.
+    manifests: Files = generated
+    for _, _, config in chart_configurations(side.run):
+        for chart in mappings_at(config, "helmCharts"):
+            namespace = str(value_at(chart, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
+            manifests = with_identities_of(manifests, side.local, namespace)
     inputs = frozenset(_configuration(result.files))
     # The functions of the variant may name the values file that is kept.
     plain = {**side.plain, **{path: side.raw[path] for path in inputs if path in side.raw}}
@@ -291,15 +293,6 @@ def _rendered(renderings: Sequence[_Made]) -> Files | None:
         return made[0][0] if made else None
     # Of two that differ as much it is what is recorded.
     return min(reversed(made), key=lambda rendering: _distance(*rendering))[0]
-
-
-def _known(side: _Side, manifests: Files) -> Files:
-    """Return rendered manifests by the identities that the package downstream has for them."""
-    for _, _, config in chart_configurations(side.run):
-        for chart in mappings_at(config, "helmCharts"):
-            namespace = str(value_at(chart, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
-            manifests = with_identities_of(manifests, side.local, namespace)
-    return manifests
 
 
 def _distance(files: Files, side: _Side) -> int:

@@ -106,17 +106,8 @@ def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Confli
     return {conflict.name: _recorded(conflict) for conflict in conflicts if conflict.name}
 
 
-def _recorded(conflict: OpenConflict | AnsweredConflict) -> Conflict:
-    return Conflict(
-        conflict.path,
-        conflict.resource,
-        conflict.field,
-        None,
-        conflict.upstream,
-        conflict.local,
-        "BothChanged",
-        conflict.name,
-    )
+def _recorded(old: OpenConflict | AnsweredConflict) -> Conflict:
+    return Conflict(old.path, old.resource, old.field, None, old.upstream, old.local, "BothChanged", old.name)
 
 
 def _record_fields(conflict: Conflict) -> dict[str, Any]:

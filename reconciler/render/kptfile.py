@@ -88,11 +88,10 @@ def _invalid_key(files: Files) -> Blocked | None:
             values = (value for value in _values(files[path].data) if isinstance(value, dict))
         except YamlError:
             continue
-        faults = (check_keys(KPTFILE, value) if is_kptfile else check_resource(value) for value in values)
-        first = next((fault for faults_of_field in faults for fault in faults_of_field), None)
-        if first is not None:
-            where = "The Kptfile" if path == KPTFILE else path
-            return Blocked(first.reason, f"{where}: {first.message}", first.hint)
+        for value in values:
+            for fault in check_keys(KPTFILE, value) if is_kptfile else check_resource(value):
+                where = "The Kptfile" if path == KPTFILE else path
+                return Blocked(fault.reason, f"{where}: {fault.message}", fault.hint)
     return None
 
 

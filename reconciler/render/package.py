@@ -127,14 +127,10 @@ def _render_variants(
     merged = {(package.variant, True): package.merged for package in rendered if package.merged is not None}
     # One batch: the functions of many packages wait side by side.
     done = run_functions({**fresh, **merged}, run, restore)
-    done = {
-        key: _with_subpackages(package, resolved_by_key[key[0]], contents) for key, package in done.items()
-    }
+    done = {key: _with_subpackages(p, resolved_by_key[key[0]], contents) for key, p in done.items()}
     return {
-        package.variant: replace(
-            package, fresh=done[package.variant, False], merged=done.get((package.variant, True))
-        )
-        for package in rendered
+        p.variant: replace(p, fresh=done[p.variant, False], merged=done.get((p.variant, True)))
+        for p in rendered
     }
 
 
@@ -440,7 +436,7 @@ def _apply_result(
         step = result.failed
         if not faults:
             index = step.index if step and not step.package else -1
-            faults = [FunctionFault(step.function if step else "", failure, place=index)]
+            faults = [FunctionFault(step.function if step else "", failure, step_index=index)]
         return replace(package, unready=(failure, *package.unready), failed=True, faults=tuple(faults))
     package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):

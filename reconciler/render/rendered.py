@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 class FunctionFault(NamedTuple):
     """A function that failed or cannot run, in a sentence, with the one that was probably meant as a hint.
 
-    `place` is its index in the list of the Kptfile, -1 where it is in several or in a sub-package.
+    `step_index` is its index in the list of the Kptfile, -1 where it is in several or in a sub-package.
     """
 
     function: str
     message: str
     hint: str = ""
-    place: int = -1
+    step_index: int = -1
 
 
 class Package(Struct, frozen=True):

@@ -149,14 +149,14 @@ class _Composer:
         self,
         files: Files,
         subpackage: SubpackagePin,
-        local_kptfile: File | None,
+        kptfile: File | None,
         policy: ConflictPolicy,
         *,
         is_new: bool,
     ) -> Files:
         prefix = f"{subpackage.directory}/"
         inside = {p.removeprefix(prefix): file for p, file in files.items() if p.startswith(prefix)}
-        theirs, mine = _kptfile(inside.get(KPTFILE)), _kptfile(local_kptfile)
+        theirs, mine = _kptfile(inside.get(KPTFILE)), _kptfile(kptfile)
         if not mine and not (theirs and is_new):
             return files
         if mine and _upstream_address(theirs) != _upstream_address(mine):

@@ -255,12 +255,12 @@ class _Provenance(Struct, frozen=True):
 
         An expression has the location in its trace, a literal that of the same name in the template.
         """
-        if path[0] == "upstream" or not self.variant.place:
+        if path[0] == "upstream" or not self.variant.target_path:
             return ("spec", *path)
         if given == FROM_TARGET:
-            return self.variant.place
+            return self.variant.target_path
         expression, _, text = given.partition(": ")
-        return (*self.variant.place, *(_steps(expression) if text else ("template", *path)))
+        return (*self.variant.target_path, *(_steps(expression) if text else ("template", *path)))
 
 
 def _steps(field: str) -> FieldPath:

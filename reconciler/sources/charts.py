@@ -83,9 +83,7 @@ def find_chart_version(address: str, version: str, client: RegistryClient, limit
             f"{repository} has no chart {name}",
             hint=f"Ask for one that it has: {suggestion}." if suggestion else "",
         )
-    listed = {
-        str(listing.get("version")): listing for listing in entries[name] if isinstance(listing, Mapping)
-    }
+    listed = {str(entry.get("version")): entry for entry in entries[name] if isinstance(entry, Mapping)}
     chosen = _chosen(listed, version, address)
     try:
         entry = msgspec.convert(listed[chosen], _IndexEntry)
@@ -106,9 +104,7 @@ def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
     if listing.url.startswith(OCI):
         repository, _, tag = listing.url.removeprefix(OCI).rpartition(":")
         manifest = client.manifest(repository, tag)
-        layer = next(
-            (descriptor for descriptor in manifest.layers if descriptor.media_type == _CONTENT), None
-        )
+        layer = next((layer for layer in manifest.layers if layer.media_type == _CONTENT), None)
         if layer is None:
             hint = "Its manifest has no layer of Helm."
             raise UnavailableError(f"{OCI}{repository}:{tag} is no chart", hint=hint)

@@ -97,7 +97,7 @@ class DigestError(RefusedError):
     """Content is another one than its digest."""
 
 
-class _Place(NamedTuple):
+class _Endpoint(NamedTuple):
     """Where a name is read: the server's address, and the name there; `is_web` if it is no registry."""
 
     base: str
@@ -146,7 +146,7 @@ class RegistryClient:
                 # Only the settings allow what is not encrypted.
                 if address in mirrors or find_server(address).is_private:
                     self._named.add(find_server(address))
-        self._authorizations: dict[_Place, _Authorization] = {}
+        self._authorizations: dict[_Endpoint, _Authorization] = {}
         self._silent: dict[str, str] = {}
         times = TimeLimits(policy.silence_s, policy.answer_s, policy.wait_s, _WAITS, _FIRST_WAIT_S)
         self._http = Client(
@@ -236,7 +236,7 @@ class RegistryClient:
             raise RefusedError(f"{shown(url)} cannot be asked: {error}") from error
         directory, _, file = rest.rpartition("/")
         host, _, path = directory.partition("/")
-        endpoint = self._mirror(directory, _Place(f"{scheme}://{host}", path, is_web=True))
+        endpoint = self._mirror(directory, _Endpoint(f"{scheme}://{host}", path, is_web=True))
         address = "/".join(part for part in (endpoint.base, endpoint.name, file) if part)
         return self._call(endpoint, directory, Request("GET", address, limit=self._policy.layer_bytes)).body
 
@@ -271,7 +271,7 @@ class RegistryClient:
             return "is not encrypted"
         return "is on this machine, and no setting names it" if is_local_host(server.host) else ""
 
-    def _mirror(self, name: str, endpoint: _Place) -> _Place:
+    def _mirror(self, name: str, endpoint: _Endpoint) -> _Endpoint:
         """Return where a name is read: at its mirror, else at its own place.
 
         Raises:
@@ -281,7 +281,7 @@ class RegistryClient:
         if prefixes:
             prefix = max(prefixes, key=len)
             mirror = self._policy.mirrors[prefix].rstrip("/") + name.removeprefix(prefix.rstrip("/"))
-            endpoint = _Place(*_based(mirror), endpoint.is_web)
+            endpoint = _Endpoint(*_based(mirror), endpoint.is_web)
         address, host = f"{endpoint.base}/{endpoint.name}", endpoint.base.partition("://")[2]
         try:
             why = self.refusal("", address)
@@ -308,13 +308,13 @@ class RegistryClient:
     ) -> Reply:
         host, path_of_name = split_name(name)
         endpoint = self._mirror(
-            name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path_of_name)
+            name, _Endpoint(f"https://{_HUB if host == 'docker.io' else host}", path_of_name)
         )
         url = f"{endpoint.base}/v2/{endpoint.name}/{path}"
         request = Request(method, url, headers=headers, limit=limit, conditional=conditional)
         return self._call(endpoint, name, request)
 
-    def _call(self, endpoint: _Place, name: str, request: Request) -> Reply:
+    def _call(self, endpoint: _Endpoint, name: str, request: Request) -> Reply:
         """Send a request with the authorization at its place, unless its server never answered yet."""
         if endpoint.base in self._silent:
             raise SilentError(self._silent[endpoint.base])
@@ -336,7 +336,7 @@ class RegistryClient:
                 self._silent[endpoint.base] = str(error)
             raise
 
-    def fetch_token(self, endpoint: _Place, challenge: str, credential: Credential | None) -> str:
+    def fetch_token(self, endpoint: _Endpoint, challenge: str, credential: Credential | None) -> str:
         """Return a token for a name of the service that its registry demands it from.
 
         Raises:
@@ -378,7 +378,7 @@ class _Authorization:
     service that such a place names. Web servers have no token service.
     """
 
-    def __init__(self, endpoint: _Place, client: RegistryClient) -> None:
+    def __init__(self, endpoint: _Endpoint, client: RegistryClient) -> None:
         self._place, self._client = endpoint, client
         self._value = ""
         self._lock = threading.Lock()

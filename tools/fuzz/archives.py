@@ -159,7 +159,7 @@ def vendored_chart(data: bytes) -> None:
     files = {path: File.of(text) for path, text in zip(named, texts, strict=False) if text}
     from_chart.pinned_chart(texts[4])
     try:
-        chart = from_chart._vendored(files, "https://h/web@sha256:" + "0" * 64, _LIMITS)._replace(
+        chart = from_chart._vendored(files, "https://h/web@sha256:" + "0" * 64, _READER)._replace(
             versions="^1"
         )
         made = from_chart.package_with(chart, {}, "pkg")

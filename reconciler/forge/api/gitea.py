@@ -147,7 +147,9 @@ class Gitea(RestDialect):
 
     def _await_check(self, pull: ApiPullRequest) -> ApiPullRequest:
         """Read a new draft until its server has tried to merge it, which no draft passes; once a run."""
-        for delay in () if self._knows_drafts else CHECK_DELAYS_S:
+        if self._knows_drafts:
+            return pull
+        for delay in CHECK_DELAYS_S:
             self.transport.clock.sleep(delay)
             pull = self.find(pull.number)
             if not pull.draft:

@@ -100,9 +100,7 @@ def _apply(items: Sequence[Resource], value: Any, target: Mapping[str, Any], *, 
         raise FunctionFailedError("target must specify resources to select")
     rejected = _mappings(target.get("reject"), "reject")
     for item in items:
-        if not _is_selected(item, select) or any(
-            selector and _is_selected(item, selector) for selector in rejected
-        ):
+        if not _is_selected(item, select) or any(term and _is_selected(item, term) for term in rejected):
             continue
         for path in target.get("fieldPaths") or (_DEFAULT_PATH,):
             _put(item, str(path), value, _options(target), lenient=lenient)

@@ -232,9 +232,7 @@ def _put_labels(value: dict[str, Any], path: str, labels: dict[str, str], *, cre
     count = 0
     above, _, path = path.rpartition("/")
     holders = find_spec(value, above.split("."), create=False) if above else (FieldRef({"": value}, ""),)
-    fields = (
-        field for holder in holders for field in find_spec(holder.value, path.split("."), create=create)
-    )
+    fields = (field for item in holders for field in find_spec(item.value, path.split("."), create=create))
     for field in fields:
         if field.value is None and create:
             field.put({})

@@ -165,9 +165,8 @@ def _slots(resource: Resource, call: BuiltinCall) -> Iterator[_Slot]:
 
 
 def _subjects(resource: Resource, origin: str) -> Iterator[_Slot]:
-    subjects = resource.value.get("subjects")
-    for subject in subjects if isinstance(subjects, list) else ():
-        if isinstance(subject, dict) and "namespace" in subject:
+    for subject in mappings_at(resource.value, "subjects"):
+        if "namespace" in subject:
             yield _Slot(subject, "namespace", origin)
 
 

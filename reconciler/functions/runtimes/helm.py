@@ -175,17 +175,14 @@ def _archive(chart: Chart) -> bytes:
 def _failure(call: ChartCall, error: str) -> ChartError:
     """Return the failure of a chart; each value that breaks a rule of a schema is named."""
     faults: list[str] = []
-    subchart: tuple[str | int, ...] = ()
+    chart: tuple[str | int, ...] = ()
     for line in error.splitlines():
         if header := _SCHEMA_OF.fullmatch(line.strip()):
-            subchart = () if header[1] == call.chart.name else (header[1],)
+            chart = () if header[1] == call.chart.name else (header[1],)
         elif fault := _BROKEN_RULE.fullmatch(line.strip()):
             steps = [segment.replace("~1", "/").replace("~0", "~") for segment in fault[1].split("/")[1:]]
             steps += _ADDITIONAL.findall(fault[2])
-            path = (
-                *subchart,
-                *(step if (number := whole_number(step)) is None else number for step in steps),
-            )
+            path = (*chart, *(step if (number := whole_number(step)) is None else number for step in steps))
             faults.append(f"{call.locate(path)}: {path_text(path) or 'the values'}: {fault[2]}")
     if not faults:
         return ChartError(f"The chart {call.chart.name}: {error}")

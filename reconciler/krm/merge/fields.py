@@ -177,8 +177,9 @@ def _order(sides: list[dict[ElementKey, Node]], merged: dict[ElementKey, MergedF
     # An element that local changed too is edited in its place.
     moves = theirs != old and all(is_same(base[key], local[key]) for key in changed)
     follows = ours == old and (moves or theirs == old)
-    for key in changed if follows and moves else ():
-        merged[key].value = FromUpstream(upstream[key])
+    if follows and moves:
+        for key in changed:
+            merged[key].value = FromUpstream(upstream[key])
     return insert_new(upstream, local) if follows else insert_new(local, upstream)
 
 
@@ -250,7 +251,10 @@ def infer_keys(sides: Iterable[Node | None]) -> tuple[str, ...] | None:
     elements = [element for side in sides if side is not None for element in side.items]
     if not elements or not all(element.is_mapping for element in elements):
         return None
-    return next(((key,) for key in INFERRED_KEYS if all(key in e.children for e in elements)), None)
+    for key in INFERRED_KEYS:
+        if all(key in element.children for element in elements):
+            return (key,)
+    return None
 
 
 def repository_of(image: str) -> str:

@@ -142,7 +142,7 @@ class _Touched(NamedTuple):
         """Tell whether this part is below the path of another one."""
         return len(self.path) > len(other.path) and self.path[: len(other.path)] == other.path
 
-    def is_disjoint_from(self, other: "_Touched") -> bool:
+    def is_disjoint(self, other: "_Touched") -> bool:
         """Tell whether neither edit changes what the other one reads."""
         related = self.path == other.path or self.is_inside(other) or other.is_inside(self)
         if not related or (self.is_comment and other.is_comment):
@@ -173,7 +173,7 @@ def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
         if (
             is_in_new
             or touched.added == (step.touched.added or None)
-            or not touched.is_disjoint_from(step.touched)
+            or not touched.is_disjoint(step.touched)
         ):
             return None
     if not isinstance(edit, AddKey) or not touched.added:

@@ -69,9 +69,7 @@ def splice(text: str, replacements: Iterable[Replacement]) -> str:
     crlf = "\r\n" in text
     parts: list[str] = []
     position = 0
-    for start, end, new in sorted(
-        replacements, key=lambda replacement: (replacement.start, not replacement.new)
-    ):
+    for start, end, new in sorted(replacements, key=lambda edit: (edit.start, not edit.new)):
         if start < position:
             raise CannotSpliceError
         parts += (text[position:start], new.replace("\n", "\r\n") if crlf else new)

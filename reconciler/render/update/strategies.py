@@ -104,8 +104,10 @@ def _record_replaced(
     result: Result, sides: Sides, settings: MergeSettings, report: MergeReport, strategy: Strategy
 ) -> None:
     """Record the files with local edits that a strategy replaces, restores or removes."""
+    if settings.like_kpt:
+        return
     original, upstream, local = sides
-    for path in () if settings.like_kpt else sorted(original.keys() | local.keys()):
+    for path in sorted(original.keys() | local.keys()):
         base, ours = original.get(path), local.get(path)
         if path in _OWN_FILES or _is_unedited(base, ours, settings) or is_equal(ours, result.get(path)):
             continue

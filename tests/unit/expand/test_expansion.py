@@ -533,7 +533,7 @@ def test_variant_names_the_object_that_its_target_selected(
 
     shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
     assert str(made.target or "") == (shown if kind else "")
-    assert made.place == FIRST
+    assert made.target_path == FIRST
 
 
 def test_invalid_targets_are_counted_after_the_first_ten() -> None:

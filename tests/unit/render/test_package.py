@@ -271,7 +271,7 @@ def test_failure_of_functions_comes_before_other_reasons_on_one_line(*, unrunnab
 
     reason = f"Functions {kind}: first; second"
     faults = {"cannot run": FunctionFault("x", "x cannot run: why", "Did you mean z?")}
-    fault = faults.get(kind, FunctionFault("y", reason, place=2))
+    fault = faults.get(kind, FunctionFault("y", reason, step_index=2))
     assert done == replace(PLAIN, unready=(reason, "gate a"), failed=True, faults=(fault,))
     assert done.failed
 

@@ -288,7 +288,7 @@ def test_field_of_a_set_is_found_in_its_target(
 def test_upstream_of_a_set_is_found_in_its_spec() -> None:
     at = Source(WEB_AT, marks=Lines({("spec", "upstream", "revision"): 9}))
 
-    found = fields_of(source=at, set_key=FLEET, place=("spec", "targets", 0))[0]
+    found = fields_of(source=at, set_key=FLEET, target_path=("spec", "targets", 0))[0]
 
     assert (found.source, found.location.line) == (  # type: ignore[union-attr]
         "PackageVariantSet default/fleet: upstream.revision",
