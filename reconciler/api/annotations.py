@@ -140,6 +140,7 @@ KEYS: Mapping[str, Key] = {
         _of_words("chart-values", {RESOURCE}, "keep"),
         _text("chart-source", {RESOURCE}),
         _text("chart-digest", {RESOURCE}),
+        _text("chart-dependencies", {RESOURCE}),
         _text("chart-versions", {RESOURCE}),
     )
 }
