@@ -233,6 +233,41 @@ def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) 
     assert "minReadySeconds: 5" in draft
 
 
+LABELLED = SERVICE.replace(
+    "  name: web\n", "  name: web\n  labels: {helm.sh/chart: web-{{ .Chart.Version }}}\n"
+)
+NGINX = CONFIG_MAP.replace("mode: plain\n", "nginx.conf: |\n{lines}")
+
+
+def lines(*changed: str) -> str:
+    texts = {text.partition(" ")[0]: text for text in ("gzip off", "root /a", "log on", "index a", *changed)}
+    return "".join(f"    {text}\n" for text in texts.values())
+
+
+def test_new_version_alone_brings_nothing_back_and_asks_nobody(world: World) -> None:
+    for version, text in (("4.0.0", lines()), ("4.1.0", lines("index b"))):
+        chart = release(version, deployment=DEPLOYMENT, service=LABELLED, config=NGINX.format(lines=text))
+        with world.edit("blueprints", version) as folder:
+            for path, content in chart.items():
+                (folder / path).write_text(content)
+        world.tag("blueprints", f"web/v{int(version[2]) + 4}", "main")
+    set_variants(world, revision=4)
+    apply_and_merge(world)
+    with world.edit("edge-1", "No service here") as folder:
+        (folder / "web/service_web.yaml").unlink()
+    edit(world, "edge-2", "configmap_web.yaml", "gzip off", "gzip on")
+
+    set_variants(world, revision=5)
+    planned = world.run("plan")
+    apply_and_merge(world)
+
+    assert "conflict" not in planned.out
+    assert "service_web.yaml" not in files(world, "edge-1")
+    assert "helm.sh/chart: web-4.1.0" in main(world, "edge-2", "service_web.yaml")
+    merged = NGINX.format(lines=lines("gzip on", "index b")).rpartition("data:\n")[2]
+    assert main(world, "edge-2", "configmap_web.yaml").endswith(merged)
+
+
 def test_chart_that_fails_changes_no_package(world: World) -> None:
     apply_and_merge(world)
     with world.edit("blueprints", "Break the chart") as folder:

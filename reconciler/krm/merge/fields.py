@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from reconciler.krm.bookkeeping import is_version_field, without_versions
 from reconciler.krm.merge.nodes import Node, NodeKind, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
     ConflictResolver,
@@ -14,9 +15,11 @@ from reconciler.krm.merge.result import (
     Merged,
     MergedCollection,
     MergedField,
+    MergedLines,
     Steps,
     Winner,
 )
+from reconciler.krm.merge.text import merge_text
 from reconciler.krm.schema import CHART, Shape
 
 K = TypeVar("K")
@@ -63,14 +66,18 @@ class FieldMerge(Struct):
     def _whole(
         self, base: Node | None, upstream: Node | None, local: Node | None, path: Steps
     ) -> Merged | None:
-        """Merge a value that can only change as a whole."""
+        """Merge a value that can only change as a whole; a text of lines does not."""
         if is_same(base, upstream) or is_same(upstream, local):
             return local
+        if local is None and _only_version_changed(base, upstream, path):
+            return None
         if is_same(base, local):
             styles = [
                 side.raw.style for side in (base, local) if side is not None and side.kind is NodeKind.SCALAR
             ]
             return None if upstream is None else FromUpstream(upstream, exact=styles[:1] == styles[1:])
+        if (lines := _merged_lines(base, upstream, local)) is not None:
+            return lines
         reason = (
             "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothChanged"
         )
@@ -159,8 +166,10 @@ class FieldMerge(Struct):
     def _record_conflict(
         self, path: Steps, base: Node | None, upstream: Node | None, local: Node | None, reason: str
     ) -> Winner:
-        winner = self.resolver(path)
-        self.conflicts.append(FieldConflict(path, base, upstream, local, reason, winner))
+        winner, rule = self.resolver(path), ""
+        if winner is Winner.OPEN and reason == "BothChanged" and is_version_field(path):
+            winner, rule = Winner.LOCAL, "a label or annotation that carries a version is left to people"
+        self.conflicts.append(FieldConflict(path, base, upstream, local, reason, winner, rule))
         return winner
 
 
@@ -198,6 +207,23 @@ def insert_new(first: Iterable[K], second: Iterable[K]) -> list[K]:
             order.insert(index, key)
             index += 1
     return order
+
+
+def _only_version_changed(base: Node | None, upstream: Node | None, path: Steps) -> bool:
+    if base is None or upstream is None:
+        return False
+    return is_version_field(path) or bool(without_versions(base.value) == without_versions(upstream.value))
+
+
+def _merged_lines(base: Node | None, upstream: Node | None, local: Node | None) -> MergedLines | None:
+    """Return a text of several lines in which the sides changed different lines, None for anything else."""
+    if base is None or upstream is None or local is None:
+        return None
+    old, theirs, ours = (node.typed for node in (base, upstream, local))
+    if not all(isinstance(text, str) and "\n" in text.rstrip("\n") for text in (old, theirs, ours)):
+        return None
+    merged = merge_text(old, theirs, ours)
+    return MergedLines(merged.text) if merged is not None and not merged.hunks else None
 
 
 def _same_members(left: dict[str, Node], right: dict[str, Node]) -> bool:

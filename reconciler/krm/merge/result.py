@@ -43,6 +43,12 @@ class FromUpstream(Struct, frozen=True, eq=False):
     exact: bool = True
 
 
+class MergedLines(Struct, frozen=True, eq=False):
+    """A text of several lines, with the lines that both sides changed."""
+
+    text: str
+
+
 class MergedField(Struct, eq=False):
     """One field or element of a merged collection, with its line comment and head comment.
 
@@ -63,8 +69,8 @@ class MergedCollection(Struct, eq=False):
     items: list[MergedField] | None = None
 
 
-Merged = Node | FromUpstream | MergedCollection
-"""A kept node of local, a value taken from upstream, or a collection merged from both."""
+Merged = Node | FromUpstream | MergedLines | MergedCollection
+"""A kept node of local, a value taken from upstream, or a text or collection merged from both."""
 
 
 class Winner(Enum):
@@ -134,6 +140,8 @@ def value_of(merged: Merged) -> Any:
         return merged.value
     if isinstance(merged, FromUpstream):
         return merged.node.value
+    if isinstance(merged, MergedLines):
+        return merged.text
     if merged.items is not None:
         return [value_of(part.value) for part in merged.items]
     return {name: value_of(part.value) for name, part in merged.fields.items()}
@@ -209,7 +217,7 @@ def _slot_text(name: str | None, merged: Merged) -> str:
 
 def _value_in_place(local: Node, merged: Merged) -> Any:
     node = merged.node if isinstance(merged, FromUpstream) else merged
-    if isinstance(node, MergedCollection):
+    if isinstance(node, (MergedCollection, MergedLines)):
         return value_of(node)
     exact = isinstance(merged, FromUpstream) and merged.exact
     if node.is_plain and local.is_plain and str(node.typed) == node.text:

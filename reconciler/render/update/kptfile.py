@@ -15,6 +15,7 @@ from reconciler.krm.merge import (
     Merged,
     MergedCollection,
     MergedField,
+    MergedLines,
     Node,
     TextFormat,
     child,
@@ -270,7 +271,7 @@ def _merge_metadata(
 
 def _with_ownership(annotations: Merged, local: Node | None) -> Merged:
     """Return merged annotations with local's ownership annotations."""
-    if isinstance(annotations, Node):
+    if isinstance(annotations, (Node, MergedLines)):
         return annotations
     if isinstance(annotations, FromUpstream):
         if not any(name in annotations.node.children for name in _OWNERSHIP):

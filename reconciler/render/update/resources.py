@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.functions.values import is_same as values_are_same
 from reconciler.functions.values import mapping_at, value_at
+from reconciler.krm.bookkeeping import without_versions
 from reconciler.krm.merge import (
     ConflictResolver,
     Identity,
@@ -267,6 +269,9 @@ def _comes_back(
     """Return whether a resource that local deleted comes back: only if upstream changed it and wins."""
     # In kpt a resource that local deleted stays away, whatever upstream did to it.
     if settings.like_kpt or is_same(root_of(base.document.tree), root_of(upstream.document.tree)):
+        return False
+    old, new = without_versions(base.document.data), without_versions(upstream.document.data)
+    if base.document.data != upstream.document.data and values_are_same(old, new):
         return False
     return _upstream_wins(base, upstream, None, report, "DeletedLocally")
 

@@ -34,6 +34,59 @@ class Case(NamedTuple):
     conflicts: tuple[str, ...] = ()
 
 
+TEXT = "data:\n  f: |\n    a: 1\n    b: 1\n    c: 1\n    d: 1\nx: {}\n"
+LABELLED = "metadata:\n  labels:\n    helm.sh/chart: web-{}\n    app: web\nspec: {}\n"
+CHECKED = "{}: {{metadata: {{annotations: {{checksum/config: {}, x: {}}}}}}}\nz: {}\n"
+
+VERSIONED = [
+    Case(
+        "different lines of a text",
+        TEXT.format(1),
+        TEXT.replace("a: 1", "a: 2").format(1),
+        TEXT.replace("    d: 1\n", "    d: 1\n    e: 1\n").format(2),
+        TEXT.replace("a: 1", "a: 2").replace("    d: 1\n", "    d: 1\n    e: 1\n").format(2),
+    ),
+    Case(
+        "one line of a text",
+        TEXT.format(1),
+        TEXT.replace("a: 1", "a: 2").format(1),
+        TEXT.replace("a: 1", "a: 3").format(2),
+        TEXT.replace("a: 1", "a: 3").format(2),
+        ("data.f",),
+    ),
+    Case("one line is no text", "a: x y\n", "a: z y\n", "a: x z\n", "a: x z\n", ("a",)),
+    Case(
+        "a version that a person removed",
+        LABELLED.format(1, 1),
+        LABELLED.format(2, 1),
+        "metadata:\n  labels:\n    app: web\nspec: 1\n",
+        "metadata:\n  labels:\n    app: web\nspec: 1\n",
+    ),
+    Case(
+        "a part that a person removed, of which a checksum changed",
+        CHECKED.format("a", 1, 1, 1),
+        CHECKED.format("a", 2, 1, 1),
+        "z: 2\n",
+        "z: 2\n",
+    ),
+    Case(
+        "a part that a person removed, of which more changed",
+        CHECKED.format("a", 1, 1, 1),
+        CHECKED.format("a", 2, 2, 1),
+        "z: 2\n",
+        "z: 2\n",
+        ("a.metadata.annotations.x",),
+    ),
+    Case(
+        "what a person changed of it, and a chart removed",
+        CHECKED.format("a", 1, 1, 1),
+        "z: 1\n",
+        CHECKED.format("a", 3, 1, 1),
+        "a: {metadata: {annotations: {checksum/config: 3}}}\nz: 1\n",
+        ("a.metadata.annotations.checksum/config",),
+    ),
+]
+
 VALUES = [
     Case("changes of both sides are kept", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "a: 1\nb: 3\n", "a: 2\nb: 3\n"),
     Case("a clash keeps local's value", "a: 1\n", "a: 2\n", "a: 3\n", "a: 3\n", ("a",)),
@@ -68,7 +121,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("case", VALUES, ids=lambda case: case.reason)
+@pytest.mark.parametrize("case", [*VALUES, *VERSIONED], ids=lambda case: case.reason)
 def test_values(case: Case) -> None:
     assert merge(case.base, case.upstream, case.local) == (case.want, list(case.conflicts))
 
