@@ -9,6 +9,7 @@ import orjson
 from msgspec import Struct, field
 
 from reconciler.functions.resource import LOCAL_CONFIG
+from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, NamedObject
 from reconciler.names.objects import Files
@@ -62,7 +63,7 @@ class ResourceId(NamedTuple):
 
 
 Resources = Mapping[ResourceId, bytes]
-"""The digests of resources by their identities."""
+"""The digests of what resources do, by their identities."""
 
 
 class _Contents(NamedTuple):
@@ -237,7 +238,7 @@ def _read_contents(data: bytes, own: OwnValues) -> _Contents:
     resources = dict(resource for each in values for resource in resources_of(each))
     images = frozenset(own.mask_text(image) for value in resources.values() for image in _images(value))
     digests = {
-        ResourceId(*map(own.mask_text, name)): _value_digest(_mask_value(value, own))
+        ResourceId(*map(own.mask_text, name)): _value_digest(_mask_value(substance(value), own))
         for name, value in resources.items()
     }
     return _Contents(digests, images)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.wording import plural, some
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, Refusal
@@ -14,6 +14,7 @@ from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import (
     MOST_DIFFS,
+    MOST_SUBJECTS,
     FoldedChanges,
     fold_changes,
     impact_text,
@@ -258,6 +259,10 @@ def _table(
     for cause in causes:
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
         cells.append((cause.first.op, terminal(name), cause.reason, terminal(cause.text)))
+    alike: dict[str, list[FoldedChanges]] = {}
+    for cause in causes:
+        for text in _risks_of(cause):
+            alike.setdefault(text, []).append(cause)
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for cause, (first, *others) in zip(causes, rows, strict=True):
@@ -267,9 +272,27 @@ def _table(
         else:
             yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
         yield from others
-        for text, color in cause_lines(cause, names):
+        for text, color in _lines_below(cause, names, alike):
             for line in indented(terminal(text), width):
                 yield paint(line, color) if color else line
+
+
+def _risks_of(cause: FoldedChanges) -> list[str]:
+    """Return the risks of the one change of a row."""
+    impact = None if cause.is_folded else cause.first.impact
+    return risk_texts(impact.risks) if impact else []
+
+
+def _lines_below(
+    cause: FoldedChanges, names: Names, alike: Mapping[str, Sequence[FoldedChanges]]
+) -> Iterator[tuple[str, Color | None]]:
+    """Yield the lines below a row; a risk of several rows is below the first, which names the others."""
+    for text, color in cause_lines(cause, names):
+        rows = alike.get(text, ()) if color and not cause.is_folded else ()
+        if len(rows) < 2:  # noqa: PLR2004 - shared by none
+            yield text, color
+        elif rows[0] is cause:
+            yield f"{text}; also {some([names.of(each.first) for each in rows[1:]], MOST_SUBJECTS)}", color
 
 
 def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color | None]]:

@@ -114,6 +114,37 @@ def test_resource_of_a_class_is_a_risk_when_it_comes_changes_or_goes(
     assert risks(old, old) == []
 
 
+NOTED = "  labels: {labels}\n  annotations: {annotations}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "annotations", "is_risk"),
+    [
+        ("ClusterRole", "{helm.sh/chart: web-2}", "{}", False),
+        ("ClusterRole", "{app.kubernetes.io/version: '2', chart: web-2.0.0}", "{checksum/x: b}", False),
+        ("ClusterRole", "{team: blue}", "{}", False),
+        ("ClusterRole", "{rbac.authorization.k8s.io/aggregate-to-admin: 'true'}", "{}", True),
+        ("ClusterRoleBinding", "{}", "{rbac.authorization.kubernetes.io/autoupdate: 'true'}", True),
+    ],
+)
+def test_metadata_of_a_role_is_a_risk_where_it_grants_something(
+    kind: str, labels: str, annotations: str, *, is_risk: bool
+) -> None:
+    old, new = (
+        files(a=resource(kind, group="rbac.authorization.k8s.io", body=body))
+        for body in ("", NOTED.format(labels=labels, annotations=annotations))
+    )
+
+    assert bool(risks(old, new)) is is_risk
+
+
+@pytest.mark.parametrize(("label", "is_risk"), [("helm.sh/chart", False), ("env", True)])
+def test_label_of_a_namespace_decides_about_what_is_in_it(label: str, *, is_risk: bool) -> None:
+    old, new = (files(a=resource("Namespace", body=f"  labels: {{{label}: {n}}}\n")) for n in ("a", "b"))
+
+    assert bool(risks(old, new)) is is_risk
+
+
 @pytest.mark.parametrize(
     "text",
     [
