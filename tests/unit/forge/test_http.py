@@ -10,6 +10,7 @@ import pytest
 
 from reconciler import __version__
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.progress import listening
 from reconciler.base.redact import learn_credential
 from reconciler.forge.api import http
 from reconciler.forge.api.budget import Budget
@@ -451,3 +452,14 @@ def test_body_that_is_no_json_is_read_as_text(api: ScriptedApi, data: bytes, par
     with pytest.raises(UnavailableError) as caught:
         api.transport().get("/x")
     assert str(caught.value).partition(" 200 ")[2] == parsed
+
+
+def test_each_attempt_of_a_request_is_told_to_who_listens(api: ScriptedApi) -> None:
+    api.answers["GET", "/list"] = Answer(502, {})
+    told: list[str] = []
+
+    with listening(lambda name, _: told.append(name)), pytest.raises(UnavailableError):
+        api.transport().get("/list", {"page": 1})
+    api.transport().get("/other")
+
+    assert told == [f"GET {api.api}/list?page=1"] * ATTEMPTS
