@@ -124,7 +124,7 @@ def approve(
     left = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.left]
     chosen = [f for f in chosen if f not in left]
     if names:
-        find = find_pulls if dry_run else partial(find_or_open_pulls, world)
+        find = find_pulls if dry_run else partial(find_or_open_pulls, world, names)
         by_name = {name: find(listed, name) for name in names}
         chosen = [f for some in by_name.values() for f in some]
     once = {pull.name: pull for pull in chosen_by.select(chosen)}

@@ -16,7 +16,7 @@ from reconciler.api.porch import REPOSITORY, Repository, RepositorySpec
 from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.wording import plural, some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.expansion import expand
 from reconciler.expand.variants import owner_key
@@ -352,14 +352,18 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     return own or opened or _some(named[-1:], text, (f.package for f in listed))
 
 
-def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
+def find_or_open_pulls(
+    world: RunInputs, texts: Sequence[str], listed: Sequence[ListedPull], text: str
+) -> list[ListedPull]:
     """Return the open pull requests that `text` names; a draft that has none yet gets one.
 
     With `pullRequests.openOn: propose` a draft has no pull request until a person proposes it. If the
-    pull request of a draft was closed in its current state, no other is opened.
+    pull request of a draft was closed in its current state, no other is opened. `texts` are all names that
+    were given.
 
     Raises:
         UsageError: It names nothing that could be approved.
+        RefusedError: It shares a draft without a pull request with packages that were not named.
     """
     for view in world.inventory.repositories.values():
         for path, package in view.packages.items():
@@ -367,12 +371,19 @@ def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str
                 continue
             drafts = package.drafts
             if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
+                head = short_branch(drafts[0].ref)
+                members = _groups(world.inventory.views_of(view.url), world.inventory)[0].get(head, [])
+                if others := [member for member in members if member not in texts]:
+                    message = f"It shares a draft without a pull request with {some(others, _MOST_NAMES)}"
+                    together = f"Approve them together: `reconciler approve {' '.join(members)}`."
+                    raise RefusedError(f"{text}: {message}", hint=together)
                 mirror = world.mirrors.open(view.remote)
                 forge = world.forges.of(mirror)
-                title, body = f"Propose {text}", "Proposed by hand.\n"
-                proposal = PullRequest(short_branch(drafts[0].ref), view.branch, title, body)
+                title = f"Propose {some(members, _MOST_NAMES) if members else text}"
+                proposal = PullRequest(head, view.branch, title, "Proposed by hand.\n")
                 tools = find_tools(world.inventory.policy, mirror.remote, view.url)
-                return [ListedPull(view, forge.ensure(proposal), forge, mirror, tools=tools)]
+                pull = forge.ensure(proposal)
+                return [ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)]
     return find_pulls(listed, text)
 
 

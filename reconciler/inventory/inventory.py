@@ -567,6 +567,7 @@ class RecordedStatus(NamedTuple):
     head: str = ""
     message: str = ""
     repository: str = ""
+    reason: str = ""
 
 
 class TreeAt(NamedTuple):

@@ -386,7 +386,8 @@ def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
     for change in plan.changes:
         if change.pending:
             last = recorded.get(change.variant) if change.variant else None
-            was_pending = last is not None and last.phase == Phase.PENDING
+            # What was postponed then is told by its reason, and may be due now.
+            was_pending = last is not None and last.phase == Phase.PENDING and not last.reason
             unfinished[change.package] = Unfinished(last.message if last and was_pending else "", left=True)
     return unfinished
 

@@ -465,6 +465,7 @@ def _status(value: Any, key: ObjectName) -> RecordedStatus | None:
         head=str(package.get("head", "")),
         message=str(package.get("message", "")),
         repository=str(package.get("repository", "")),
+        reason=str(package.get("reason", "")),
     )
 
 

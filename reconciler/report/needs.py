@@ -195,7 +195,9 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     if review in ("", overview.main):
         return f"change of {overview.main}{by}" if overview.main else f"change{by}"
     is_back = change is not None and change.request is not None and change.request.is_back
-    return f"{'rollback to' if is_back else 'update to' if overview.main else 'new'} {review}{by}"
+    kind = "adoption as" if overview.replaces == "others" else "new"
+    kind = "update to" if overview.main or overview.replaces == "ours" else kind
+    return f"{'rollback to' if is_back else kind} {review}{by}"
 
 
 def _place(status: PackageStatus) -> NeedPlace:

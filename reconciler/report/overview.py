@@ -1,7 +1,7 @@
 """Overview of every package: cluster, set, versions on main and in review, and the next step. Pure."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Phase, Reason, find_facts
@@ -31,6 +31,7 @@ class PackageOverview(NamedTuple):
     """A package in a row of `status`: upstream revisions on main and in review, and what it waits for.
 
     `stopped` is True while its rollout stops the pull request from being merged.
+    A draft `replaces` what main has without an upstream revision: nothing, `ours`, or `others`.
     """
 
     set_name: str = ""
@@ -40,6 +41,7 @@ class PackageOverview(NamedTuple):
     waiting_for: str = ""
     reviewers: tuple[str, ...] = ()
     stopped: bool = False
+    replaces: Literal["", "ours", "others"] = ""
 
     def review_after(self, change: Change) -> str:
         """Return the revision in review when a change is made, "" for none."""
@@ -109,7 +111,15 @@ def _overview(
         waiting,
         people,
         stopped,
+        replaces=_replaced(target),
     )
+
+
+def _replaced(target: PlanTarget) -> Literal["", "ours", "others"]:
+    header = target.package.main_header
+    if target.package.main_tree is None or version_label(header):
+        return ""
+    return "ours" if header is not None and header.owner else "others"
 
 
 def _recorded_place(variant: ObjectName, context: PlanContext) -> tuple[str, str]:

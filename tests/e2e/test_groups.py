@@ -246,6 +246,24 @@ def test_a_group_is_approved_as_one_on_the_local_forge(fleet: Fleet) -> None:
     assert fleet.heads() == []
 
 
+def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_packages(fleet: Fleet) -> None:
+    never = CONFIGURATION.format(group_by="repository, schedule: ['0 3 29 2 *']")
+    fleet.control.commit({"reconciler.yaml": never})
+    fleet.world.run("apply")
+    before = fleet.world.all_refs()
+
+    one = fleet.world.run("approve", "edge/p00")
+
+    assert one.code == Exit.REFUSED
+    assert "shares a draft without a pull request with edge/p01, edge/p02" in one.err
+    assert fleet.world.all_refs() == before
+    every = fleet.world.run("approve", "edge/p00", "edge/p01", "edge/p02")
+    assert "approved edge/p00 and 2 others: merged" in every.out
+    shown = fleet.world.run("status").out
+    assert shown.count("the next apply: Not applied yet: publish (PublishedByMerge)") == 3
+    assert "schedule" not in shown
+
+
 def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")

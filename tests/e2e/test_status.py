@@ -11,7 +11,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.small_world import blueprint, manifest, repository, variant, write_world
 from tests.support.world import World, build_world, git
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -426,3 +426,17 @@ def test_a_dashboard_is_written_once_after_a_rejection(tmp_path: Path) -> None:
 
     assert "Nothing was written." in rejected.run("apply").out
     assert rejected.all_refs() == before
+
+
+def test_the_review_of_an_adoption_is_not_called_new(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    Repo(world.root / "edge-1.git").commit(blueprint("web", 1))
+    adopting = f"{variant('edge-1', 'web')}  adoptionPolicy: adoptExisting\n"
+    Repo(world.control).commit({manifest("edge-1", "web"): adopting})
+    world.run("apply")
+
+    needs = world.run("status").out.partition("PACKAGE")[0]
+
+    assert re.search(r"review +adoption as web/v1 +edge-1#", needs), needs
+    assert re.search(r"review +new db/v1 +edge-1#", needs), needs
