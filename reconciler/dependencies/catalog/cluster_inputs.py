@@ -406,7 +406,8 @@ def _taken_names(candidates: Iterable[Candidate]) -> Iterator[Problem]:
     for candidate in candidates:
         own = candidate.id.ecosystem
         packages.add(candidate.id)
-        for name in candidate.names:
+        # Bundles are called by their short names beside their references: no name of one's own.
+        for name in candidate.names if own is not Ecosystem.BUNDLE else ():
             id_ = PackageId(Ecosystem.CARVEL if own is Ecosystem.KPT else own, name)
             named.setdefault(id_, {})[candidate.id] = candidate
     for id_, owners in sorted(named.items()):

@@ -326,6 +326,10 @@ KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
     [
         ((named(KPT[0], "log.io"), named(KPT[1], "x.io")), []),
         (
+            tuple(named(PackageId(Ecosystem.BUNDLE, f"{host}/db"), "db") for host in ("g.io", "h.io")),
+            [],
+        ),
+        (
             (named(KPT[0], "db.io"),),
             ["db.io is a further name of blueprints//a, and means the package carvel:db.io"],
         ),
@@ -342,7 +346,13 @@ KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
             ["old/a is a further name of x.io/a and x.io/b, and means none of them"],
         ),
     ],
-    ids=["each its own", "of another package", "of two kpt packages", "of two packages of an index"],
+    ids=[
+        "each its own",
+        "of one bundle in two registries",
+        "of another package",
+        "of two kpt packages",
+        "of two packages of an index",
+    ],
 )
 def test_a_name_that_means_another_package_is_told(
     candidates: tuple[Candidate, ...], notes: list[str]
