@@ -37,9 +37,6 @@ from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Limits
 from reconciler.records.state import PackageVariantRecord
 
-Namespaces = Mapping[str, Mapping[str, RepositoryView]]
-
-
 _MAX_CLAIMS = 5
 """Claims that one message lists."""
 _MAX_CONFLICTS = 10
