@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import orjson
 from msgspec import Struct, field
 
+from reconciler.dependencies.lock.convert import PORTER_KIND
 from reconciler.functions.resource import LOCAL_CONFIG
 from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents
@@ -269,6 +270,10 @@ def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, objec
     if str(value.get("kind", "")).endswith("List") and isinstance(items, list):
         for item in items:
             yield from resources_of(item)
+        return
+    if value.get("schemaType") == PORTER_KIND and isinstance(value.get("name"), str):
+        # Porter's file of an Installation is no object of Kubernetes, but it stands for what is installed.
+        yield ResourceId(PORTER_KIND, str(value.get("namespace") or ""), value["name"]), value
         return
     metadata = value.get("metadata")
     kind, version = value.get("kind"), value.get("apiVersion")

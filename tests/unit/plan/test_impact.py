@@ -266,3 +266,10 @@ def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
     assert impacts == [ImpactReader(RiskPolicy()).impact(*each) for each in sides]
     risks = {risk.subject for impact in impacts for risk in impact.risks}
     assert {"ServiceAccount web", "ServiceAccount db", "web-2.io/web-2:1"} <= risks
+
+
+def test_an_installation_of_porter_is_a_resource_that_may_go() -> None:
+    text = "schemaType: Installation\nschemaVersion: 1.0.2\nname: shop-db\nnamespace: ns\n"
+
+    assert risks(files(a=text), {}) == ["removal: removes Installation ns/shop-db"]
+    assert risks(files(a=text), files(a=f"{text}bundle: {{repository: g.io/db}}\n")) == []
