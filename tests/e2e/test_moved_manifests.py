@@ -1,11 +1,11 @@
-"""A manifest that names another package, of Carvel or Porter: what both need stays, what one needs goes (D36)."""
+"""A manifest names another package, of Carvel or Porter: what both need stays, what one needs goes (D36)."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.needy_fleet import NeedyFleet, install, needy_fleet, package
+from tests.support.needy_fleet import install, needy_fleet, package
 
 Texts = dict[str, str]
 
