@@ -134,8 +134,9 @@ def _status(
     if pull is None and word.phase is Phase.REJECTED:
         pulls, own = PullRequests.of(target.pulls), f"{DRAFTS}{target.package.path}/"
         deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-        deletions = () if target.key in context.downstreams else pulls.at(deletion)
-        newest = max((*deletions, *pulls.below(own)), key=by_weight, default=None)
+        is_deletion = target.main_owner is not None and target.key not in context.downstreams
+        refused = pulls.at(deletion) if is_deletion else pulls.below(own)
+        newest = max(refused, key=by_weight, default=None)
         pull = newest if newest is not None and newest.state is PullState.CLOSED else None
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
     name = package_name(target.view, change.package.path)

@@ -380,8 +380,10 @@ def test_rejected_package_names_the_pull_request_that_a_person_closed(
     change = replace(KEPT, reason=Reason.REJECTED)
     control = replace(world().control, commit=Commit(oid("c"), 33))
 
-    target = a_target(pulls=tuple(pulls))
-    status = status_of(change, target, inventory={"control": control}, variants={}, downstreams={})
+    fields: dict[str, Any] = {"downstreams": {}} if any(pull.head == DELETION for pull in pulls) else {}
+    target = a_target(pulls=tuple(pulls), main_owner=WEB)
+
+    status = status_of(change, target, inventory={"control": control}, variants={}, **fields)
 
     assert status is not None
     assert (status.pull, status.since, status.is_dated) == want
