@@ -30,7 +30,7 @@ class KptfileHeader(Struct, frozen=True):
     """Owner, location and origin of a package.
 
     An unreadable Kptfile gives a header with `error` set and without an owner. `has_charts` is set if its
-    pipeline may render charts of Helm.
+    pipeline may render charts of Helm. `unmet` are its readiness gates without a true condition.
     """
 
     owner: str = ""
@@ -39,6 +39,7 @@ class KptfileHeader(Struct, frozen=True):
     upstream_lock: GitUpstream | None = None
     error: str = ""
     has_charts: bool = False
+    unmet: tuple[str, ...] = ()
 
 
 def new_kptfile(name: str, info: Mapping[str, Any]) -> bytes:

@@ -24,9 +24,8 @@ from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS, short_tag
 
 if TYPE_CHECKING:
-    from reconciler.cli.pull_requests import ListedPull, Readiness, ReadinessReader
-    from reconciler.plan.changes import Plan
-    from reconciler.run.inputs import RunInputs
+    from reconciler.cli.pull_requests import ListedPull
+    from reconciler.plan.changes import Approvable, Plan
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -144,7 +143,7 @@ def approve(
         plans = _Plans(plan, cache(lambda: plan_run(settings)))
         pulls = list(once.values())
         named = {pull.name for text, some in by_name.items() if not is_pattern(text) for pull in some}
-        results = _approve_all(pulls, refused, world, plans, named=named, dry_run=dry_run)
+        results = _approve_all(pulls, refused, plans, named=named, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     printer.notes(
@@ -178,7 +177,6 @@ class _Plans(NamedTuple):
 def _approve_all(
     pulls: "Sequence[ListedPull]",
     refused: "Mapping[str, Approved]",
-    world: "RunInputs",
     plans: _Plans,
     *,
     named: AbstractSet[str],
@@ -189,19 +187,16 @@ def _approve_all(
     Only a person who names it publishes what a manifest does not want any more, or what takes objects of a
     cluster with it: a pattern does not. `refused` are those that nothing is asked about any more.
     """
-    from reconciler.cli.pull_requests import ReadinessReader, loss_errors, withdrawn_errors
+    from reconciler.cli.pull_requests import objection_errors
 
-    reader = ReadinessReader(world, plans.before)
-    reader.fetch(pull for pull in pulls if pull.name not in refused)
-    withdrawn = {}
-    if matched := [pull for pull in pulls if pull.name not in named]:
-        withdrawn = {**loss_errors(matched, plans.before()), **withdrawn_errors(matched, plans.before())}
+    matched = [pull for pull in pulls if pull.name not in named]
+    withdrawn = objection_errors(matched, plans.before()) if matched else {}
     results: dict[str, Approved] = dict(refused)
-    ready: dict[str, Readiness] = {}
+    ready: dict[str, Approvable] = {}
     by_forge: dict[int, list[ListedPull]] = {}
     for pull in track([pull for pull in pulls if pull.name not in refused], "checking pull requests"):
         error = withdrawn.get(pull.name)
-        judged = Approved(pull, error=error) if error is not None else _judge(pull, reader)
+        judged = Approved(pull, error=error) if error is not None else _judge(pull, plans.before)
         if isinstance(judged, Approved):
             results[pull.name] = judged
         elif dry_run:
@@ -219,15 +214,15 @@ def _approve_all(
     return [results[pull.name] for pull in pulls]
 
 
-def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readiness":
+def _judge(listed: "ListedPull", plan: "Callable[[], Plan]") -> "Approved | Approvable":
     """Return the readiness of a pull request that may be approved, the result of any other."""
-    from reconciler.cli.pull_requests import closed_error, is_merged, unheld_error
+    from reconciler.cli.pull_requests import approvable, closed_error, is_merged, unheld_error
 
     if is_merged(listed):
         return Approved(listed, already="merged")
     if error := closed_error(listed) or unheld_error(listed):
         return Approved(listed, error=error)
-    readiness = reader.find(listed)
+    readiness = approvable(listed, plan())
     if not readiness.against:
         return readiness
     command = "plan" if listed.members else f"explain {listed.package}"

@@ -3,18 +3,14 @@
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository, RepositorySpec
 from reconciler.base.errors import Location, RefusedError, UsageError
-from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural, some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
@@ -27,16 +23,13 @@ from reconciler.forge.local.transaction import missing_branch_hint
 from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
-from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.refs import HEADS, deletion_ref, index_ref, is_group_in, short_branch
-from reconciler.plan.approvals import consent_text, lacks_consent
-from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
+from reconciler.plan.approvable import ended_by
+from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
-from reconciler.plan.deletions import left_drafts
-from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.records.state import PackageVariantRecord
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
-from reconciler.render.kptfile import unmet_gates
 from reconciler.resolve.ownership import is_foreign
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
@@ -45,23 +38,11 @@ _OWN = re.compile(r"reconciler/(?P<instance>[^/]+)/")
 """Branches that an instance makes under its own name: of groups, deletions, locks and the index."""
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
-_UNWANTED = frozenset(
-    (
-        *UNWANTED,
-        Reason.DRAFT_EDITED,
-        Reason.DELETION_GUARD,
-        Reason.AWAITING_WAVE,
-        Reason.OWNER_UNKNOWN,
-        Reason.REMOVAL_UNPROVEN,
-    )
-)
-_NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
 _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
 _ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
-_WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 _LIST = "`reconciler status` shows what is in review."
 
 
@@ -492,8 +473,8 @@ def local_forge(listed: ListedPull, verb: str) -> LocalForge:
 def hosted_text(inventory: Inventory) -> str:
     """Return where the pull requests of repositories on forges are, "" where Git keeps all."""
     views = sorted(inventory.views.values(), key=lambda view: view.key)
-    found = [(view, find_tools(inventory.policy, view.remote, view.url)) for view in views]
-    hosted = [(view.key.name, tools) for view, tools in found if tools is not None]
+    with_tools = [(view, find_tools(inventory.policy, view.remote, view.url)) for view in views]
+    hosted = [(view.key.name, tools) for view, tools in with_tools if tools is not None]
     if not hosted:
         return ""
     others = f"; those of {plural(len(hosted) - 1, 'other repository')} are on theirs" if hosted[1:] else ""
@@ -538,106 +519,23 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def withdrawn_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
-    """Return by name why pull requests are against what manifests want, nothing of all others."""
-    by_pull: dict[tuple[str, str | int], tuple[int, bool, Change, Draft | None]] = {}
-    for place, change in enumerate(plan.all_changes):
-        for name, is_left, draft in _against(change, plan):
-            by_pull.setdefault((change.package.url, name), (place, is_left, change, draft))
+def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
+    """Return by name the pull requests that only a person who names them approves, with why."""
     errors = {}
     for listed in pulls:
         names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
-        about = [by_pull[listed.view.url, name] for name in names if (listed.view.url, name) in by_pull]
+        about = [o for name in names if (o := plan.objections.get((listed.view.url, name))) is not None]
         if about:
-            _, _, change, draft = min(about, key=itemgetter(0, 1))
-            errors[listed.name] = _withdrawn_error(listed, change, draft)
+            _, what, who, way, step = min(about)
+            hint = f"{who}. Approve it by name, {listed.name}, or {way}." if who else step
+            errors[listed.name] = RefusedError(f"Pull request {listed.name} {what}", hint=hint)
     return errors
 
 
-def _against(change: Change, plan: Plan) -> Iterator[tuple[str | int, bool, Draft | None]]:
-    """Yield branches and numbers of the pull requests that a change ends or leaves to people.
-
-    With each, whether it is left, and the draft of it that no manifest wants.
-    """
-    yield from ((ended, False, None) for ended in _ended_by(change))
-    if change.reason is Reason.DELETED_BY_PERSON:
-        yield change.group, True, None
-    target = plan.context.targets.get(change.package) if plan.context is not None else None
-    if change.reason in _NOT_UNDERSTOOD and target is not None and plan.context is not None:
-        yield (
-            short_branch(deletion_ref(plan.context.inventory.policy.instance, change.package.path)),
-            True,
-            None,
-        )
-        yield from ((short_branch(draft.ref), True, None) for draft in target.drafts)
-    if (draft := _unwanted_draft(change, plan)) is not None:
-        yield short_branch(draft.ref), True, draft
-
-
-def _withdrawn_error(listed: ListedPull, change: Change, draft: Draft | None) -> RefusedError:
-    hint, what, head = _ENDED, "proposes what no manifest wants any more", head_branches(listed.pull.head)[0]
-    if change.reason in _NOT_UNDERSTOOD:
-        what = "is about what may be wanted"
-        hint = f"{change.message}. Approve it by name, {listed.name}, or correct its manifest."
-    elif change.reason is Reason.DELETED_BY_PERSON:
-        what = "deletes what a manifest wants"
-        way = f"put {change.package.path} back on {head} with git"
-        hint = f"A person deleted it there. Approve it by name, {listed.name}, or {way}."
-    elif draft is not None:
-        # Closing a group refuses what others want, too.
-        way = f"remove {draft.path} from {head} with git" if draft.is_grouped else "close it"
-        who = _WHO_LEFT.get(change.reason, "A person left it there")
-        who = listed.view.former.message if listed.view.former is not None else who
-        hint = f"{who}. Approve it by name, {listed.name}, or {way}."
-    return RefusedError(f"Pull request {listed.name} {what}: {change.package.path}", hint=hint)
-
-
-def loss_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
-    """Return by name the pull requests that take objects with them without consent, with what goes."""
-    if plan.context is None:
-        return {}
-    policy, taking = plan.context.inventory.policy, dict[tuple[str, str], Change]()
-    for change in plan.changes:
-        target = plan.context.targets.get(change.package)
-        if target is not None and lacks_consent(change, policy):
-            heads = {change.group, short_branch(deletion_ref(policy.instance, change.package.path))}
-            heads |= {short_branch(target.draft.ref)} if target.draft is not None else set()
-            taking |= {(change.package.url, head): change for head in heads}
-    errors = {}
-    for listed in pulls:
-        own = [taking.get((listed.view.url, head)) for head in head_branches(listed.pull.head)]
-        for change in filter(None, own):
-            lost = "; ".join(loss.text for loss in change.losses if loss.needs_consent)
-            message = f"Pull request {listed.name} takes objects with it: {lost}"
-            errors[listed.name] = RefusedError(message, hint=f"{consent_text(change)}.")
-    return errors
-
-
-def _ended_by(change: Change) -> Iterator[str | int]:
-    """Yield the branches that a change writes anew, and the numbers of the pull requests that it closes."""
-    yield from (
-        short_branch(w.ref) for w in change.writes if isinstance(w, WriteDraft | WriteGroup | MoveRef)
-    )
-    yield from (close.number for close in change.close)
-
-
-def _unwanted_draft(change: Change, plan: Plan) -> Draft | None:
-    """Return the draft that stays though no manifest wants it, or the revision that people committed to."""
-    context, package = plan.context, change.package
-    target = context.targets.get(package) if context is not None else None
-    if context is None or target is None:
-        return None
-    is_first = change.reason is Reason.ORPHANED and target.package.main_tree is None
-    # Where no Repository is any more, only what ends the management of a package is proposed.
-    is_placed = target.view.former is None or change.reason is Reason.ORPHANED
-    is_left = change.reason in _UNWANTED or is_first or not is_placed
-    if package in context.downstreams:
-        resolved = context.resolved.get(change.variant) if change.variant else None
-        base = resolved.draft_base if resolved is not None else None
-        is_other = base is not None and resolved is not None and base.commit.oid != resolved.pin.commit.oid
-        is_over = change.reason is Reason.DRAFT_EDITED and change.after == target.package.main_tree
-        is_left = (is_over and is_other) or target.draft in left_drafts(target, context)
-    return target.draft if is_left else None
+def approvable(listed: ListedPull, plan: Plan) -> Approvable:
+    """Return what keeps a pull request from being approved; gates hold where patterns leave it, too."""
+    own = plan.approvable.get((listed.view.url, listed.pull.head), Approvable())
+    return own.strict if listed.left else own
 
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:
@@ -655,9 +553,9 @@ def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], 
         then = "proposes the deletion anew, with that change in it" if removes else "brings it into the draft"
         return RefusedError(str(error), hint=f"Run `reconciler apply`: it {then}. Then approve again.")
     if not {*head_branches(listed.pull.head), listed.pull.number}.isdisjoint(
-        chain.from_iterable(map(_ended_by, changes))
+        chain.from_iterable(map(ended_by, changes))
     ):
-        return RefusedError(str(error), hint=_ENDED)
+        return RefusedError(str(error), hint=APPLY_ENDS_IT)
     change = next((change for change in changes if change.package.path == error.path), None)
     reason = ": ".join(filter(None, (change.reason, change.message))) if change else ""
     why = f" `reconciler apply` leaves the branch as it is: {reason}." if change else ""
@@ -671,127 +569,3 @@ def _renews(write: object, listed: ListedPull) -> bool:
     base = listed.mirror.refs().get(f"{HEADS}{listed.pull.base}")
     renewed = {write.onto, write.merges} if isinstance(write, WriteDraft) else {write.onto}
     return short_branch(write.ref) in head_branches(listed.pull.head) and base in renewed
-
-
-class Readiness(NamedTuple):
-    """Open `conflicts` and `unmet` gates forbid approval, `shown` a person should know.
-
-    `failures` are those of `unmet` that are about functions.
-    """
-
-    conflicts: tuple[str, ...] = ()
-    unmet: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    failures: tuple[str, ...] = ()
-
-    @property
-    def against(self) -> tuple[str, ...]:
-        """Everything that forbids approval."""
-        return self.conflicts + self.unmet
-
-    @property
-    def hint(self) -> str:
-        """The next steps of a person that make approval possible."""
-        steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
-        if self.failures:
-            steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
-        elif self.unmet:
-            steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
-        return " ".join(steps)
-
-
-class ReadinessReader:
-    """The unmet conditions of pull requests' heads; a deletion is always ready.
-
-    Unmet gates forbid approval where packages are deployed, and are shown elsewhere. Open conflicts forbid
-    it everywhere: approving one would choose a side silently. If the record is not about exactly this
-    draft, `plan` is called, once.
-
-    Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
-    """
-
-    def __init__(self, world: RunInputs, plan: Callable[[], Plan]) -> None:
-        self._inventory = world.inventory
-        self._plan = plan
-
-    def fetch(self, pulls: Iterable[ListedPull]) -> None:
-        """Fetch what the gates are read from, in one batch per repository."""
-        blobs: dict[Mirror, set[Oid]] = {}
-        for listed in pulls:
-            for _, draft in self._drafts_of(listed):
-                if blob := _kptfile(draft, listed.mirror):
-                    blobs.setdefault(listed.mirror, set()).add(blob)
-        for mirror, oids in blobs.items():
-            mirror.ensure(oids)
-
-    def find(self, listed: ListedPull) -> Readiness:
-        """Return the unmet conditions of a pull request."""
-        is_strict = bool(listed.left)
-        each = [
-            self._readiness(draft, view, listed.mirror, is_strict=is_strict or view.deployment)
-            for view, draft in self._drafts_of(listed)
-        ]
-        return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
-
-    def _readiness(self, draft: Draft, view: RepositoryView, mirror: Mirror, *, is_strict: bool) -> Readiness:
-        conflicts, unready, failed = self._find_unmet(draft, view)
-        blob = _kptfile(draft, mirror)
-        unmet = unmet_gates(mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
-        gates = tuple(dict.fromkeys((*unmet, *unready)))
-        if not is_strict:
-            return Readiness(conflicts, shown=gates)
-        return Readiness(conflicts, gates, failures=unready[:1] if failed else ())
-
-    def _find_unmet(
-        self, draft: Draft, view: RepositoryView
-    ) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """Return the open conflicts of a draft, its unmet gates, and whether its functions failed."""
-        package = PackageKey(view.url, draft.path)
-        record = self._records.get(package)
-        if (
-            record is not None
-            and record.output_tree == draft.tree
-            and not (record.conflicts or draft.append_only)
-        ):
-            return (), record.unready, record.is_failed
-        change = self._changes.get(package)
-        if change is None:
-            return (), (), False
-        # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
-        notes = () if change.reason is Reason.HELD_BACK else change.conflicts
-        conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
-        return tuple(conflicts), change.unready, change.failed
-
-    def _drafts_of(self, listed: ListedPull) -> list[tuple[RepositoryView, Draft]]:
-        drafts = self._drafts.get((listed.view.url, listed.pull.head), {})
-        return [drafts[path] for path in sorted(drafts)]
-
-    @cached_property
-    def _drafts(self) -> dict[tuple[str, str], dict[str, tuple[RepositoryView, Draft]]]:
-        """The drafts, each with its view, by the URL and the branch, then by the path."""
-        drafts: dict[tuple[str, str], dict[str, tuple[RepositoryView, Draft]]] = {}
-        for view in self._inventory.views.values():
-            for path, package in view.packages.items():
-                if self._inventory.view_of(PackageKey(view.url, path)) is not view:
-                    continue
-                for draft in package.drafts:
-                    drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = view, draft
-        return drafts
-
-    @cached_property
-    def _records(self) -> dict[PackageKey, PackageVariantRecord]:
-        records: dict[PackageKey, PackageVariantRecord] = {}
-        for record in self._inventory.records.values():
-            records.setdefault(PackageKey(record.url, record.path), record)
-        return records
-
-    @cached_property
-    def _changes(self) -> dict[PackageKey, Change]:
-        changes: dict[PackageKey, Change] = {}
-        for change in self._plan().changes:
-            changes.setdefault(change.package, change)
-        return changes
-
-
-def _kptfile(draft: Draft, mirror: Mirror) -> Oid | None:
-    return mirror.blob_at(draft.tip.oid, f"{draft.path}/{KPTFILE}")

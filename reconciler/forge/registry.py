@@ -79,7 +79,7 @@ class Forge(Protocol):
 
 
 class OwnTools(NamedTuple):
-    """What a hosted forge has for its pull requests: the page of all of a repository, and a command line."""
+    """The page that a hosted forge has for the pull requests of a repository, and its command line."""
 
     page: str
     command: str

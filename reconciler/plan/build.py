@@ -1,5 +1,6 @@
 """Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
+from reconciler.plan.approvable import find_approvable, find_objections
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_values import with_templates
@@ -100,7 +102,12 @@ def build_plan(
         approving=decided.changes.approving,
     )
     plan = _with_files(plan, decided.every, decided.waiting, fleet, context, lock=lock, shard=shard)
-    plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
+    plan = replace(
+        plan,
+        version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)),
+        approvable=LazyMapping(lambda: find_approvable(inventory, changes)),
+        objections=LazyMapping(functools.partial(find_objections, plan)),
+    )
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
 
 

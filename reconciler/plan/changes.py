@@ -405,6 +405,54 @@ def _not_divided(_: Collection[PackageKey]) -> "Plan":
     raise NotImplementedError("this plan was not built from a context")
 
 
+class Approvable(NamedTuple):
+    """Readiness of a branch: `conflicts` and `unmet` gates forbid approval, `shown` gates do not.
+
+    `failures` are the gates that are about functions.
+    """
+
+    conflicts: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """Everything that forbids approval."""
+        return self.conflicts + self.unmet
+
+    @property
+    def strict(self) -> "Approvable":
+        """The same where gates hold."""
+        return self._replace(unmet=self.unmet + self.shown, shown=())
+
+    @property
+    def hint(self) -> str:
+        """The next steps of a person that make approval possible."""
+        steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
+        if not frozenset(self.failures).isdisjoint(self.unmet):
+            steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
+        elif self.unmet:
+            steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
+        return " ".join(steps)
+
+
+APPLY_ENDS_IT = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+
+
+class Objection(NamedTuple):
+    """An objection to a pull request that only its name approves: `who` left it, and the other `way`.
+
+    Without `who`, `step` comes next. Of several the first in `order` counts.
+    """
+
+    order: tuple[int, int]
+    what: str
+    who: str = ""
+    way: str = ""
+    step: str = APPLY_ENDS_IT
+
+
 class Plan(PartlyCompared, frozen=True):
     """The plan of the whole fleet; nothing changes it after it was built.
 
@@ -419,7 +467,8 @@ class Plan(PartlyCompared, frozen=True):
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
     `without` returns the plan as it is reported and recorded without some packages. `losses` are those of its
-    changes, and of what leaves the locks.
+    changes, and of what leaves the locks. `approvable` is by URL and branch; `objections` are by number, too,
+    where only the pull request is known.
     """
 
     UNCOMPARED = frozenset({"approving", "context", "without"})
@@ -440,6 +489,8 @@ class Plan(PartlyCompared, frozen=True):
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
     losses: tuple[Loss, ...] = ()
+    approvable: Mapping[tuple[str, str | int], Approvable] = field(default_factory=dict)
+    objections: Mapping[tuple[str, str | int], Objection] = field(default_factory=dict)
     other_files: Container[str] | None = None
     has_pins: bool = True
     applied: Oid | None = None

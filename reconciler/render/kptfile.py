@@ -247,13 +247,15 @@ def kptfile_value(data: bytes) -> dict[str, Any]:
 
 
 def unmet_gates(kptfile: bytes) -> tuple[str, ...]:
-    """Return the readiness gates without a true condition as "type: reason", sorted.
+    """Return the readiness gates without a true condition, sorted. Total: what is no Kptfile has no gates."""
+    return unmet_gates_of(kptfile_value(kptfile))
 
-    Total: a file that is no Kptfile has no gates.
+
+def unmet_gates_of(value: dict[str, Any]) -> tuple[str, ...]:
+    """Return the readiness gates of a Kptfile without a true condition as "type: reason", sorted. Total.
 
     Source: porch pkg/cli/commands/rpkg, readiness check of propose and approve.
     """
-    value = kptfile_value(kptfile)
     conditions = {str(c.get("type", "")): c for c in mappings_at(value, "status", "conditions")}
     gates = {str(gate.get("conditionType", "")) for gate in mappings_at(value, "info", "readinessGates")}
     return tuple(

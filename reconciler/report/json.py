@@ -1,6 +1,6 @@
 """Plan and outcome as JSON: an API with a schema (`docs/schemas/plan.schema.json`), canonical bytes."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,10 @@ import orjson
 from reconciler.base.errors import Exit, worst
 from reconciler.base.redact import Redactor
 from reconciler.base.wording import json_text
-from reconciler.inventory.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
+    Approvable,
     Change,
     Outcome,
     Plan,
@@ -83,6 +84,7 @@ def plan_value(
         "summary": {str(op): count for op, count in count_ops(plan).items()},
         "needs": [need_value(need) for need in needs],
         "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
+        "approvable": list(_approvable_values(plan)),
         "problems": [problem_value(problem) for problem in plan.problems],
         "refusals": refusal_values(plan.refusals),
         "notes": list(plan.notes),
@@ -101,6 +103,26 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
         "effects": [msgspec.structs.asdict(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),
     }
+
+
+def _approvable_values(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Yield for each open pull request what keeps it from being approved, or from being without its name."""
+    pulls = plan.context.inventory.pulls if plan.context is not None else {}
+    for url, own in sorted(pulls.items()):
+        for pull in own:
+            if pull.state is PullState.OPEN:
+                approvable = plan.approvable.get((url, pull.head), Approvable())
+                places = ((url, name) for name in (pull.head, pull.number))
+                objections = [plan.objections[place] for place in places if place in plan.objections]
+                yield {
+                    "url": url,
+                    "number": pull.number,
+                    "head": pull.head,
+                    "conflicts": list(approvable.conflicts),
+                    "unmet": list(approvable.unmet),
+                    "shown": list(approvable.shown),
+                    "objection": min(objections).what if objections else "",
+                }
 
 
 def change_value(change: Change, names: Names, status: PackageStatus | None = None) -> dict[str, Any]:

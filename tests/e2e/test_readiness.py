@@ -1,6 +1,8 @@
 """What stands against approving a draft, through the command line on real repositories."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +33,11 @@ def with_point(world: World) -> None:
         (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=3))
 
 
+def approvable(world: World) -> list[dict[str, Any]]:
+    """Return what the plan says about approving each open pull request."""
+    return list(json.loads(world.run("plan", "--output", "json").out)["approvable"])
+
+
 def test_an_unmet_gate_refuses_approval_where_packages_are_deployed(tmp_path: Path) -> None:
     world = make(tmp_path / "w")
     with_point(world)
@@ -42,6 +49,8 @@ def test_an_unmet_gate_refuses_approval_where_packages_are_deployed(tmp_path: Pa
     assert said.code == 4
     assert "config.injection.Team.team: no injectors defined" in said.out
     assert world.all_refs() == before
+    unmet = {pull["head"].split("/")[1]: pull["unmet"] for pull in approvable(world)}
+    assert unmet == {"db": [], "web": ["config.injection.Team.team: no injectors defined"]}
     assert "not ready" in world.run("pr", "show", f"{EDGE}/web").out
 
 

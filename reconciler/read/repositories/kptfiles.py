@@ -13,6 +13,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.krm.yaml import KPTFILE_LIMITS, Document, YamlError, load_documents
 from reconciler.names.ids import Oid
+from reconciler.render.kptfile import unmet_gates_of
 
 MAX_KPTFILE_BYTES = KPTFILE_LIMITS.max_bytes
 
@@ -32,6 +33,7 @@ def read_header(data: bytes) -> KptfileHeader:
         upstream=_upstream(text, "upstream"),
         upstream_lock=_upstream(text, "upstreamLock"),
         has_charts=b"render-helm-chart" in data,
+        unmet=unmet_gates_of(documents[0].value),
     )
 
 

@@ -48,7 +48,6 @@ from reconciler.resolve.dependency_roots import (
     RootKey,
     Roots,
     find_roots,
-    install_keys,
     requirement_changes,
 )
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
@@ -361,34 +360,3 @@ def test_variant_of_a_cluster_without_a_lock_has_changes() -> None:
     rows = changes(revision(1), revision(2, need("base", ">=1.0.0")), view=FAR)
 
     assert rows == (RequirementChange(f"{SOURCE}//base", "", ">=1.0.0", ""),)
-
-
-# Names of installs
-
-
-@pytest.mark.parametrize("name", ["web", "default/web", "mine", "default/mine"])
-def test_installs_of_a_variant_are_found_by_its_name_or_its_packages(name: str) -> None:
-    spec = PackageVariantSpec(downstream=Downstream(repo="edge", package="/mine/"))
-    own = replace(variant(), spec=spec)
-    far = replace(variant("far"), spec=PackageVariantSpec(downstream=Downstream(repo="far", package="mine")))
-    others = (
-        replace(variant("a"), spec=PackageVariantSpec()),
-        replace(variant("b"), spec=PackageVariantSpec(downstream=Downstream(repo="gone", package="mine"))),
-        variant("c"),
-    )
-    expected = {"prod": frozenset({("default", "mine"), ("default", "edge/mine")})}
-    if name.endswith("mine"):
-        expected["dev"] = frozenset({("default", "mine"), ("default", "far/mine")})
-
-    keys = install_keys(world(views=VIEWS), Desired((others[0], others[1], own, far)), name)
-
-    assert keys == expected
-    assert install_keys(world(views=VIEWS), Desired((others[2],)), "nobody") == {}
-
-
-def test_installs_of_variants_in_one_cluster_are_collected() -> None:
-    west = replace(variant("b"), spec=PackageVariantSpec(downstream=Downstream(repo="west", package="web")))
-
-    assert install_keys(world(views=VIEWS), Desired((variant("a"), west)), "web") == {
-        "prod": {("default", name) for name in ("web", "edge/web", "west/web")}
-    }
