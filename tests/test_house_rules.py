@@ -48,64 +48,6 @@ def test_arrows_of_the_architecture_point_down_the_layers() -> None:
             assert height[first] > height[second], f"{first} --> {second}"
 
 
-WORDS = {"message", "detail", "why", "hint", "reason", "subject"}
-"""Attributes that are text for people: a fact that some code needs has a field of its own (design D33)."""
-READ_BY_WORDS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "find"}
-
-
-def read_by_words(source: str) -> list[int]:
-    """Return the lines that look for words in a text for people, also under another name.
-
-    To take the lines of a text apart is allowed: the subject of a commit is its first one.
-    """
-    lines: set[int] = set()
-    tree = ast.parse(source)
-    for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))):
-        nodes = list(ast.walk(scope))
-        assigned = [n for n in nodes if isinstance(n, ast.Assign) and scope is not tree]
-        texts = {ast.unparse(n.targets[0]) for n in assigned if getattr(n.value, "attr", "") in WORDS}
-
-        def is_text(node: ast.AST, texts: set[str] = texts) -> bool:
-            while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # x.message.strip()
-                node = node.func.value
-            return getattr(node, "attr", "") in WORDS or (bool(texts) and ast.unparse(node) in texts)
-
-        for node in nodes:
-            match node:
-                case ast.Call(ast.Attribute(value, method), [ast.Constant(words), *_]):
-                    is_read = method in READ_BY_WORDS and words != "\n" and is_text(value)
-                case ast.Call(ast.Attribute(value, method)):
-                    is_read = method in READ_BY_WORDS and is_text(value)
-                case ast.Compare(ast.Constant(), [ast.In() | ast.NotIn()], [value]):
-                    is_read = is_text(value)
-                case _:
-                    continue
-            lines |= {node.lineno} if is_read else set()
-    return sorted(lines)
-
-
-def test_no_fact_is_read_from_the_words_of_a_message() -> None:
-    assert {path: lines for path in MODULES if (lines := read_by_words(path.read_text()))} == {}
-
-
-@pytest.mark.parametrize(
-    ("expression", "is_refused"),
-    [
-        ("problem.message.startswith('No')", True),
-        ("cause.detail.strip().rpartition(' of ')[2]", True),
-        ("problem.hint.endswith(known)", True),
-        ("'empty' in finding.message", True),
-        ("commit.message.partition('\\n')[0]", False),
-        ("words in finding.message", False),
-        ("problem.message == other.message", False),
-        ("path.name.startswith('.')", False),
-    ],
-)
-def test_reading_of_words_is_recognised(expression: str, is_refused: bool) -> None:
-    assert read_by_words(expression) == [1] * is_refused
-    assert read_by_words(f"def f(x):\n    why = x.message\n    return {expression}\n") == [3] * is_refused
-
-
 def test_every_adr_fits_one_page() -> None:
     paths = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
     assert paths

@@ -176,7 +176,7 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
     """Return what is recorded of effects that were not done: a remote's own words may quote a secret."""
     redactor = Redactor.of_environment(os.environ)
     return {
-        package: why._replace(message=terminal(redactor.text(why.message)))
+        package: why._replace(message=terminal(redactor.text(str(why.message))))
         for package, why in unfinished.items()
     }
 

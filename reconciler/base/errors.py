@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from reconciler.base.text import Text
+
 
 class Exit(IntEnum):
     """Exit codes of every command (design D1)."""
@@ -61,10 +63,10 @@ class ReconcilerError(Exception):
     """
 
     exit_code: Exit = Exit.BUG
-    hint: str = ""
+    hint: Text = ""
     cause: str = ""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: Text, *, hint: Text | None = None) -> None:
         super().__init__(message)
         if hint is not None:
             self.hint = hint
@@ -80,7 +82,7 @@ class UsageError(ReconcilerError):
 
     exit_code = Exit.USAGE
 
-    def __init__(self, message: str, *, hint: str) -> None:
+    def __init__(self, message: Text, *, hint: Text) -> None:
         super().__init__(message, hint=hint)
 
 
@@ -102,7 +104,7 @@ class ConfigurationError(ReconcilerError):
 
     exit_code = Exit.INVALID_INPUT
 
-    def __init__(self, message: str, *, location: Location | None = None, hint: str = "") -> None:
+    def __init__(self, message: Text, *, location: Location | None = None, hint: Text = "") -> None:
         super().__init__(f"{location}: {message}" if location else message, hint=hint)
         self.message = message
         self.location = location
@@ -112,7 +114,7 @@ class ConfigurationError(ReconcilerError):
     def join(cls, errors: Sequence[Self]) -> Self:
         """Return one error for several: a line for each, the place of the first, and the hints of all."""
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
-        joined = cls("\n".join(map(str, errors)), hint=" ".join(hints))
+        joined = cls("\n".join(map(str, errors)), hint=" ".join(map(str, hints)))
         joined.location = errors[0].location
         joined._parts = tuple(errors)
         return joined

@@ -2,18 +2,19 @@
 
 import re
 
+from reconciler.base.text import Text
 from reconciler.base.wording import visible
 
 _TICKS = re.compile("`+")
 _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
 
 
-def terminal(text: str) -> str:
+def terminal(text: Text) -> str:
     """Return `text` on one line with every control, bidirectional and invisible character spelled out.
 
     Total and idempotent: printable text is returned unchanged.
     """
-    return visible(text)
+    return visible(str(text))
 
 
 def is_visible(character: str) -> bool:
@@ -21,7 +22,7 @@ def is_visible(character: str) -> bool:
     return character.isprintable() and terminal(character) == character
 
 
-def message_line(text: str) -> str:
+def message_line(text: Text) -> str:
     """Return a message on one line: its line breaks become spaces, the rest is as `terminal` returns it."""
     return terminal(" ".join(text.splitlines()))
 

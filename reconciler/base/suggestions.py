@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
+from reconciler.base.text import Text
+
 _SHORTEST_START = 3
 _ANSWERS = ("Did you mean ", "Known", "There is ", "Versions: ", "None is ")
 """Beginnings of hints that name what there is, and leave to the reader what to do."""
@@ -44,9 +46,9 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
     return f"Known here: {', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}."
 
 
-def next_step(hint: str, location: str) -> str:
+def next_step(hint: Text, location: str) -> Text:
     """Return a hint as something to do: a question or an answer follows the order to correct `location`."""
-    return f"Correct {location}. {hint}".rstrip() if not hint or hint.startswith(_ANSWERS) else hint
+    return f"Correct {location}. {hint}".rstrip() if not hint or str(hint).startswith(_ANSWERS) else hint
 
 
 def _spelled_alike(typed: str, names: Iterable[str], most: int) -> list[str]:

@@ -6,13 +6,15 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 
+from reconciler.base.text import Text
+
 T = TypeVar("T")
 
 
 class Refused(NamedTuple):
     """A result that there is not, and why: a sentence, or the end of one."""
 
-    why: str
+    why: Text
 
 
 class PartlyCompared(Struct, frozen=True, eq=False):

@@ -26,6 +26,7 @@ from reconciler.cli.workflow import (
 from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:
+    from reconciler.base.text import Text
     from reconciler.plan.changes import Outcome
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
@@ -69,7 +70,8 @@ def _report_fatal(runner: Runner, error: Exception, inputs: "Inputs") -> None:
     """Annotate and summarise what ended the run; `check` annotates a configuration by itself."""
     from reconciler.report.markdown import fatal_markdown
 
-    title, message, hint = type(error).__name__, str(error), "The log has the details."
+    title, message = type(error).__name__, str(error)
+    hint: Text = "The log has the details."
     if isinstance(error, ReconcilerError):
         title, hint = title.removesuffix("Error"), error.hint
     if not isinstance(error, ConfigurationError) or error.location is None:

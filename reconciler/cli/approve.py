@@ -10,6 +10,7 @@ import click
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.progress import open_task, track
+from reconciler.base.text import Text
 from reconciler.cli.output import (
     Output,
     dry_run_option,
@@ -318,7 +319,7 @@ def _became(result: Approved) -> str:
     return "merged; the files that its branch keeps are still there"
 
 
-def _value(result: Approved) -> dict[str, str | list[str]]:
+def _value(result: Approved) -> dict[str, Text | list[str]]:
     return {
         "package": result.listed.package,
         "pullRequest": result.listed.name,

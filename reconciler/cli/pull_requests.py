@@ -557,7 +557,7 @@ def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], 
     ):
         return RefusedError(str(error), hint=APPLY_ENDS_IT)
     change = next((change for change in changes if change.package.path == error.path), None)
-    reason = ": ".join(filter(None, (change.reason, change.message))) if change else ""
+    reason = ": ".join(filter(None, (change.reason, str(change.message)))) if change else ""
     why = f" `reconciler apply` leaves the branch as it is: {reason}." if change else ""
     return RefusedError(str(error), hint=f"{error.hint}{why}")
 

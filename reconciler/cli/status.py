@@ -193,7 +193,7 @@ def _make_form(
         case Output.CSV:
             return code, status_csv(owners)
     width, paint, now = printer.width, printer.paint, printer.now
-    texts = "\n".join(problem.message for problem in observed.problems if whole and not is_wide)
+    texts = "\n".join(str(problem.message) for problem in observed.problems if whole and not is_wide)
     lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts)
     if not whole:
         return code, list(lines)

@@ -12,6 +12,7 @@ import click
 from reconciler.base.errors import Location, RefusedError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
+from reconciler.base.text import Text
 from reconciler.names.problems import Problem
 
 _PULL_REQUEST = "pull_request"
@@ -36,7 +37,7 @@ class Annotation(NamedTuple):
 
     level: str
     title: str
-    message: str
+    message: Text
     location: Location | None = None
 
 
@@ -114,7 +115,7 @@ def annotate_problem(problem: Problem, level: str = "error") -> Annotation:
 
 
 def annotate_error(
-    title: str, message: str, hint: str, location: Location | None = None, level: str = "error"
+    title: str, message: Text, hint: Text, location: Location | None = None, level: str = "error"
 ) -> Annotation:
     """Return the annotation of what is wrong, with the next step; a refusal and a failure have no place."""
     return Annotation(level, title, f"{message}. {hint}" if hint else message, location)

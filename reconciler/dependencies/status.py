@@ -8,6 +8,7 @@ import orjson
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.dependencies.emit import ObjectRef, PackageGraph, package_graph
 from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
@@ -143,7 +144,7 @@ class _Reader(Struct, frozen=True):
         }
 
 
-def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[dict[str, str]]:
+def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[dict[str, Text]]:
     stalled = problem is not None
     yield {
         "type": "Ready",

@@ -110,7 +110,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
     """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
-        messages = sorted(p.message for p in inventory.problems if p.owner == owner)
+        messages = sorted(str(p.message) for p in inventory.problems if p.owner == owner)
         findings = [Finding((), message) for message in messages]
         if owner.kind == "PackageVariantSet":
             conditions[owner] = stalled_set(findings, valid=False)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.inventory.inventory import FieldPath, Source
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
@@ -24,9 +25,9 @@ class Finding(Struct, frozen=True):
 
     path: FieldPath
     """The field on disk, from the root of the manifest."""
-    message: str
+    message: Text
     reason: Reason = Reason.VALIDATION_ERROR
-    hint: str = ""
+    hint: Text = ""
     offset: int | None = None
     """Characters from the start of the field's text, if the error is known that exactly."""
     repository: ObjectName | None = None
@@ -43,7 +44,7 @@ class ExpansionError(Exception):
 
 def joined(findings: Iterable[Finding]) -> str:
     """Return all messages as one, as Porch puts them into a condition."""
-    return "; ".join(finding.message for finding in findings)
+    return join_texts("; ", (finding.message for finding in findings))
 
 
 def problems_of(findings: Iterable[Finding], source: Source, owner: ObjectKey) -> tuple[Problem, ...]:
@@ -60,7 +61,7 @@ def problems_of(findings: Iterable[Finding], source: Source, owner: ObjectKey) -
     )
 
 
-def hint_of(finding: Finding, owner: ObjectKey) -> str:
+def hint_of(finding: Finding, owner: ObjectKey) -> Text:
     """Return the hint of a finding: its own, else one for its field."""
     if finding.hint:
         return finding.hint

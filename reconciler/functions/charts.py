@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location, RefusedError
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import Text
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 from reconciler.functions.archives import ArchiveReader
@@ -57,7 +58,7 @@ VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
 class ChartError(Exception):
     """A chart cannot be rendered; `path` is the field of the configuration that asks for it."""
 
-    def __init__(self, message: str, path: Path = (), hint: str = "") -> None:
+    def __init__(self, message: str, path: Path = (), hint: Text = "") -> None:
         super().__init__(message)
         self.path = path
         self.hint = hint

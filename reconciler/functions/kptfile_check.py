@@ -8,6 +8,7 @@ from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
 from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import Text
 from reconciler.functions.package_files import IGNORE_FILE
 from reconciler.functions.patterns import ignore_spec
 from reconciler.krm.yaml import KPTFILE_LIMITS, Document, Path, YamlError, load_documents, path_text
@@ -18,8 +19,8 @@ class KptfileError(NamedTuple):
     """One fault of a Kptfile: its place, what is wrong, and what to do."""
 
     location: Location
-    message: str
-    hint: str = ""
+    message: Text
+    hint: Text = ""
 
     def __str__(self) -> str:
         return f"{self.location}: {self.message}{f'. {self.hint}' if self.hint else ''}"
@@ -155,8 +156,8 @@ class FieldFault(NamedTuple):
     """An unknown or mistyped field: its path, what is wrong, and what to do."""
 
     path: Path
-    message: str
-    hint: str = ""
+    message: Text
+    hint: Text = ""
 
 
 def check_fields(value: Any, shape: Any, path: Path, owner: str) -> Iterator[FieldFault]:

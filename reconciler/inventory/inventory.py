@@ -16,6 +16,7 @@ from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repos
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
@@ -292,7 +293,7 @@ class RepositoryView(Struct, frozen=True):
         return self.problem is None and self.role is RepositoryRole.PLANNED
 
     def problem_at(
-        self, reason: Reason, message: str, hint: str = "", *path: str | int, cause: str = ""
+        self, reason: Reason, message: Text, hint: Text = "", *path: str | int, cause: Text = ""
     ) -> Problem:
         """Return a problem of this repository, at a field of its manifest; by default at its URL."""
         where = self.source.at(*(path or ("spec", "git", "repo")))

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.names.ids import ObjectKey, ObjectName
 
@@ -19,13 +20,13 @@ class Problem(PartlyCompared, frozen=True):
 
     location: Location
     reason: str
-    message: str
-    hint: str = ""
+    message: Text
+    hint: Text = ""
     subject: str = ""
     """Name of the stalled object, as `PackageVariantSet default/nginx`; empty for a file without any."""
-    cause: str = ""
+    cause: Text = ""
     """The part of the message that is equal in all problems of one cause, as a refused token."""
-    consequence: str = ""
+    consequence: Text = ""
     """The part of the message after the cause."""
     owner: ObjectKey | None = None
     """The subject, where it is an object."""

@@ -79,7 +79,7 @@ class _Reader:
         # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
         notes = () if change.reason is Reason.HELD_BACK else change.conflicts
         conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
-        return tuple(conflicts), change.unready, change.failed
+        return tuple(conflicts), tuple(map(str, change.unready)), change.failed
 
 
 def find_objections(plan: Plan) -> dict[Place, Objection]:
@@ -106,7 +106,7 @@ def _unwanted(change: Change, plan: Plan, number: int) -> Iterator[tuple[str | i
         yield change.group, Objection((number, 1), f"deletes what a manifest wants: {path}", who, way)
     if plan.context is not None and change.reason in _NOT_UNDERSTOOD:
         objection = Objection(
-            (number, 1), f"is about what may be wanted: {path}", change.message, "correct its manifest"
+            (number, 1), f"is about what may be wanted: {path}", str(change.message), "correct its manifest"
         )
         if (target := plan.context.targets.get(change.package)) is not None:
             deletion = deletion_ref(plan.context.inventory.policy.instance, path)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
@@ -112,7 +113,7 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
     )
 
 
-def _refused_state(change: Change, number: int, message: str) -> ApprovalState:
+def _refused_state(change: Change, number: int, message: Text) -> ApprovalState:
     why = (
         f"The forge did not merge it: {message}. It is asked again when its pull request, checks or rules "
         f"change, and after a while; or run `reconciler approve {change.repository.name}#{number}`"
@@ -173,7 +174,7 @@ def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -
             basis=_basis(change, pull, why.changed, rules, context),
             first=before.first if before is not None else why.refused,
             last=why.refused,
-            message=why.message,
+            message=str(why.message),
         )
         records[record_path(record)] = record_bytes(replace(record, refused=now))
         state = _refused_state(change, pull.number, why.message)

@@ -10,6 +10,7 @@ from reconciler.api.porch import GROUP
 from reconciler.base.errors import Exit
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
@@ -148,7 +149,7 @@ def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.V
             yield lock_changes.VersionChange(op, *pin, ())
 
 
-def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
+def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, Text]]:
     """Yield the packages that a person or a limit holds, with what they wait for."""
     for change in changes:
         why = change.postponed.message if change.postponed else next(iter(change.unready), "")

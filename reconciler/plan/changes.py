@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
@@ -255,11 +256,11 @@ class Postponed(NamedTuple):
     """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
     reason: Reason
-    message: str
+    message: Text
     opens: str = ""
 
     @property
-    def when(self) -> str:
+    def when(self) -> Text:
         """The message, with the time at which the schedule opens."""
         return f"{self.message}; it opens at {self.opens}" if self.opens else self.message
 
@@ -278,10 +279,10 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     ready: bool = False
     conflicts: tuple[ConflictNote, ...] = ()
     answers: tuple[AnswerNote, ...] = ()
-    unready: tuple[str, ...] = ()
+    unready: tuple[Text, ...] = ()
     failed: bool = False
     faults: tuple[FunctionFault, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     subpackages: tuple[SubpackageNote, ...] = ()
 
 
@@ -305,7 +306,7 @@ class Change(DraftFacts, frozen=True):
     repository: ObjectName
     op: Op
     reason: Reason
-    message: str = ""
+    message: Text = ""
     variant: ObjectName | None = None
     location: Location | None = None
     before: Oid | None = None
@@ -321,13 +322,13 @@ class Change(DraftFacts, frozen=True):
     impact: Impact | None = None
     losses: tuple[Loss, ...] = ()
     request: PullRequestContent | None = None
-    repair: str = ""
+    repair: Text = ""
     postponed: Postponed | None = None
 
     @property
     def detail(self) -> str:
         """The message, and the correction of the pull request."""
-        return "; ".join(part for part in (self.message, self.repair) if part)
+        return join_texts("; ", (self.message, self.repair))
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -484,7 +485,7 @@ class Plan(PartlyCompared, frozen=True):
     other_status: Mapping[str, bytes] | None = None
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     lock: LockProposal | None = None
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
@@ -522,8 +523,8 @@ class Unfinished(NamedTuple):
     when the forge refused a merge by policy, 0 if it did not, `changed` when its pull request last changed.
     """
 
-    message: str = ""
-    hint: str = ""
+    message: Text = ""
+    hint: Text = ""
     pushed: bool = False
     left: bool = False
     refused: int = 0
@@ -542,10 +543,10 @@ class Effect(Struct, frozen=True):
     what: str
     ref: str = ""
     oid: str = ""
-    error: str = ""
-    hint: str = ""
+    error: Text = ""
+    hint: Text = ""
     left: bool = False
-    cause: str = ""
+    cause: Text = ""
 
     @property
     def place(self) -> str:

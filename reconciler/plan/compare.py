@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.base.wire import read_record
 from reconciler.base.wording import some
@@ -156,7 +157,7 @@ class VariantDifference(Struct, frozen=True):
 
     key: ObjectName
     fate: Fate
-    message: str = ""
+    message: Text = ""
 
 
 class PackageDifference(Struct, frozen=True):
@@ -280,7 +281,7 @@ def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:
             yield pin._replace(what=f"lock request: {pin.what}")
 
 
-def _identity(problem: Problem) -> tuple[str, str, str, str]:
+def _identity(problem: Problem) -> tuple[str, str, Text, str]:
     return problem.location.path, problem.reason, problem.message, problem.subject
 
 
@@ -297,9 +298,9 @@ class _Obstacle(PartlyCompared, frozen=True):
 
     package: str
     reason: str
-    message: str
+    message: Text
     location: Location
-    hint: str = ""
+    hint: Text = ""
 
 
 def _obstacles(side: Side) -> Iterator[_Obstacle]:
@@ -351,7 +352,7 @@ def _function_location(variant: DesiredVariant, fault: FunctionFault, template: 
 
 def _as_problems(obstacles: Iterable[_Obstacle]) -> Iterator[Problem]:
     """Yield one problem for all packages that one cause keeps from being ready."""
-    by_cause: dict[tuple[Location, str, str, str], list[str]] = {}
+    by_cause: dict[tuple[Location, str, Text, Text], list[str]] = {}
     for each in obstacles:
         by_cause.setdefault((each.location, each.reason, each.message, each.hint), []).append(each.package)
     for (location, reason, message, hint), packages in by_cause.items():

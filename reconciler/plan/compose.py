@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
@@ -105,7 +106,7 @@ class Held(Struct, frozen=True):
 
     by: Veto
     reason: Reason
-    why: str = ""
+    why: Text = ""
     op: Op = Op.KEEP
     waits: bool = False
     problem: Problem | None = None
@@ -174,7 +175,7 @@ class Decision(Struct, frozen=True):
     target: PlanTarget
     op: Op
     reason: Reason
-    message: str = ""
+    message: Text = ""
     variant: ObjectName | None = None
     location: Location | None = None
     before: Oid | None = None

@@ -6,6 +6,7 @@ from typing import Literal
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Op, Unfinished, WriteGroup
@@ -79,7 +80,7 @@ def _complete(
     return tuple(sorted(every, key=lambda c: c.type))
 
 
-def _stalled(reason: str, message: str, *, has_draft: bool) -> Iterator[Condition]:
+def _stalled(reason: str, message: Text, *, has_draft: bool) -> Iterator[Condition]:
     """Yield the conditions of a variant of which nothing can be done."""
     yield _condition("Stalled", True, "ValidationError", message)
     yield _condition("Ready", False, "Error", "invalid packagevariant object")
@@ -120,7 +121,7 @@ def _trees(variant: DesiredVariant, context: PlanContext) -> Iterator[Oid | None
         yield from (resolved.draft.tree, resolved.draft.written) if resolved.draft else ()
 
 
-def missing_text(change: Change, missing: Unfinished) -> str:
+def missing_text(change: Change, missing: Unfinished) -> Text:
     """Return what an effect that was not done means for the package."""
     return missing.message or f"Not applied yet: {change.op} ({change.reason})"
 
@@ -128,13 +129,13 @@ def missing_text(change: Change, missing: Unfinished) -> str:
 def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> Iterator[Condition]:
     """Yield the conditions of a paused variant: nothing is compared with what it asks for."""
     status: Literal["Unknown", "False"] = "False" if change.before is None else "Unknown"
-    message = change.message
+    message = str(change.message)
     for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
         yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
     yield _draft(_has_draft(variant, change, context, None))
 
 
-def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfinished | None) -> Condition:
+def _ensured(change: Change, error: Text, injection: str | None, unwritten: Unfinished | None) -> Condition:
     """Say whether main or a draft holds what the variant asks for."""
     if unwritten is not None:
         reason = "Pending" if unwritten.left else "Error"
@@ -148,15 +149,15 @@ def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfin
     return _condition("DownstreamEnsured", not failed, reason, failed or _ENSURED)
 
 
-def _ready(change: Change, error: str) -> Condition:
+def _ready(change: Change, error: Text) -> Condition:
     """Say why the package may not be approved as it is, in words that stay while the draft does."""
     question = asked_text(change.conflicts) if change.conflicts else ""
     waiting = (change.message or str(change.reason)) if change.waits else ""
-    message = error or "; ".join(change.unready) or question or waiting
+    message = error or join_texts("; ", change.unready) or question or waiting
     return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)
 
 
-def _error(change: Change) -> str:
+def _error(change: Change) -> Text:
     if change.op is Op.BLOCK or not change.reason.facts.ensured or change.reason is Reason.OWNER_STALLED:
         return change.message or str(change.reason)
     return ""
@@ -184,7 +185,7 @@ def _draft(exists: object) -> Condition:
     return _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
 
 
-def _context(variant: DesiredVariant, error: str, context: PlanContext) -> Condition:
+def _context(variant: DesiredVariant, error: Text, context: PlanContext) -> Condition:
     """Say whether what the variant asks of the package context is there."""
     requested = variant.spec.package_context
     if requested is None or not (requested.data or requested.remove_keys):
@@ -195,7 +196,7 @@ def _context(variant: DesiredVariant, error: str, context: PlanContext) -> Condi
     return _condition("ContextInjected", done, reason, "" if done else error)
 
 
-def _config(error: str, injection: str | None) -> Condition:
+def _config(error: Text, injection: str | None) -> Condition:
     """Say whether every required injection point is filled; a package without points lacks nothing."""
     if error:
         return _condition("ConfigInjected", False, "Error", error)
@@ -205,5 +206,5 @@ def _config(error: str, injection: str | None) -> Condition:
     return _condition("ConfigInjected", not injection, reason, injection)
 
 
-def _condition(type_: str, holds: object, reason: str, message: str) -> Condition:
-    return Condition(type=type_, status="True" if holds else "False", reason=reason, message=message)
+def _condition(type_: str, holds: object, reason: str, message: Text) -> Condition:
+    return Condition(type=type_, status="True" if holds else "False", reason=reason, message=str(message))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.base.text import Text
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import (
     Draft,
@@ -104,10 +105,10 @@ class PlanContext(Struct, frozen=True):
     variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
     gone: Mapping[ObjectName, VariantChange]
-    waiting: Mapping[ObjectName, str]
+    waiting: Mapping[ObjectName, Text]
     proposed_deletions: ProposedDeletions
-    staying: Mapping[ObjectName, str] = field(default_factory=dict)
-    stopped: Mapping[ObjectName, str] = field(default_factory=dict)
+    staying: Mapping[ObjectName, Text] = field(default_factory=dict)
+    stopped: Mapping[ObjectName, Text] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
     sources: Sources = field(default_factory=dict)

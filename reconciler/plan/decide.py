@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
+from reconciler.base.text import join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.names.problems import Problem, defect_problem
@@ -56,7 +57,7 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
     every = left_drafts(target, context) if is_denied else ()
     left, comment = [each for each in every if not each.append_only], "Its PackageVariant is gone."
     if touched := [each for each in every if each.append_only and not is_rejected(target, each)]:
-        why = ". ".join(filter(None, (held.why, left_to_people(target, touched))))
+        why = join_texts(". ", (held.why, left_to_people(target, touched)))
         held = replace(held, why=why, waits=True)
     if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
         # It waits for its first revision, and this is a draft of another one.

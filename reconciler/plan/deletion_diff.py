@@ -6,6 +6,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.expand.variants import Desired, DesiredVariant, spec_data
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
@@ -25,7 +26,7 @@ class VariantChange(Struct, frozen=True):
 
     key: ObjectName
     reason: Reason
-    message: str = ""
+    message: Text = ""
     variant: DesiredVariant | None = None
     record: PackageVariantRecord | None = None
     successor: ObjectName | None = None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.wording import some, time_text, verb
 from reconciler.expand import expand
 from reconciler.expand.authored import is_paused
@@ -29,7 +30,7 @@ class Retention(NamedTuple):
     """Reason to keep a recorded variant although no manifest asks for it."""
 
     reason: Reason
-    message: str
+    message: Text
 
 
 class DeletionEvidence:

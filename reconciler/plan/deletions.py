@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
@@ -79,7 +80,7 @@ def _unwanted(
     owner: ObjectName | None,
     op: Op,
     reason: Reason,
-    message: str = "",
+    message: Text = "",
     *,
     is_gone: bool = False,
     after: Oid | None = None,
@@ -232,7 +233,7 @@ def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
     return tuple(left)
 
 
-def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> str:
+def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
     """Return what is gone that the package was made for, or where it is now."""
     former, inventory = target.view.former, context.inventory
     record = inventory.records.get(owner)
@@ -295,8 +296,8 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     branches, waits = close_drafts(untouched), bool(touched)
     close = close_pulls(target, [d.ref for d in untouched], comment)
     if target.main_owner is not None and (awaited := _successor(owner, context)):
-        message = f"It goes when {awaited}, which takes its place in a rollout, is published"
-        held = Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
+        why = f"It goes when {awaited}, which takes its place in a rollout, is published"
+        held = Held(Veto.OWNER, Reason.AWAITING_WAVE, why)
         withdrawn = tuple(withdraw_deletion(target, context))
         # Left open without its branch, it would count as closed by a person.
         close = (*close, *close_pulls(target, [w.ref for w in withdrawn], "Its successor comes first."))
@@ -306,7 +307,8 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
         )
     if target.main_owner is not None:
         return _propose(target, owner, context, branches=branches, close=close, touched=touched)
-    op, reason, message = Op.DELETE, _unwanted_reason(target, owner, context), _cause(target, owner, context)
+    op, reason = Op.DELETE, _unwanted_reason(target, owner, context)
+    message: Text = _cause(target, owner, context)
     if touched:
         op, reason, message = Op.KEEP, Reason.DRAFT_EDITED, left_to_people(target, touched)
     elif theirs:
@@ -339,7 +341,7 @@ def _propose(
     waits, repair = bool(touched), ""
     message = _cause(target, owner, context)
     if touched:
-        message += f". {left_to_people(target, touched)}"
+        message = f"{message}. {left_to_people(target, touched)}"
     if (
         pull is not None
         and pull.state is PullState.CLOSED

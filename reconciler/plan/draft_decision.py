@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural, verb
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
@@ -74,7 +75,7 @@ class Case(Struct, frozen=True):
         self,
         op: Op,
         reason: Reason,
-        message: str = "",
+        message: Text = "",
         *,
         veto: Veto | None = None,
         waits: bool = False,
@@ -414,8 +415,8 @@ def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
 _MAX_FILES = 3
 
 
-def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
+def _joined(*parts: Text) -> str:
+    return join_texts("; ", parts)
 
 
 def _facts(case: Case, package: Package) -> DraftFacts:

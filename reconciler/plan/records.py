@@ -287,7 +287,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         conflicts=tuple(_open(note) for note in change.conflicts),
         answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
         asked_from=_asked_from(resolved, change, context),
-        unready=change.unready,
+        unready=tuple(map(str, change.unready)),
         failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         refused=_refused(resolved, change, context),

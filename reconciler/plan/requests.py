@@ -13,6 +13,7 @@ import orjson
 from msgspec.structs import replace
 
 from reconciler.base.reasons import UNWANTED, Reason
+from reconciler.base.text import join_texts
 from reconciler.base.wording import plural, visible
 from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
 from reconciler.names.ids import PackageKey
@@ -284,11 +285,13 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
     if not name or rule is None or rule.kind is ForgeKind.LOCAL:
         return None
     conflicts = sum(len(change.conflicts) for change in members)
-    unready = sorted({text for change in members for text in change.unready})
+    unready = sorted({str(text) for change in members for text in change.unready})
     if conflicts:
         return HeadStatus(name, passed=False, text=f"{conflicts} conflict{'s' * (conflicts > 1)} to answer")
     if unready:
-        return HeadStatus(name, passed=False, text=f"Not ready: {'; '.join(unready)}"[:_LONGEST_STATUS])
+        return HeadStatus(
+            name, passed=False, text=f"Not ready: {join_texts('; ', unready)}"[:_LONGEST_STATUS]
+        )
     return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Phase, Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
@@ -56,7 +57,7 @@ class PackageStatus(Struct, frozen=True):
     pull: int = 0
     url: str = ""
     reason: str = ""
-    message: str = ""
+    message: Text = ""
     revision: str = ""
     is_dated: bool = False
     losses: tuple[Loss, ...] = ()
@@ -65,7 +66,7 @@ class PackageStatus(Struct, frozen=True):
 class _Word(NamedTuple):
     phase: Phase
     reason: str = ""
-    message: str = ""
+    message: Text = ""
 
 
 def package_statuses(
@@ -153,7 +154,7 @@ def _status(
         pull=pull.number if pull else 0,
         url=pull.url if pull else "",
         reason=word.reason,
-        message="; ".join(filter(None, (word.message, *(f"loss: {loss.text}" for loss in change.losses)))),
+        message=join_texts("; ", (word.message, *(f"loss: {loss.text}" for loss in change.losses))),
         losses=change.losses,
         # As Porch composes the name of the PackageRevision.
         revision=f"{target.view.key.name}.{name.replace('/', '.')}.{workspace}" if workspace else "",
@@ -187,7 +188,7 @@ def _obstructed(change: Change, context: PlanContext) -> _Word | None:
         return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
     if change.unready:
         cause = Reason.PIPELINE_FAILED if change.failed else Reason.NOT_READY
-        return _Word(Phase.NOT_READY, str(cause), "; ".join(change.unready))
+        return _Word(Phase.NOT_READY, str(cause), join_texts("; ", change.unready))
     return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
 
 
@@ -208,7 +209,7 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
     return None
 
 
-def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
+def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, Text]:
     """Return what is reviewed where it is no content, a deletion for example, or what holds its merge."""
     if change.variant is not None and change.variant in context.stopped:
         return str(Reason.AWAITING_WAVE), context.stopped[change.variant]

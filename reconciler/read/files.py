@@ -139,8 +139,8 @@ def read_package(root: Path) -> dict[str, File]:
             fault._replace(location=fault.location._replace(path=str(root / fault.location.path)))
             for fault in faults
         )
-        more = "".join(f"; {each.location}: {each.message}" for each in others)
-        raise ConfigurationError(first.message + more, location=first.location, hint=first.hint)
+        more = "".join(f"; {fault.location}: {fault.message}" for fault in others)
+        raise ConfigurationError(f"{first.message}{more}", location=first.location, hint=first.hint)
     return files
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr, replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import Refused
 from reconciler.base.wire import Record, read_record
 from reconciler.base.wording import plural
@@ -367,7 +368,7 @@ class _Lines(NamedTuple):
     """The readable records of a file, and the numbers of its other lines, each with what is wrong."""
 
     records: dict[ObjectName, PackageVariantRecord]
-    damage: list[tuple[int, str]]
+    damage: list[tuple[int, Text]]
 
 
 def _line_error(line: bytes, limits: Limits) -> str:
@@ -378,7 +379,7 @@ def _line_error(line: bytes, limits: Limits) -> str:
     return f"it has {plural(len(line), 'byte')}, more than the limit {most}" if len(line) > most else ""
 
 
-def _unreadable(commit: Oid, path: str, why: str, line: int = 0) -> Problem:
+def _unreadable(commit: Oid, path: str, why: Text, line: int = 0) -> Problem:
     # Commits of the branch are never rewritten: its history is the backup.
     hint = (
         "What it owned is kept as it is. The next apply replaces the record; "

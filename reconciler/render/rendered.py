@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.names.file_names import NamesError, check_names
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
@@ -44,13 +45,13 @@ class Package(Struct, frozen=True):
     """Open conflicts."""
     answers: tuple[Answer, ...] = ()
     """Answered conflicts."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     """Notes for the reviewer."""
     context: bool | None = None
     """Whether the variant changed the package context; None if it sets no keys."""
     injection: str | None = None
     """Required injection points without an object; None if there are no points."""
-    unready: tuple[str, ...] = ()
+    unready: tuple[Text, ...] = ()
     """Reasons not to approve it: first how its functions failed, then unmet readiness gates."""
     failed: bool = False
     """Whether its functions failed."""
@@ -149,7 +150,7 @@ class RenderedDeliveries(Struct, frozen=True):
     items: Mapping[ObjectName, RenderedDelivery] = field(default_factory=dict)
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
 
 
 class Rendered(Struct, frozen=True):

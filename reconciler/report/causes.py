@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from reconciler.base.text import Text
 from reconciler.names.problems import Problem
 
 MOST_PLACES = 10
@@ -11,7 +12,7 @@ MOST_PLACES = 10
 Item = TypeVar("Item")
 
 
-def group_by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, str, str]]) -> list[list[Item]]:
+def group_by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, Text, Text]]) -> list[list[Item]]:
     """Group items by their key, at the place of the first; an item without a cause is a group of its own.
 
     Args:
@@ -34,11 +35,11 @@ class ProblemGroup(NamedTuple):
 
     problems: tuple[Problem, ...]
     reason: str
-    message: str
-    hint: str
+    message: Text
+    hint: Text
     location: str = ""
     subject: str = ""
-    places: tuple[str, ...] = ()
+    places: tuple[Text, ...] = ()
 
 
 def group_problems(problems: Iterable[Problem]) -> list[ProblemGroup]:

@@ -143,7 +143,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     locks = [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
     table = locks[: comparison.dangers]
     table += [
-        {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
+        {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": str(v.message)}
         for v in comparison.variants
     ]
     for cause in comparison_causes(comparison, names):

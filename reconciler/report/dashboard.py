@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.base.reasons import Phase, Reason
+from reconciler.base.text import join_texts
 from reconciler.names.ids import PackageKey, ask_key
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
@@ -90,7 +91,7 @@ def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> dict[str, 
     change = changes.get(status.package) if status.package else None
     can_ask = change is not None and change.reason is Reason.REJECTED and change.upstream_to
     box = ask_box(ask_key(change.package, change.after)) if change is not None and can_ask else ""
-    detail = ": ".join(filter(None, (status.reason, status.message)))[:LONGEST]
+    detail = join_texts(": ", (status.reason, status.message))[:LONGEST]
     return {"name": _name(status), "since": since_text(status), "detail": detail, "box": box}
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.suggestions import next_step
+from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.json import listing
@@ -26,8 +27,8 @@ class Diagnosis(NamedTuple):
     check: str
     subject: str
     severity: Severity = Severity.OK
-    message: str = ""
-    hint: str = ""
+    message: Text = ""
+    hint: Text = ""
 
 
 _COLORS = {Severity.OK: Color.GREEN, Severity.WARNING: Color.YELLOW, Severity.ERROR: Color.RED}

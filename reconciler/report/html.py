@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
+from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
@@ -94,7 +95,7 @@ class PackageRow(Struct, frozen=True):
     web_url: str = ""
     risks: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     conflicts: tuple[tuple[str, ...], ...] = ()
     subpackages: tuple[str, ...] = ()
     conditions: tuple[tuple[str, ...], ...] = ()
@@ -163,8 +164,8 @@ class HtmlReport(Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     rollouts: tuple[RolloutText, ...] = ()
     lock: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    failed: tuple[tuple[str, str], ...] = ()
+    notes: tuple[Text, ...] = ()
+    failed: tuple[tuple[str, Text], ...] = ()
     effects: tuple[str, ...] = ()
     source: ReportSource | None = None
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -307,8 +308,8 @@ class _Encoder:
         variant = _masked(self.clean(row.variant), _by_length(names))
         own = _by_length([*names, self.clean(row.variant)])
 
-        def text(value: str) -> int:
-            return self._number(_masked(self.clean(value), own)) if value else 0
+        def text(value: Text) -> int:
+            return self._number(_masked(self.clean(str(value)), own)) if value else 0
 
         def rows(values: Iterable[Sequence[str]], text: Callable[[str], int] = text) -> int:
             return self._list([self._list(list(map(text, value))) for value in values])

@@ -12,6 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFoun
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base import escape
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan, PullRequestContent
@@ -114,7 +115,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
     )
 
 
-def fatal_markdown(title: str, texts: Sequence[tuple[str, str]]) -> str:
+def fatal_markdown(title: str, texts: Sequence[tuple[str, Text]]) -> str:
     """Return what ended a run as a job summary: each message with its hint, which may be empty."""
     return fill("fatal.md", title=title, texts=texts)
 
@@ -235,7 +236,7 @@ def group_body(
             "upstream": _upstream(change),
             "link": (links or {}).get(change.package, {}).get("upstream", ""),
             "size": impact_text(change.impact) if change.impact else "",
-            "note": "; ".join(filter(None, (*change.unready, *_risks(change), _note(change)))),
+            "note": join_texts("; ", (*change.unready, *_risks(change), _note(change))),
         }
         for change in ordered
     ]
@@ -316,9 +317,10 @@ def chart_body(proposal: IndexProposal) -> str:
     return fill("chart.md", version=version, source=proposal.source, package=proposal.place.directory)
 
 
-def _short(text: str) -> str:
+def _short(text: Text) -> str:
     """Return a text that fits a table, however long a name is."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    plain = str(text)
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 1]}…"
 
 
 def _upstream(change: Change) -> str:
@@ -334,7 +336,8 @@ def _note(change: Change) -> str:
     """Return what only the last run knows of a draft: why it was written again, or that people deleted it."""
     is_deleted = change.reason is Reason.DELETED_BY_PERSON
     note = change.message if change.writes or change.request is None or is_deleted else ""
-    return note.removesuffix(asked_text(change.conflicts)).removesuffix("; ")  # the text has the conflicts
+    # The text has the conflicts.
+    return str(note).removesuffix(asked_text(change.conflicts)).removesuffix("; ")
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
@@ -351,7 +354,7 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "required by", ", ".join(request.requested_by) if request else ""
     yield "note", _note(change)
     yield "instance", names.instance
-    yield "not ready", "; ".join(change.unready)
+    yield "not ready", join_texts("; ", change.unready)
 
 
 def fill(template: str, **values: object) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.suggestions import next_step
+from reconciler.base.text import Text, join_texts
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectKey, ObjectName
@@ -36,8 +37,8 @@ _NEXT = {
 class Obstacle(NamedTuple):
     """One thing that keeps a package from moving, and the next step."""
 
-    message: str
-    hint: str = ""
+    message: Text
+    hint: Text = ""
 
 
 class Standstill(NamedTuple):
@@ -181,7 +182,7 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
             forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet {rollout.key}."
             step = f"{step} {forward}" if status.phase is Phase.IN_REVIEW else forward
         why = change.detail if status.phase is Phase.PENDING else ""
-        message = "; ".join(dict.fromkeys(filter(None, (status.message or change.detail, why))))
+        message = join_texts("; ", dict.fromkeys((status.message or change.detail, why)))
         pull = f" as #{status.pull}" if status.pull else ""
         state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
         yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)

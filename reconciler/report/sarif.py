@@ -7,6 +7,7 @@ from urllib.parse import quote
 from reconciler import __version__
 from reconciler.base.errors import Location
 from reconciler.base.escape import message_line
+from reconciler.base.text import Text
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.compare import Comparison
@@ -77,5 +78,5 @@ def _result(level: str, rule: str, message: str, location: Location | None) -> d
     }
 
 
-def _sentence(message: str, hint: str) -> str:
+def _sentence(message: Text, hint: Text) -> str:
     return f"{message_line(message)}. {message_line(hint)}" if hint else message_line(message)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reconciler.base.reasons import Phase, Reason
+from reconciler.base.text import join_texts
 from reconciler.base.wording import age_text, plural, some
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
@@ -153,7 +154,7 @@ def since_text(status: PackageStatus, now: float = 0) -> str:
 
 def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
     """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
-    unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
+    unready = f"not ready: {join_texts('; ', change.unready)}" if change.unready else ""
     is_open = status is not None and status.phase is not Phase.PUBLISHED and change.op is Op.KEEP
     stands = f"{status.phase} {since_text(status, now)}".strip() if status and is_open else ""
     is_told = status is not None and status.phase is Phase.CONFLICT

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural, some
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
@@ -120,7 +121,7 @@ def refusal_lines(refusals: Iterable[Refusal], *, paint: Paint = plain) -> Itera
         yield from _hint_lines(refusal.hint)
 
 
-def _hint_lines(hint: str) -> Iterator[str]:
+def _hint_lines(hint: Text) -> Iterator[str]:
     """Yield a hint; line breaks, as in a manifest, are kept."""
     first, *rest = hint.splitlines() or [""]
     if first:
@@ -154,7 +155,7 @@ def change_lines(
         "tree": arrow(change.before or "", change.after or ""),
         "pull request": change.pull.title if change.pull else "",
         "waits": "for a person" if change.waits else "",
-        "not ready": "; ".join(change.unready),
+        "not ready": join_texts("; ", change.unready),
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (paint(f"  loss: {terminal(text)}", Color.RED) for text in loss_texts(change.losses))
@@ -188,7 +189,7 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
         yield f"{plural(len(done), 'effect')} done, {sum(map(len, failed))} failed{rest}."
 
 
-def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def failures(outcome: Outcome) -> Iterator[tuple[str, Text]]:
     """Yield what failed and the next step, once for each cause."""
     for group in _failed(outcome):
         yield _failure(group), group[0].hint

@@ -12,6 +12,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import Refused
 from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -76,7 +77,7 @@ class Deliveries(Struct, frozen=True):
     items: tuple[Delivery, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
 
 
 def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockUpdate) -> Deliveries:
@@ -101,7 +102,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     items: list[Delivery] = []
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
-    notes: list[str] = []
+    notes: list[Text] = []
 
     def resolve(cluster: str, lock: "ClusterLock") -> None:
         policy, control = inventory.policy, inventory.control

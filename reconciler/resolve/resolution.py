@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.errors import Location
+from reconciler.base.text import Text
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Draft, PackageRevision
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
@@ -69,7 +70,7 @@ class HeldBack(NamedTuple):
     """The pin that a rollout holds back, None before the first one; why, and where that was ordered."""
 
     target: Pin | None
-    why: str
+    why: Text
     location: Location | None = None
 
 
@@ -128,7 +129,7 @@ class WaitingVariant(Struct, frozen=True):
 
     variant: DesiredVariant
     offers: Pin | None = None
-    why: str = ""
+    why: Text = ""
     target: Pin | None = None
 
 

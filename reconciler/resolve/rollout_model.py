@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.base.text import Text
 from reconciler.names.ids import ObjectName
 from reconciler.records.state import RolloutRecord
 
@@ -65,8 +66,8 @@ class MemberStatus(NamedTuple):
     phase: MemberPhase
     published: int = 0
     gates: tuple[GateResult, ...] = ()
-    why: str = ""
-    failure: str = ""
+    why: Text = ""
+    failure: Text = ""
     ended: bool = False
 
     @property
@@ -180,7 +181,7 @@ class Rollout(Struct, frozen=True):
     phase: RolloutPhase
     record: RolloutRecord
     waves: tuple[WaveStatus, ...] = ()
-    staying: Mapping[ObjectName, str] = field(default_factory=dict)
+    staying: Mapping[ObjectName, Text] = field(default_factory=dict)
     rejected: frozenset[ObjectName] = frozenset()
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     waves_of: Mapping[ObjectName, str] = field(default_factory=dict)
@@ -190,7 +191,7 @@ class Rollout(Struct, frozen=True):
         """The revision that travels, as people call it."""
         return self.record.revision
 
-    def with_holders(self, holders: Mapping[ObjectName, str]) -> "Rollout":
+    def with_holders(self, holders: Mapping[ObjectName, Text]) -> "Rollout":
         """Return the rollout with what its packages on the way wait for, beside a review."""
         waves = (
             replace(

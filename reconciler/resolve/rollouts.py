@@ -11,6 +11,7 @@ from reconciler.api.meta import LabelSelector
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import Text
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant, set_key
 from reconciler.inventory.inventory import Inventory
@@ -58,7 +59,7 @@ class KeptPin(NamedTuple):
     """
 
     pin: Pin | None
-    why: str
+    why: Text
     location: Location | None = None
 
 
@@ -225,7 +226,7 @@ def _members(rolling: RollingSet, record: RolloutRecord) -> Iterator[tuple[Rollo
                 results = tuple(gate_results(wave, variant, outcome, member.published, rolling.inventory))
             failure = next((gate.message for gate in results if gate.result is Verdict.FAILED), "")
             if not failure and not all(gate.seen for gate in results):
-                failure = status.failure  # what nobody sees is no better than it was
+                failure = str(status.failure)  # what nobody sees is no better than it was
             member = replace(member, failed="unhealthy" if failure else "", why=failure)
             status = status._replace(gates=results, failure=failure)
         yield member, status
@@ -384,7 +385,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
 
 def _way_back(
     rolling: RollingSet, record: RolloutRecord, member: RolloutMember
-) -> tuple[Pin | None, str | Problem]:
+) -> tuple[Pin | None, Text | Problem]:
     """Return the revision from before the rollout, or the present one and why the package stays at it.
 
     What no run saw is read from the history of main.

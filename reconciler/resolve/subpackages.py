@@ -11,6 +11,7 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import Text
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import Oid, normalise_url
@@ -88,7 +89,7 @@ def _unknown(
 
 
 def _problem(
-    variant: DesiredVariant, entry: SubpackageRevision, reason: Reason, message: str, hint: str
+    variant: DesiredVariant, entry: SubpackageRevision, reason: Reason, message: Text, hint: Text
 ) -> Problem:
     where = variant.source.inside(entry.offset, "metadata", "annotations", SUBPACKAGE_REVISIONS)
     return Problem(where, reason, f"{SUBPACKAGE_REVISIONS}: {message}", hint).owned_by(variant.owner)

@@ -68,8 +68,8 @@ def find_repository(
     if view.problem is None:
         return view
     location = variant.source.at("spec", field, "repo")
-    reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-    problem = Problem(location, reason, view.unread_message, hint, repository=view.key)
+    reason = Reason.REPOSITORY_UNAVAILABLE
+    problem = Problem(location, reason, view.unread_message, view.problem.hint, repository=view.key)
     return problem.owned_by(variant.owner)
 
 

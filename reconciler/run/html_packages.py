@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from reconciler.apply.links import find_web
 from reconciler.apply.upstream_log import known_bases, local_origins
+from reconciler.base.text import join_texts
 from reconciler.dependencies.status import status_entries
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op
@@ -181,7 +182,7 @@ def _status_fields(status: PackageStatus | None) -> dict[str, str]:
 def _detail(change: Change, status: PackageStatus | None) -> str:
     """Return why; versions and what it waits for have columns of their own."""
     parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
-    return "; ".join(dict.fromkeys(part for part in parts if part))
+    return join_texts("; ", dict.fromkeys(parts))
 
 
 def _date(time: int) -> str:

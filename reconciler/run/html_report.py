@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from reconciler import __version__
+from reconciler.base.text import join_texts
 from reconciler.base.wording import time_text
 from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import PackageKey
@@ -174,7 +175,7 @@ def _check_report(checked: CheckResult) -> HtmlReport:
         notes=checked.notes,
     )
     if planned is None:
-        variants = (" ".join(filter(None, (v.fate, str(v.key), v.message))) for v in comparison.variants)
+        variants = (join_texts(" ", (v.fate, str(v.key), v.message)) for v in comparison.variants)
         return replace(report, effects=tuple(variants))
     return _compared_report(report, checked, planned)
 

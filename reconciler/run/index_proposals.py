@@ -115,7 +115,7 @@ def _proposal(
     added = {f"{v.folder}/{name}": data for v in listed for name, data in v.files.items()}
     names = {version.candidate.id.name for version in listed}
     files = {path.removeprefix(f"{INDEX_DIRECTORY}/"): File.of(data) for path, data in added.items()}
-    problems = (problem.message for problem in result.problems)
+    problems = (str(problem.message) for problem in result.problems)
     return IndexProposal(
         listed[0].origin,
         ref,

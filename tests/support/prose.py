@@ -1,13 +1,10 @@
-"""Rules for the words of user documentation: no internal numbers, short sentences, plain words."""
+"""Rules for the words of user documentation: no internal numbers, plain words."""
 
 import re
 from collections.abc import Iterator
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-
-LONGEST_SENTENCE = 45
-"""Words of one sentence; a span of code counts as one."""
 
 INTERNAL = re.compile(r"\b(?:D\d{1,2}|[Ll]aws? \d|[Dd]ecisions? \d|[Ss]eed(?:s|'s)?|R\d{2,3})\b")
 """Numbers of our design and requirements, which mean nothing to a user."""
@@ -31,7 +28,6 @@ PLAIN = {
 }
 """Words that are never needed, each with what to write instead."""
 _PLAIN = re.compile("|".join(rf"(?<![\w.])(?:{word})(?!\w)" for word in PLAIN), re.IGNORECASE)
-_END = re.compile(r"(?<=[.!?:])[)*\"”]*\s+(?=[\[*\"“(]*[A-Z0-9§]|§)")
 
 
 def findings(text: str) -> Iterator[str]:
@@ -41,10 +37,6 @@ def findings(text: str) -> Iterator[str]:
             yield f"{line}: {match[0]} is a number of ours"
         for match in _PLAIN.finditer(prose):
             yield f"{line}: {match[0]}: write {_instead(match[0])}"
-        for sentence in _END.split(prose):
-            count = len(re.findall(r"[\w§]+(?:['.-]\w+)*", sentence))
-            if count > LONGEST_SENTENCE:
-                yield f"{line}: {count} words: {sentence.strip()[:60]}"
 
 
 def _instead(word: str) -> str:
