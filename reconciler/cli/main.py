@@ -150,8 +150,6 @@ def entrypoint() -> None:
     SIGTERM, with which a cluster stops a pod, and SIGINT let the effect under way finish, and end every other
     wait (exit 6); a second one kills.
     """
-    # Looking for plugins of pydantic reads the metadata of every installed package.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
     if COMPLETING in os.environ:
@@ -161,7 +159,7 @@ def entrypoint() -> None:
 
 def _work() -> int:
     # What a run makes lives to its end and has few cycles: the collector looks for them rarely (the replies
-    # of forges have some), and not at the end, where it would take a fifth of a short run.
+    # of forges have some), and not at the end: a plan of nine packages takes 0.7 s of CPU instead of 1.0 s.
     gc.set_threshold(200_000, 20, 100)
     _show_progress()
     code = invoke(sys.argv[1:])

@@ -270,6 +270,7 @@ class _Reader(Struct, frozen=True):
         }
         match spec.get("downstream"):
             case {"repo": str(repo), "package": str(package), **more} if not more:
+                # `parts` holds one object for equal values to the end, so that an id stands for its value.
                 shared = self.specs.setdefault(tuple((key, id(part)) for key, part in parts.items()), parts)
                 return SharedSpec(shared, self.texts.setdefault(repo, repo), package)
         return {**spec, **parts}

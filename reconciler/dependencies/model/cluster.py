@@ -38,8 +38,6 @@ from reconciler.names.problems import Problem
 class SlotKind(StrEnum):
     """Kinds of slots: what must be unique within a cluster, and is therefore shared or not."""
 
-    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
-
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
     INSTALL = "install"

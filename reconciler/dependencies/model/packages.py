@@ -28,8 +28,6 @@ Pairs = tuple[tuple[str, str], ...]
 class Dialect(StrEnum):
     """Ecosystem of the manifest of a requirement; it decides how versions are parsed and compared."""
 
-    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
-
     CROSSPLANE = "crossplane"
     CARVEL = "carvel"
     PORTER = "porter"
@@ -44,8 +42,6 @@ class Dialect(StrEnum):
 
 class Ecosystem(StrEnum):
     """Where names of packages come from; no two ecosystems share a name."""
-
-    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
     XPKG = "xpkg"
     CARVEL = "carvel"

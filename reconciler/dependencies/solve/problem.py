@@ -16,8 +16,6 @@ from reconciler.names.problems import Problem
 class AlternativeSource(StrEnum):
     """How a requirement is satisfied, in the order in which alternatives are tried."""
 
-    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
-
     BINDING = "binding"
     INSTALLED = "installed"
     GLOBAL = "global"
@@ -40,8 +38,6 @@ PRESENT = frozenset(
 
 class CauseKind(StrEnum):
     """Kinds of causes of a conflict. Each can be explained to a user, and changed."""
-
-    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
     REQUESTED = "requested"
     REQUIRES = "requires"

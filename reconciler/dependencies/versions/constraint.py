@@ -22,16 +22,12 @@ from reconciler.dependencies.versions.version import (
 class Grammar(StrEnum):
     """Which library's rules a constraint is read and judged by."""
 
-    __hash__ = str.__hash__
-
     MASTERMINDS = "masterminds"
     CARVEL = "carvel"
 
 
 class Operator(StrEnum):
     """A comparison; `~` and `^` exist in the Masterminds grammar only."""
-
-    __hash__ = str.__hash__  # looked up for every comparison
 
     EQ = "="
     NE = "!="
