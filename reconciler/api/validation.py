@@ -161,20 +161,6 @@ def _repair(model: type[Any], data: Any, error: FieldError) -> str:
     return ""
 
 
-def _unknown_field(model: type[Any], path: Path) -> FieldError:
-    name, fields = str(path[-1]), _fields_at(model, path[:-1])
-    hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
-    below = _paths_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
-    lengths = range(len(path) - 2, 0 if name in _HEAD else -1, -1)  # each document has those at its top
-    above = (path[:length] for length in lengths)
-    outside = (field_text((*at, name)) for at in above if name in _fields_at(model, at))
-    elsewhere = next(chain(below, outside), "")
-    if elsewhere and not get_close_matches(name, fields, cutoff=_MISSPELT):
-        hint, meant = f"It belongs at {elsewhere}.", elsewhere
-    message = f"Unknown field {field_text(path)}"
-    return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
-
-
 def _paths_of(name: str, annotation: Any, path: str) -> Iterator[str]:
     """Yield where a field of that name is below a place, apart from the place itself."""
     for field, inner in disk_fields(annotation):
@@ -239,7 +225,17 @@ def _union_path(model: type[Any], location: Path) -> Path | None:
 def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
-        return _unknown_field(model, path)
+        name, fields = str(path[-1]), _fields_at(model, path[:-1])
+        hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
+        below = _paths_of(name, _type_at(model, path[:-1]), field_text(path[:-1]))
+        lengths = range(len(path) - 2, 0 if name in _HEAD else -1, -1)  # each document has those at its top
+        above = (path[:length] for length in lengths)
+        outside = (field_text((*at, name)) for at in above if name in _fields_at(model, at))
+        elsewhere = next(chain(below, outside), "")
+        if elsewhere and not get_close_matches(name, fields, cutoff=_MISSPELT):
+            hint, meant = f"It belongs at {elsewhere}.", elsewhere
+        message = f"Unknown field {field_text(path)}"
+        return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
         if get_origin(fixed := _type_at(model, path)) is Literal and len(get_args(fixed)) == 1:

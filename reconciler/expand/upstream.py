@@ -160,22 +160,18 @@ def assume_upstreams(inventory: Inventory) -> Inventory:
     for owner, upstream in declared_upstreams(inventory.sets, inventory.variants):
         view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is not None and upstream.package:
-            views[view.key] = _with_upstream(view, upstream, upstream.package)
+            path = view.full_path(upstream.package)
+            state = view.packages.get(path) or PackageState(path)
+            published = (*state.published, _revision(path, upstream))
+            names = [name for name in (upstream.tag, upstream.branch) if name]
+            refs = dict.fromkeys(names, _NULL_COMMIT)
+            views[view.key] = replace(
+                view,
+                packages={**view.packages, path: replace(state, published=published)},
+                tags={**view.tags, **refs},
+                branches={**view.branches, **refs},
+            )
     return replace(inventory, repositories=views)
-
-
-def _with_upstream(view: RepositoryView, upstream: Upstream, package: str) -> RepositoryView:
-    path = view.full_path(package)
-    state = view.packages.get(path) or PackageState(path)
-    published = (*state.published, _revision(path, upstream))
-    names = [name for name in (upstream.tag, upstream.branch) if name]
-    refs = dict.fromkeys(names, _NULL_COMMIT)
-    return replace(
-        view,
-        packages={**view.packages, path: replace(state, published=published)},
-        tags={**view.tags, **refs},
-        branches={**view.branches, **refs},
-    )
 
 
 def _revision(path: str, upstream: Upstream) -> PackageRevision:

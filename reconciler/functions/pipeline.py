@@ -5,7 +5,7 @@ Pure: functions that are not built in are run by the given runtimes.
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -353,7 +353,21 @@ class _Run:
 
         Two that only some file systems take for one are left to those who know what main has.
         """
-        _give_files(resources, before, others)
+        # Each new resource in its default file gets another one where it would clash, by a number.
+        new = [
+            made
+            for made in resources
+            if made.part is None and made.path not in before and made.path.endswith(default_path(made))
+        ]
+        ids = set(map(id, new))
+        rest = [resource for resource in resources if id(resource) not in ids]
+        homes = {resource.identity: resource.path for resource in rest}
+        taken = TakenNames([*others, *(resource.path for resource in rest)])
+        for resource in _by_default_file(new):
+            home = homes.get(resource.identity, "")
+            is_home = without_numbers(home) == without_numbers(resource.path)
+            resource.path = home if is_home else taken.choose(resource.path, joins=True)
+            taken.add(resource.path)
         paths = dict.fromkeys(resource.path for resource in resources)
         self.done[-1] = replace(self.done[-1], files=tuple(sorted(paths.keys() - before)))
         try:
@@ -442,24 +456,6 @@ def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
     Lower case comes first, as most names have it: a name that joins later is the odd one.
     """
     return sorted(resources, key=lambda resource: (resource.path.swapcase(), resource.identity))
-
-
-def _give_files(resources: Iterable[Resource], before: Container[str], others: Iterable[str]) -> None:
-    """Give each new resource in its default file another one where it would clash, by a number."""
-    new = [
-        made
-        for made in resources
-        if made.part is None and made.path not in before and made.path.endswith(default_path(made))
-    ]
-    ids = set(map(id, new))
-    rest = [resource for resource in resources if id(resource) not in ids]
-    homes = {resource.identity: resource.path for resource in rest}
-    taken = TakenNames([*others, *(resource.path for resource in rest)])
-    for resource in _by_default_file(new):
-        home = homes.get(resource.identity, "")
-        is_home = without_numbers(home) == without_numbers(resource.path)
-        resource.path = home if is_home else taken.choose(resource.path, joins=True)
-        taken.add(resource.path)
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:

@@ -23,7 +23,26 @@ def upsert_resource(call: BuiltinCall) -> Iterator[FunctionResult]:
     if call.config is None:
         raise FunctionFailedError("failed to configure function: functionConfig is missing")
     for manifest in _read_objects(call.config):
-        _upsert(call, manifest)
+        value = copy_value(dict(manifest))
+        new = Resource(value, package=call.package)
+        target = new.annotations.get(TARGET_PATH)
+        target = path_below("", target) if isinstance(target, str) else ""
+        annotations = mapping_at(value, "metadata", "annotations")
+        for name in _DROPPED & annotations.keys():
+            del annotations[name]
+        if not annotations and value_at(value, "metadata", "annotations") is not None:
+            del value["metadata"]["annotations"]
+        replaced = False
+        for resource in call.items:
+            # The configuration of a function is no object of the package.
+            if any(name in resource.annotations for name in _FUNCTION):
+                continue
+            if _identity(resource) == _identity(new) and (not target or resource.file == target):
+                resource.value = copy_value(value)
+                replaced = True
+        if not replaced:
+            new.path = path_below(call.package, target or default_path(new))
+            call.items.append(new)
     yield from ()
 
 
@@ -34,29 +53,6 @@ def _read_objects(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise FunctionFailedError("failed to configure function: the List has no items")
     return items
-
-
-def _upsert(call: BuiltinCall, manifest: Mapping[str, Any]) -> None:
-    value = copy_value(dict(manifest))
-    new = Resource(value, package=call.package)
-    target = new.annotations.get(TARGET_PATH)
-    target = path_below("", target) if isinstance(target, str) else ""
-    annotations = mapping_at(value, "metadata", "annotations")
-    for name in _DROPPED & annotations.keys():
-        del annotations[name]
-    if not annotations and value_at(value, "metadata", "annotations") is not None:
-        del value["metadata"]["annotations"]
-    replaced = False
-    for resource in call.items:
-        # The configuration of a function is no object of the package.
-        if any(name in resource.annotations for name in _FUNCTION):
-            continue
-        if _identity(resource) == _identity(new) and (not target or resource.file == target):
-            resource.value = copy_value(value)
-            replaced = True
-    if not replaced:
-        new.path = path_below(call.package, target or default_path(new))
-        call.items.append(new)
 
 
 def _identity(resource: Resource) -> tuple[str, str, str, str]:

@@ -50,7 +50,23 @@ class CompatibleMerge(Struct, frozen=True):
         if shape is None and self.infer and (keys := infer_keys(sides)) is not None:
             shape = Shape(keys=keys)
         if shape is not None and shape.keys is not None:
-            return self._keyed_list(sides, shape)
+            local, base, upstream = sides
+            if not _is_set(upstream) and _is_set(base):
+                return None
+            plain = replace(shape, defaults={})
+            by_key = [_first_by_key(node, plain) for node in sides]
+            order = list(dict.fromkeys(key for elements in by_key for key in elements))
+            merged = {key: self._element(key, by_key, plain) for key in order}
+            result = MergedCollection(local if _is_set(local) else None, items=[])
+            items: list[MergedField] = []
+            for element in local.items if local is not None and _is_set(local) else ():
+                key = element_key(element, plain)
+                value = element if key is None else merged[key]
+                if value is not None:
+                    items.append(MergedField(value, local=element))
+            items += [MergedField(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
+            result.items = items
+            return result
         return _whole(*sides)
 
     def _mapping(self, sides: Sides, shape: Shape | None) -> MergedCollection | None:
@@ -68,25 +84,6 @@ class CompatibleMerge(Struct, frozen=True):
             value = self.merge((ours, old, theirs), below)
             if value is not None:
                 result.fields[name] = _with_comments(value, ours, old, theirs)
-        return result
-
-    def _keyed_list(self, sides: Sides, shape: Shape) -> MergedCollection | None:
-        local, base, upstream = sides
-        if not _is_set(upstream) and _is_set(base):
-            return None
-        plain = replace(shape, defaults={})
-        by_key = [_first_by_key(node, plain) for node in sides]
-        order = list(dict.fromkeys(key for elements in by_key for key in elements))
-        merged = {key: self._element(key, by_key, plain) for key in order}
-        result = MergedCollection(local if _is_set(local) else None, items=[])
-        items: list[MergedField] = []
-        for element in local.items if local is not None and _is_set(local) else ():
-            key = element_key(element, plain)
-            value = element if key is None else merged[key]
-            if value is not None:
-                items.append(MergedField(value, local=element))
-        items += [MergedField(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
-        result.items = items
         return result
 
     def _element(self, key: ElementKey, by_key: list[dict[ElementKey, Node]], shape: Shape) -> Merged | None:
