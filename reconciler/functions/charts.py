@@ -75,8 +75,6 @@ class Chart(Struct, frozen=True):
     asks_version: bool = False
     asks: tuple[str, ...] = ()
     """API versions that its templates ask the cluster for by name."""
-    random: tuple[str, ...] = ()
-    """Values that lines with a random or current value read."""
     requires: str = ""
     """Range of the versions of Kubernetes that it is for."""
     is_library: bool = False
@@ -220,8 +218,8 @@ def _values(spec: Mapping[str, Any], at: Path, files: Files) -> dict[str, Any]:
         return inline
     read: dict[str, Any] = {}
     for index, values_path in enumerate(spec.get("valuesFiles") or ()):
-        read = _merged(read, _values_file(str(values_path), (*at, "valuesFiles", index), files))
-    return _merged(read, inline) if merge == _MERGES[0] else _merged(inline, read)
+        read = merge_values(read, _values_file(str(values_path), (*at, "valuesFiles", index), files))
+    return merge_values(read, inline) if merge == _MERGES[0] else merge_values(inline, read)
 
 
 def _values_file(values_path: str, at: Path, files: Files) -> dict[str, Any]:
@@ -243,12 +241,12 @@ def _values_file(values_path: str, at: Path, files: Files) -> dict[str, Any]:
     return value or {}
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_values(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return both mappings as Helm merges values: mappings are joined, everything else comes from `above`."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        result[key] = merge_values(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return result
 
 
@@ -308,9 +306,9 @@ def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
             dependencies = [needed for needed in listed if needed.get("name") == name] or [{}]
             values = [{str(d.get("alias") or name): value} for d in dependencies for value in values]
         for value in values:
-            seen = _merged(seen, value)
+            seen = merge_values(seen, value)
     return {
-        "Values": _merged(seen, call.values),
+        "Values": merge_values(seen, call.values),
         "Chart": {
             folder: {name: chart[name] for name in ("version", "appVersion") if name in chart}
             for folder, chart in about.items()
@@ -522,7 +520,6 @@ def _chart(
         limits,
         any(b"Capabilities" in source for source in sources),
         tuple(sorted(names)) if asks_versions else (),
-        tuple(sorted({*_random_values(sources)})),
         str(value_at(metadata, "kubeVersion") or ""),
         value_at(metadata, "type") == "library",
         next(elsewhere, ""),
@@ -562,7 +559,8 @@ def dependencies_of(members: Mapping[str, bytes]) -> tuple[Dependency, ...]:
     return tuple(listed.values())
 
 
-def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
+def random_values(sources: Iterable[bytes]) -> Iterator[str]:
+    """Yield the values that actions of templates read together with something random or current."""
     for source in sources:
         *parts, _ = source.decode(errors="replace").split("}}")
         for part in parts:

@@ -4,17 +4,22 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from reconciler.base.values import Refused, whole_number
+from reconciler.base.wording import some
 from reconciler.functions.charts import (
+    CHART_FILE,
     RENDER_HELM_CHART,
     VALUES,
     Chart,
@@ -23,16 +28,21 @@ from reconciler.functions.charts import (
     RenderedTemplate,
     chart_members,
     is_test,
+    merge_values,
+    random_values,
     without_schemas,
 )
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
+from reconciler.functions.values import differences, value_at
 from reconciler.krm.schema import served_everywhere
+from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.krm.yaml.tree import path_text
 from reconciler.policy import FunctionPolicy
 
+_Render = Callable[[ChartCall], dict[str, Any]]
 _WORKER: Final = "reconciler.functions.runtimes.helm_worker"
 _BASE_BYTES: Final = 512 << 20
 """The memory of the interpreter and the engine itself, beside that of a chart."""
@@ -43,7 +53,11 @@ _SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
 _BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
 _LOOKED_UP: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
 """Names of values that replace what a chart makes, or that turn it off."""
-_MOST_NAMED: Final = 8
+_MOST_NAMED: Final = 4
+_MOST_FIELDS: Final = 3
+_MOST_TRIED: Final = 16
+"""Each is rendered twice."""
+_TRIED: Final = "tried-value-16ch"
 _ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
 
 
@@ -84,7 +98,7 @@ class HelmRuntime:
             try:
                 with self._lock:
                     reply = render(chart)
-                _refuse(chart, reply)
+                    _refuse(chart, reply, render)
             except ChartError as error:
                 text = f"{error}{f'. {error.hint}' if error.hint else ''}"
                 return FunctionRun(None, (FunctionResult(text, "error"),), 1)
@@ -141,7 +155,8 @@ class HelmRuntime:
         both = {
             name: sorted(p for p in {**plain, **o} if plain.get(p) != o.get(p)) for name, o in differs.items()
         }
-        return {"files": plain, "differs": both}
+        again = {path: text for path, text in differs["random"].items() if plain.get(path) != text}
+        return {"files": plain, "differs": both, "again": again}
 
     def _template(self, call: ChartCall, folder: str, options: Sequence[str]) -> dict[str, str]:
         files = [os.path.join(folder, name) for name in ("chart.tgz", "values.json")]  # noqa: PTH118 - arguments
@@ -211,7 +226,7 @@ def _by_source(output: str) -> dict[str, str]:
     return {path: "\n---\n".join([*map(str.rstrip, texts[:-1]), texts[-1]]) for path, texts in files.items()}
 
 
-def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
+def _refuse(call: ChartCall, reply: dict[str, Any], render: _Render) -> None:
     """Raise ChartError where a chart failed, or gives what other runs or clusters would not."""
     chart = call.chart
     if reply.get("error"):
@@ -222,9 +237,12 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         for name, paths in reply["differs"].items()
     }
     if random := differs.get("random"):
+        changing = {field for field in _changing(reply) if field.path in random.split(", ")}
+        fields = some(sorted({f"{item.field} of {item.resource}" for item in changing}), _MOST_FIELDS)
         raise ChartError(
-            f"{random} of the chart {chart.name} gives other manifests each time",
-            hint=_fixed(chart, random.split(", ")),
+            f"{random} of the chart {chart.name} gives other manifests each time"
+            f"{f' ({fields})' if fields else ''}",
+            hint=_fixed(call, changing, render),
         )
     where = f"and nothing tells what this cluster has: write templateOptions.{{}} for {chart.name}, or {{}}"
     if version := differs.get("version"):
@@ -238,15 +256,75 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
 
 
-def _fixed(chart: Chart, paths: Iterable[str]) -> str:
-    """Return how to get the same each time: with the values for it that these templates read."""
-    members = chart_members(chart)
-    texts = [members.get(path.partition("/")[2], b"").decode(errors="replace") for path in paths]
-    read = sorted({name for text in texts for name in VALUES.findall(text) if _LOOKED_UP.search(name)})
-    names = list(dict.fromkeys((*read, *chart.random)))[:_MOST_NAMED]
-    if not names:
+def _name(resource: Any) -> str:
+    return str(value_at(resource, "metadata", "name"))
+
+
+class _Changing(NamedTuple):
+    """A field that a chart gives another value each time, with the template that gives it."""
+
+    path: str
+    resource: str
+    field: str
+
+
+def _changing(reply: dict[str, Any]) -> Iterator[_Changing]:
+    for path, text in reply.get("again", {}).items():
+        with suppress(YamlError):
+            sides = (
+                load_documents(side.encode(), PACKAGE_LIMITS) for side in (reply["files"].get(path, ""), text)
+            )
+            for old, new in zip(*sides, strict=False):
+                kind, names = value_at(new.value, "kind"), {_name(side.value) for side in (old, new)}
+                resource = f"{kind} {names.pop()}" if len(names) == 1 else str(kind)
+                for edit in differences(old.value, new.value):
+                    yield _Changing(path, resource, path_text(edit.path))
+
+
+def _fixed(call: ChartCall, changing: AbstractSet[_Changing], render: _Render) -> str:
+    """Return how to get the same each time: with the values that were tried, and that fix a field."""
+    named = list(dict.fromkeys(name for field in sorted(changing) for name in _candidates(call.chart, field)))
+    helps: dict[_Changing, list[str]] = {}
+    for name in named[:_MOST_TRIED]:
+        value: Any = False if name.endswith(("enabled", "create")) else _TRIED
+        for step in reversed(name.split(".")):
+            value = {step: value}
+        try:
+            reply = render(replace(call, values=merge_values(call.values, value)))
+        except ChartError:
+            continue
+        if not reply.get("error"):
+            for field in changing - set(_changing(reply)):
+                helps.setdefault(field, []).append(name)
+    ways = sorted({" or ".join(names[:_MOST_NAMED]) for names in helps.values()})
+    if not ways:
         return (
             "A package must be the same in every run: set the value that replaces it, leave tests out "
             "(`skipTests: true`), or change the template in your copy of the chart"
         )
-    return f"A package must be the same in every run: set {' or '.join(names)} in the values"
+    return f"A package must be the same in every run: set {', and '.join(ways)} in the values"
+
+
+def _candidates(chart: Chart, changing: _Changing) -> list[str]:
+    """Return the values that may fix a field, by their names for the whole chart, the likeliest first."""
+    members = chart_members(chart)
+    folder, _, template = changing.path.partition("/")[2].rpartition("templates/")
+    if f"{folder}{CHART_FILE}" not in members:  # a chart of that alias
+        ends = (path.removesuffix(f"templates/{template}") for path in members if path.endswith(template))
+        folder = next((end for end in ends if f"{end}{CHART_FILE}" in members), folder)
+    texts = [
+        data
+        for path, data in members.items()
+        if path == f"{folder}templates/{template}"
+        or (path.startswith(f"{folder}templates/") and path.endswith(".tpl"))
+    ]
+    read = {name for data in texts for name in VALUES.findall(data.decode(errors="replace"))}
+    drawn = set(random_values(texts))
+    word = "".join(filter(str.isalnum, changing.field.rpartition(".")[2])).lower()
+    likely = [name for name in read if name in drawn or _LOOKED_UP.search(name)]
+    steps = changing.path.split("/")[2:-1:2] if "/charts/" in changing.path else []
+    prefix = "".join(f"{step}." for step in steps[: changing.path.count("/charts/")])
+    ordered = sorted(
+        likely, key=lambda name: (name.lower().rpartition(".")[2] != word, name not in drawn, name)
+    )
+    return [name if name.startswith("global.") else f"{prefix}{name}" for name in ordered]

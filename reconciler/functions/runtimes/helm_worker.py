@@ -76,6 +76,7 @@ def _render(chart: Any, request: dict[str, Any]) -> dict[str, Any]:
             name: sorted(path for path in {**files, **other} if files.get(path) != other.get(path))
             for name, other in differs.items()
         },
+        "again": {path: text for path, text in again.items() if files.get(path) != text},
     }
 
 

@@ -166,6 +166,14 @@ SECRET = (
     "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\ndata:\n"
     "  p: {{ .Values.password | default (randAlphaNum 9) }}\n"
 )
+DRAWN = (
+    '{{ define "db.password" }}{{ .Values.adminPassword | default (randAlphaNum 9) | b64enc }}{{ end }}\n'
+    "{{/* .Values.autoscaling.enabled */}}\n"
+)
+SECRET_OF_DB = (
+    "{{ if not .Values.existingSecret }}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: db\ndata:\n"
+    '  admin-password: {{ include "db.password" . }}\n{{ end }}\n'
+)
 INGRESS = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Capabilities.KubeVersion.Minor | quote }}\n"
 )
@@ -265,8 +273,20 @@ REFUSED = [
         "random values",
         chart(a=SECRET),
         config(),
-        "web/templates/a.yaml of the chart web gives other manifests each time. A package must be the"
-        " same in every run: set password in the values",
+        "web/templates/a.yaml of the chart web gives other manifests each time (data.p of Secret a). A"
+        " package must be the same in every run: set password in the values",
+    ),
+    Refused(
+        "random values of a chart in a chart",
+        {
+            **chart(a=ONE_LINE % "1"),
+            "charts/web/charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+            "charts/web/charts/db/templates/_p.tpl": DRAWN,
+            "charts/web/charts/db/templates/s.yaml": SECRET_OF_DB,
+        },
+        config(),
+        "(data.admin-password of Secret db). A package must be the same in every run: set db.adminPassword or"
+        " db.existingSecret in the values",
     ),
     Refused("the time", chart(a=ONE_LINE % "now"), config(), "gives other manifests each time"),
     Refused(
@@ -573,6 +593,6 @@ def test_random_names_of_tests_that_are_left_out_do_no_harm(runtimes: Sequence[F
 
     assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
     assert (
-        "each time. A package must be the same in every run: set the value"
+        "each time (metadata.name of Pod). A package must be the same in every run: set the value"
         in run_pipeline(package(chart(t=test)), runtimes).error
     )
