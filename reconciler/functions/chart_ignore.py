@@ -32,8 +32,8 @@ class _Rule(NamedTuple):
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         if self.wants_directory and not is_directory:
             return self.negates
-        found = self.pattern.fullmatch(path.rpartition("/")[2] if self.of_name else path) is not None
-        return found is not self.negates
+        matches = self.pattern.fullmatch(path.rpartition("/")[2] if self.of_name else path) is not None
+        return matches is not self.negates
 
 
 def kept_files(paths: Iterable[str], ignore: bytes) -> list[str]:

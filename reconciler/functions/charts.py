@@ -527,7 +527,7 @@ def _chart(
     return chart, str(value_at(metadata, "version") or "")
 
 
-class Dependency(NamedTuple):
+class ChartDependency(NamedTuple):
     """A chart that a chart depends on: its name, a version or range, and the repository that has it."""
 
     name: str
@@ -535,7 +535,7 @@ class Dependency(NamedTuple):
     repository: str
 
 
-def missing_dependencies(members: Mapping[str, bytes]) -> list[Dependency]:
+def missing_dependencies(members: Mapping[str, bytes]) -> list[ChartDependency]:
     """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks."""
     held = {path.split("/")[1] for path in members if path.startswith("charts/")}
     return [
@@ -545,11 +545,11 @@ def missing_dependencies(members: Mapping[str, bytes]) -> list[Dependency]:
     ]
 
 
-def dependencies_of(members: Mapping[str, bytes]) -> tuple[Dependency, ...]:
+def dependencies_of(members: Mapping[str, bytes]) -> tuple[ChartDependency, ...]:
     """Return what a chart depends on, by its metadata and its file of apiVersion v1. Total."""
     declared = [_mapping(members.get(name, b"")) for name in (CHART_FILE, _OLD_DEPENDENCIES)]
     listed = {
-        str(each.get("name")): Dependency(
+        str(each.get("name")): ChartDependency(
             *(str(each.get(field) or "") for field in ("name", "version", "repository"))
         )
         for metadata in declared

@@ -19,8 +19,8 @@ from reconciler.functions.charts import (
     CHART_FILE,
     CHART_HOME,
     RENDER_HELM_CHART,
+    ChartDependency,
     ChartError,
-    Dependency,
     files_of_chart,
     find_chart,
     metadata_limits,
@@ -315,9 +315,9 @@ def _vendored(
             " them there with `helm dependency build`: no run fetches a chart.",
         )
     for dependency in missing:
-        found = _bring(dependency, chart, reader, beside, depth)
-        brought = tuple(dict.fromkeys((*chart.brought, found.source, *found.brought)))
-        files = {**files, **_below(f"charts/{dependency.name}/", found.files)}
+        new = _bring(dependency, chart, reader, beside, depth)
+        brought = tuple(dict.fromkeys((*chart.brought, new.source, *new.brought)))
+        files = {**files, **_below(f"charts/{dependency.name}/", new.files)}
         chart = chart._replace(files=files, brought=brought)
     if depth:
         return chart
@@ -330,7 +330,7 @@ def _vendored(
 
 
 def _bring(
-    wanted: Dependency,
+    needed: ChartDependency,
     chart: VendoredChart,
     reader: ChartReader,
     beside: Callable[[str], VendoredChart],
@@ -342,12 +342,12 @@ def _bring(
         RefusedError: Its place may not be read, or its lock is out of date.
         ReconcilerError: It cannot be read.
     """
-    address = f"{wanted.repository.removeprefix('git+').rstrip('/')}/{wanted.name}"
-    what, version = f"{chart.name} depends on {wanted.name}", _locked(wanted, chart, reader)
+    address = f"{needed.repository.removeprefix('git+').rstrip('/')}/{needed.name}"
+    what, version = f"{chart.name} depends on {needed.name}", _locked(needed, chart, reader)
     if depth >= _DEEPEST:
         raise RefusedError(f"{what}, below {plural(_DEEPEST, 'other chart')}: is it one of these itself?")
-    if wanted.repository.startswith(_FILE):
-        return beside(wanted.repository.removeprefix(_FILE))
+    if needed.repository.startswith(_FILE):
+        return beside(needed.repository.removeprefix(_FILE))
     if (in_git := _in_git(address)) is not None:
         if not (reader.is_own or reader.control or reader.policy.addresses or _is_elsewhere(in_git[0])):
             raise RefusedError(f"{what} of {without_user(in_git[0])}, an address of this machine")
@@ -361,18 +361,18 @@ def _is_elsewhere(remote: str) -> bool:
     return place.scheme in ("https", "ssh") and not is_local_host(place.host)
 
 
-def _locked(wanted: Dependency, chart: VendoredChart, reader: ChartReader) -> str:
+def _locked(needed: ChartDependency, chart: VendoredChart, reader: ChartReader) -> str:
     """Return the version that the lock of a chart names for a dependency, else its range."""
     name = next((each for each in _LOCKS if each in chart.files), "")
     lock = _mapping(chart.files, name, chart.source, reader.policy.limits)
     for each in mappings_at(lock, "dependencies"):
-        if each.get("name") == wanted.name and (version := str(each.get("version") or "")):
-            if not choose_version([version], wanted.version):
-                what = f"{name} of {chart.name} names {wanted.name} {version}"
+        if each.get("name") == needed.name and (version := str(each.get("version") or "")):
+            if not choose_version([version], needed.version):
+                what = f"{name} of {chart.name} names {needed.name} {version}"
                 hint = "Run `helm dependency update` on it, or ask who made it."
-                raise RefusedError(f"{what}, and {CHART_FILE} wants {wanted.version}", hint=hint)
+                raise RefusedError(f"{what}, and {CHART_FILE} wants {needed.version}", hint=hint)
             return version
-    return wanted.version
+    return needed.version
 
 
 def _below(directory: str, files: Files) -> dict[str, File]:

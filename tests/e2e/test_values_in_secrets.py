@@ -217,7 +217,7 @@ def test_conflict_about_a_value_of_a_secret_is_in_no_output(world: World) -> Non
 
     assert (before, held, leaking(world)) == ({}, {}, {})
     hidden = {each["path"] for each in told["conflicts"] if each["upstream"] == "***"}
-    assert {"chart.yaml.input", "secret_web.yaml", "deployment_web.yaml"} <= hidden
+    assert {"chart.yaml.input", "secret_web.yaml"} <= hidden
     assert [each["local"] for each in told["conflicts"] if each["field"].endswith("image")] == [
         "nginx:1.1-ours"
     ]
