@@ -199,7 +199,7 @@ def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[
 
     Of several on branches of one repository the first is that of the drafts and proposals at their path.
     """
-    found: dict[PackageKey, list[PlanTarget]] = defaultdict(list)
+    by_package: dict[PackageKey, list[PlanTarget]] = defaultdict(list)
     for view in inventory.former.values():
         if view.former is None or view.role is not RepositoryRole.PLANNED or is_given_up(view, inventory):
             continue
@@ -207,8 +207,8 @@ def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[
             key = PackageKey(view.url, path)
             target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
             if key not in inventory.hidden and (view.problem or target.owner or target.drafts):
-                found[key].append(target)
-    for key, targets in found.items():
+                by_package[key].append(target)
+    for key, targets in by_package.items():
         places: dict[str, PlanTarget] = {}
         for target in sorted(targets, key=_by_what_is_there):
             places.setdefault(target.view.branch, target)

@@ -414,8 +414,8 @@ def _was_proposed(target: PlanTarget, owner: ObjectName, context: PlanContext) -
     """Tell whether the last run recorded that the removal of a package is proposed at its place."""
     record = context.inventory.records.get(owner)
     proposed = [place for place in record.downstreams if place.deletion_proposed] if record else []
-    found = (find_place(place, context) for place in proposed)
-    return any(each is not None and each.key == target.key for each in found)
+    targets = (find_place(place, context) for place in proposed)
+    return any(each is not None and each.key == target.key for each in targets)
 
 
 def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:

@@ -43,7 +43,7 @@ class _Place(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """What a record has at a former place, and what that was called; `is_aside` as of `Former`."""
+    """A record with a package at a former place, the name of that place, and whether it is `aside` there."""
 
     record: PackageVariantRecord
     known_as: str
