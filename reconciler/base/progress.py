@@ -109,7 +109,7 @@ def track(items: Collection[T], name: str) -> Iterator[T]:
             task.advance()
 
 
-_SHOWN = {
+_TASKS = {
     "read": "reading",
     "expand": "expanding sets",
     "resolve": "resolving",
@@ -126,7 +126,7 @@ def stage(name: str) -> Iterator[None]:
     """Show and measure a stage of a run, also if it fails; no stage is within another."""
     begun = time.monotonic()
     try:
-        with open_task(_SHOWN[name]) if name in _SHOWN else nullcontext():
+        with open_task(_TASKS[name]) if name in _TASKS else nullcontext():
             yield
     finally:
         _stages[name] = _stages.get(name, 0.0) + time.monotonic() - begun

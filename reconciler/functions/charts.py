@@ -458,13 +458,13 @@ def files_of_chart(files: Files, origin: str) -> Files:
     """
     ignore = files.get(IGNORE_FILE)
     try:
-        kept = kept_files(files, ignore.data if ignore else b"")
+        packed = kept_files(files, ignore.data if ignore else b"")
     except IgnoreError as error:
         raise ChartError(f"{origin}/{IGNORE_FILE}{error}", hint="Helm refuses it too: correct it.") from error
-    if CHART_FILE in files and CHART_FILE not in kept:
+    if CHART_FILE in files and CHART_FILE not in packed:
         hint = "In Helm, a pattern with `!` leaves out all that it does not match."
         raise ChartError(f"{origin}/{IGNORE_FILE} leaves out {CHART_FILE}", hint=hint)
-    return {path: files[path] for path in kept}
+    return {path: files[path] for path in packed}
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -502,7 +502,7 @@ def _chart(
     except YamlError as error:
         raise ChartError(f"{Location(where, error.line)}: {error.message}") from error
     metadata = documents[0].value if documents else None
-    if missing := ", ".join(each.name for each in missing_dependencies(texts)):
+    if missing := ", ".join(needed.name for needed in missing_dependencies(texts)):
         raise ChartError(
             f"The chart {name} depends on {missing}, which {posixpath.dirname(where)}/charts/ does not have",
             hint="`package from-chart` brings what a chart depends on. If it did, a .gitignore may have left"
@@ -539,9 +539,9 @@ def missing_dependencies(members: Mapping[str, bytes]) -> list[ChartDependency]:
     """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks."""
     held = {path.split("/")[1] for path in members if path.startswith("charts/")}
     return [
-        each
-        for each in dependencies_of(members)
-        if each.name not in held and not any(entry.startswith(f"{each.name}-") for entry in held)
+        needed
+        for needed in dependencies_of(members)
+        if needed.name not in held and not any(entry.startswith(f"{needed.name}-") for entry in held)
     ]
 
 
@@ -549,12 +549,12 @@ def dependencies_of(members: Mapping[str, bytes]) -> tuple[ChartDependency, ...]
     """Return what a chart depends on, by its metadata and its file of apiVersion v1. Total."""
     declared = [_mapping(members.get(name, b"")) for name in (CHART_FILE, _OLD_DEPENDENCIES)]
     listed = {
-        str(each.get("name")): ChartDependency(
-            *(str(each.get(field) or "") for field in ("name", "version", "repository"))
+        str(needed.get("name")): ChartDependency(
+            *(str(needed.get(field) or "") for field in ("name", "version", "repository"))
         )
         for metadata in declared
-        for each in mappings_at(metadata, "dependencies")
-        if each.get("name")
+        for needed in mappings_at(metadata, "dependencies")
+        if needed.get("name")
     }
     return tuple(listed.values())
 

@@ -42,9 +42,9 @@ def without_versions(value: Any) -> Any:
     result = {key: without_versions(part) for key, part in value.items()}
     metadata = result.get(_METADATA)
     if isinstance(metadata, dict):
-        kept = {group: _kept(metadata[group]) for group in _GROUPS if isinstance(metadata.get(group), dict)}
-        others = {key: part for key, part in metadata.items() if key not in kept}
-        result[_METADATA] = {**others, **{group: part for group, part in kept.items() if part}}
+        groups = {group: _kept(metadata[group]) for group in _GROUPS if isinstance(metadata.get(group), dict)}
+        others = {key: part for key, part in metadata.items() if key not in groups}
+        result[_METADATA] = {**others, **{group: part for group, part in groups.items() if part}}
     return result
 
 
@@ -65,7 +65,7 @@ def substance(resource: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(entries, dict)
     }
     others = {name: part for name, part in metadata.items() if name not in granting}
-    return {**result, _METADATA: {**others, **{group: kept for group, kept in granting.items() if kept}}}
+    return {**result, _METADATA: {**others, **{group: part for group, part in granting.items() if part}}}
 
 
 def _may_grant(name: str) -> bool:

@@ -190,7 +190,8 @@ def upstream_names(files: Files) -> Files:
 
 def input_path(path: str, files: Files) -> str:
     """Return the path of an input of a chart in a package downstream; `path` is that of its upstream."""
-    return given if (given := f"{path}{INPUT}") in files else path
+    input_of_chart = f"{path}{INPUT}"
+    return input_of_chart if input_of_chart in files else path
 
 
 def _downstream(files: Files, inputs: Collection[str]) -> Files:
@@ -222,7 +223,7 @@ def _moved_places(
 ) -> dict[Oid, Files]:
     """Return main and the draft as a run of today would have written them, where an older one wrote them."""
     bases = [pin.tree for pin in (resolved.base, resolved.draft_base) if pin is not None]
-    own = {
+    upstream_files = {
         (path, contents[tree][path])
         for tree in bases
         if tree in contents
@@ -234,8 +235,10 @@ def _moved_places(
         if tree is None or tree not in rendered:
             continue
         files = rendered[tree]
-        landed = {path for path, _ in own if path in files and path not in inputs}
-        stays = {path: file for path, file in files.items() if (path, file) not in own or path in inputs}
+        landed = {path for path, _ in upstream_files if path in files and path not in inputs}
+        stays = {
+            path: file for path, file in files.items() if (path, file) not in upstream_files or path in inputs
+        }
         there = {path for path in (*inputs, *landed) if path in stays and f"{path}{INPUT}" not in stays}
         if (new := _downstream(stays, there)) != files:
             moved[tree] = new
@@ -449,13 +452,13 @@ def _upstream_alone(files: Files) -> set[str]:
         return set()
     directories = package_directories(files)
     homes = tuple(path.removesuffix(_CHART) for path in files if path.endswith(f"/{_CHART}"))
-    own = {
+    files_of_charts = {
         path
         for path, file in files.items()
         if package_of(path, directories) in packages
         and (path.startswith(homes) or path.endswith(".tgz") or _is_values(path, file))
     }
-    return (own | _own_paths(files).keys()) - {path for _, path, _ in chart_configurations(files)}
+    return (files_of_charts | _own_paths(files).keys()) - {path for _, path, _ in chart_configurations(files)}
 
 
 def _is_values(path: str, file: File) -> bool:
@@ -512,8 +515,8 @@ def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, 
 
 def _without_charts(files: Files) -> Files:
     """Return a package without its charts, their values, and the steps that render them."""
-    own = _upstream_alone(files)
-    return _edit_pipeline({path: file for path, file in files.items() if path not in own}, _charts)
+    upstream_files = _upstream_alone(files)
+    return _edit_pipeline({path: file for path, file in files.items() if path not in upstream_files}, _charts)
 
 
 def _charts(items: Sequence[Any]) -> set[int]:
