@@ -53,7 +53,7 @@ def kept_files(paths: Iterable[str], ignore: bytes) -> list[str]:
 
 def _rules(ignore: bytes) -> Iterator[_Rule]:
     if len(ignore) > _MOST_BYTES or ignore.count(b"\n") > _MOST_LINES:
-        raise IgnoreError("has too many patterns, or too long ones")
+        raise IgnoreError(" has too many patterns, or too long ones")
     for number, line in enumerate([*ignore.decode("utf-8-sig", "replace").split("\n"), _ALWAYS], 1):
         text = line.strip()
         if not text or text.startswith("#"):

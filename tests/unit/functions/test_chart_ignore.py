@@ -39,7 +39,7 @@ def test_what_is_part_of_a_chart(case: Case) -> None:
     [
         ("a\nb/**", ":2: Helm knows no `**`"),
         *((rule, f":1: {rule} is no pattern") for rule in ("[a", "[]", "x\\", "[-a]")),
-        ("a\n" * 2000, "has too many patterns, or too long ones"),
+        ("a\n" * 2000, " has too many patterns, or too long ones"),
     ],
 )
 def test_what_helm_refuses(rules: str, why: str) -> None:

@@ -147,6 +147,7 @@ def test_a_chart_is_rendered_and_what_would_differ_elsewhere_is_named(
         "crds": {},
         "differs": {"random": []},
         "kept": ["1"],
+        "again": {},
     }
     assert (random["differs"], random["crds"]) == ({"random": ["r.yaml"]}, {"crds/a.yaml": "crd"})
     assert everything["differs"] == {"random": [], "version": ["v.yaml"], "apis": ["x.yaml"]}

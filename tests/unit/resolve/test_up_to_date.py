@@ -149,7 +149,7 @@ def test_record_keeps_what_a_report_names_and_digests_of_what_is_large() -> None
     told = told_facts(facts(with_policy(instance="fleet")(given)), "digest", None)
 
     digests = {name: told.pop(name) for name in ("policies", "functions")}
-    assert told == {"engine": "2", "instance": "fleet", "repository": "edge", "deployment": "False"}
+    assert told == {"engine": "3", "instance": "fleet", "repository": "edge", "deployment": "False"}
     assert {len(digest) for digest in digests.values()} == {16}
     assert told_facts(facts(inputs()), "digest", None).keys() == told.keys()
 
