@@ -166,7 +166,7 @@ def test_record_of_the_same_inputs_keeps_its_facts(
     told = told_facts(facts(inputs()), "digest", record)
 
     assert (told is record.facts) is is_kept
-    assert told["engine"] == ("1" if is_kept else "2")
+    assert told["engine"] == ("1" if is_kept else "3")
 
 
 def test_objects_are_found_by_namespace_and_name_and_one_of_each_kind_by_namespace() -> None:
