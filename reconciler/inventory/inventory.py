@@ -12,7 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repository, Upstream
+from reconciler.api.porch import (
+    GROUP,
+    PackageVariant,
+    PackageVariantSet,
+    PackageVariantSpec,
+    Repository,
+    Upstream,
+)
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -512,8 +519,8 @@ class Control(Struct, frozen=True):
     """Commits that removed the manifests of recorded variants."""
     unproven: Mapping[ObjectKey, str] = field(default_factory=dict)
     """Why no such commit is known of others."""
-    before: frozenset[tuple[ObjectName, PackageKey]] | None = None
-    """Variants desired where this commit left the last applied one, with packages; None if it has that."""
+    before: Mapping[tuple[ObjectName, PackageKey], PackageVariantSpec] | None = None
+    """What variants asked for where this commit left the applied one, by package; None if it has that."""
     standing: Standing = Standing()
     published: bool = True
     """Whether everybody's branch has `commit`."""

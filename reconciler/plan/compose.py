@@ -115,9 +115,9 @@ class Held(Struct, frozen=True):
 class Over(Enum):
     """Reasons of a kept package that the reason of a join takes the place of."""
 
-    UP_TO_DATE = 1
-    QUIET = 2
-    EVERY = 3
+    UP_TO_DATE = "UpToDate"
+    QUIET = "quiet reasons"
+    EVERY = "every reason"
 
 
 class Join(StrEnum):

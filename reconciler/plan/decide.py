@@ -9,6 +9,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
+from reconciler.inventory.standing import SHORT
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
@@ -113,13 +114,20 @@ def _find_veto(target: PlanTarget, variants: Sequence[DesiredVariant], context: 
 def _decided_since(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> str:
     """Return what a newer commit that was applied decided about a package; "" if nothing else (D28)."""
     standing = context.inventory.control.standing
-    if not standing.is_outdated or standing.contains_applied:
+    if standing.applied is None or standing.contains_applied:
         return ""
+    where = standing.sentence
+    if not standing.is_outdated:
+        # Of an unmerged commit, what it has from where it left the default branch is no wish of its own.
+        desired_before = (context.inventory.control.before or {}).get((variant.key, target.key))
+        if desired_before != variant.spec:
+            return ""
+        where = f"This commit does not contain {standing.applied[:SHORT]}, which was applied last"
     record = context.inventory.records.get(variant.key)
     if record is None or target.key in context.proposed_deletions:
-        return f"{standing.sentence}, and a newer commit lets it go"
+        return f"{where}, and a newer commit lets it go"
     asks_else = record.spec != spec_data(variant)
-    return f"{standing.sentence}, and a newer commit asks for something else" if asks_else else ""
+    return f"{where}, and a newer commit asks for something else" if asks_else else ""
 
 
 def _unresolved(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:

@@ -45,6 +45,7 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.run.options import RunOptions, open_mirrors
 
 if TYPE_CHECKING:
+    from reconciler.api.porch import PackageVariantSpec
     from reconciler.names.ids import ObjectName, PackageKey
 
 
@@ -144,13 +145,13 @@ def with_former_variants(
     history = ControlHistory(opened)
     bases = (history.merge_base(oid, opened.commit.oid) for oid in (standing.applied, standing.newest) if oid)
     base = next(filter(None, bases), None)
-    before: frozenset[tuple[ObjectName, PackageKey]] = frozenset()
+    before: dict[tuple[ObjectName, PackageKey], PackageVariantSpec] = {}
     if base is not None:
         shallow = replace(reading, control=open_commit(opened.mirror, base), deep=False)
         with suppress(ConfigurationError):  # nothing is known to have been desired
             there = assume_upstreams(read_inventory(control, mirrors, os.environ, shallow))
             downstreams = downstream_packages(expand(there).variants, there)
-            before = frozenset((each.key, package) for package, of in downstreams.items() for each in of)
+            before = {(each.key, package): each.spec for package, of in downstreams.items() for each in of}
     return replace(inventory, control=replace(inventory.control, before=before))
 
 

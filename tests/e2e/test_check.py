@@ -93,9 +93,17 @@ def test_a_change_of_nothing_changes_nothing(root: Path) -> None:
     assert (said.code, said.effect) == (0, "Merging this changes no package\n")
 
 
-def test_what_was_merged_meanwhile_is_no_part_of_the_change(root: Path) -> None:
-    control = propose(root, {"README.md": "words\n"})
-    control.commit({manifest("edge-1", "web"): None})
+@pytest.mark.parametrize("newer", [None, variant("edge-1", "web", revision=2)], ids=["gone", "revision"])
+@pytest.mark.parametrize("applied", [0, 1, 2])
+def test_what_was_merged_meanwhile_is_no_part_of_the_change(
+    root: Path, applied: int, newer: str | None
+) -> None:
+    for commits in range(3):
+        if commits == 1:
+            control = propose(root, {"README.md": "words\n"})
+            control.commit({manifest("edge-1", "web"): newer})
+        if commits < applied:
+            assert run(root, "apply", "--control", "control.git").code in (0, 7)
 
     assert check(root).effect == "Merging this changes no package\n"
 
