@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from msgspec import Struct
@@ -16,7 +16,7 @@ from reconciler.base.text import Text
 from reconciler.base.values import Refused
 from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
@@ -30,9 +30,6 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.format import ClusterLock
 
 TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""
@@ -60,7 +57,7 @@ class Delivery(Struct, frozen=True):
     cluster: str
     target: DeliveryTarget
     inputs: ClusterInputs
-    lock: "ClusterLock"
+    lock: ClusterLock
     is_complete: bool
     digest: str
     resolved: ResolvedVariant
@@ -81,13 +78,7 @@ class Deliveries(Struct, frozen=True):
 
 
 def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockUpdate) -> Deliveries:
-    """Return the deliveries of every cluster with a lock. Pure, order-free.
-
-    Args:
-        inventory: Everything that was read.
-        clusters: The inputs of every cluster.
-        locks: The lock of every cluster.
-    """
+    """Return the deliveries of every cluster with a lock. Pure, order-free."""
     # Where nobody installs anything any more, what must stay is delivered without what was needed.
     inputs = {
         scope.cluster: ClusterInputs((), Catalogue(), cluster=scope.cluster)
@@ -104,7 +95,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     problems: list[Problem] = []
     notes: list[Text] = []
 
-    def resolve(cluster: str, lock: "ClusterLock") -> None:
+    def resolve(cluster: str, lock: ClusterLock) -> None:
         policy, control = inventory.policy, inventory.control
         target = find_delivery_target(
             cluster, views.get(cluster, ()), policy.dependencies.path, policy.instance
@@ -145,11 +136,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
 def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: str = "") -> ResolvedVariant:
     """Return the variant of a delivery, pinned to the tree that was generated.
 
-    Args:
-        delivery: The delivery.
-        tree: The tree of the generated package.
-        inventory: Everything that was read.
-        digest: The digest of its inputs, if the digest of the lock does not cover all of them.
+    `digest` is that of its inputs, if the digest of the lock does not cover all of them.
     """
     pin = _pin(delivery.cluster, tree, inventory)
     return _resolve(delivery.resolved.variant, pin, digest or delivery.digest, inventory)
@@ -241,7 +228,7 @@ def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
 
 
 def _lock_digest(
-    locked: "ClusterLock",
+    locked: ClusterLock,
     owner: ObjectName,
     target: DeliveryTarget,
     inventory: Inventory,
@@ -270,9 +257,6 @@ def delivery_digest(*facts: str | int) -> str:
     return hashlib.sha256(orjson.dumps(["delivery", ENGINE, *facts])).hexdigest()
 
 
-# Targets
-
-
 def find_delivery_target(
     cluster: str, views: Sequence[RepositoryView], path: str, instance: str
 ) -> DeliveryTarget | Problem | Refused | None:
@@ -281,11 +265,7 @@ def find_delivery_target(
     It is in the Repository that has the annotation, else in the only one of the cluster that is deployed
     from, else in the only one; without any of them it is refused.
 
-    Args:
-        cluster: The cluster.
-        views: The repositories of the cluster, sorted.
-        path: The configured path of the package, "" where nothing is to be delivered.
-        instance: The name of this instance.
+    `views` are the repositories of the cluster, sorted; `path` is "" where nothing is to be delivered.
     """
     annotated = [view for view in views if TARGET_ANNOTATION in _annotations(view)]
     if len(annotated) > 1:

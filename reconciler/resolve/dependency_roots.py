@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from msgspec import Struct, field
@@ -11,7 +11,7 @@ from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
     Candidate,
@@ -27,9 +27,6 @@ from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Resolution
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.format import LockedPackage
 
 SERVICE_ACCOUNT = "reconciler.dev/service-account"
 """On a variant, or in its `spec.annotations`: who installs the Carvel packages that its package needs."""
@@ -204,7 +201,7 @@ def _need_name(need: Need) -> str:
     return need.id.name if isinstance(need, PackageNeed) else str(need)
 
 
-def _locked_versions(packages: "tuple[LockedPackage, ...]", candidate: Candidate | None) -> dict[str, str]:
+def _locked_versions(packages: tuple[LockedPackage, ...], candidate: Candidate | None) -> dict[str, str]:
     """Return the locked version of each requirement of a revision, by what it names."""
     versions = {package.instance: package.version for package in packages}
     own = (p for p in packages if candidate and p.instance.name == candidate.id.name)

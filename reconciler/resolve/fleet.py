@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,7 +19,13 @@ from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import convert as lock_files
-from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import (
+    DEFAULT_OPTIONS,
+    ClusterUpdate,
+    LockedPackage,
+    LockUpdate,
+    ResolveOptions,
+)
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.update import fleet as updates
 from reconciler.expand import DesiredVariant
@@ -28,8 +33,6 @@ from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.resolve import garbage_collect as leaving_packages
-from reconciler.resolve import generated as generating
 from reconciler.resolve.deliveries import Deliveries, cluster_of, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
@@ -39,15 +42,12 @@ from reconciler.resolve.dependency_roots import (
     find_roots,
     requirement_changes,
 )
+from reconciler.resolve.garbage_collect import find_leaving
+from reconciler.resolve.generated import generate
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.format import LockedPackage
-    from reconciler.resolve.garbage_collect import Leaving
-    from reconciler.resolve.generated import Generated
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -97,13 +97,8 @@ def resolve_fleet(
     A variant with unmet dependencies stalls, and its package stays. A generated variant goes only if it is
     certain that no other needs it (law 4).
 
-    Args:
-        inventory: Everything that was read.
-        desired: The variants that the manifests declare.
-        dependencies: Published packages and present locks.
-        retained: Undesired variants that stay: their packages need what they needed.
-        options: Options of this run.
-        defects: Variants that are stalled, because a bug of ours breaks the work on them.
+    Packages of `retained` variants, undesired ones that stay, need what they needed. A bug of ours breaks the
+    work on variants with `defects`: they are stalled.
 
     Raises:
         UsageError: A name to upgrade is no package's.
@@ -126,14 +121,14 @@ def resolve_fleet(
         # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.
         locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     waiting = _waiting(inventory, locks, wanted_locks)
-    generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
+    generated = generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
     installs = ((key, root) for own in roots.by_cluster.values() for key, root in own.items())
     asking = {root.label(key) for key, root in installs} if unmet else set()
     # A problem of an install is reported at the variant that requests it.
     general = (p for p in locks.problems if not (p.reason in _EXPLAINED and p.subject in asking))
     locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
-    leaving = leaving_packages.find_leaving(
+    leaving = find_leaving(
         inventory,
         dependencies.published,
         resolution,
@@ -141,7 +136,14 @@ def resolve_fleet(
         needed=generated.undecided | {variant.key for variant in generated.variants},
         incomplete=clusters.incomplete if _is_readable(inventory) else frozenset({""}),
     )
-    desired = replace(_with_generated(desired, generated, leaving), waiting=waiting)
+    variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
+    desired = replace(
+        desired,
+        variants=tuple(variants),
+        released=leaving.released,
+        still_needed=leaving.still_needed,
+        waiting=waiting,
+    )
     if generated.variants:
         resolution = extend_resolution(resolution, inventory, desired, defects)
     resolution = _without(with_releases(resolution, inventory, desired), unmet)
@@ -157,15 +159,7 @@ def with_deliveries(
     stalled: frozenset[ObjectKey],
     problems: Iterable[Problem],
 ) -> ResolvedFleet:
-    """Return the fleet with the deliveries that were rendered among its variants.
-
-    Args:
-        fleet: The fleet.
-        inventory: Everything that was read.
-        resolved: The variants of the deliveries, pinned to the generated trees.
-        stalled: The owners of packages that stay as they are.
-        problems: The problems of the generated manifests.
-    """
+    """Return the fleet with the deliveries that were rendered among its variants."""
     resolved, resolution = tuple(resolved), fleet.resolution
     variants = [delivery.variant for delivery in resolved]
     desired = replace(
@@ -263,9 +257,6 @@ def _is_readable(inventory: Inventory) -> bool:
     return inventory.control.readable and not inventory.control.broken
 
 
-# Unmet dependencies
-
-
 def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ...]]:
     """Return the variants that stall because the lock of their cluster does not hold them.
 
@@ -284,7 +275,7 @@ def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ..
     return unmet
 
 
-def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
+def _slot(package: LockedPackage) -> tuple[str, RootKey]:
     slot = package.instance.slot
     return package.instance.name, RootKey(slot.namespace, "/".join(slot.path))
 
@@ -299,16 +290,6 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
     problem = Problem(root.location, reason, message, "\n".join(hints), cause=message)
     return problem.owned_by(variant_key(root.key))
-
-
-# Changes of the fleet that follow from the locks
-
-
-def _with_generated(desired: Desired, generated: "Generated", leaving: "Leaving") -> Desired:
-    variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
-    return replace(
-        desired, variants=tuple(variants), released=leaving.released, still_needed=leaving.still_needed
-    )
 
 
 def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ...]]) -> Resolution:
@@ -330,11 +311,7 @@ _OTHERWISE = "Names are those that `reconciler lock` and `reconciler index list`
 def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iterable[DesiredVariant]) -> None:
     """Refuse to upgrade what is no package that a cluster could have.
 
-    Args:
-        upgrade: Names of packages, with or without ecosystem. Variants that follow their upstream are none
-            of them any more.
-        clusters: Everything that clusters need, and can have.
-        variants: The variants that the manifests declare.
+    Names are with or without ecosystem. Variants that follow their upstream are none of them any more.
 
     Raises:
         UsageError: A name is no package's.

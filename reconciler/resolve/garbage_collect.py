@@ -36,13 +36,7 @@ def find_leaving(
     A variant is released only if its cluster was resolved completely. It stays while a package on main
     was made from a revision that needs it: a person may never merge the deletion or update of that one.
 
-    Args:
-        inventory: Everything that was read.
-        published: The published packages with their dependencies.
-        resolution: The variants that are not generated.
-        decision: The locks.
-        needed: The generated variants that are needed, or of which nothing was decided.
-        incomplete: Clusters of which something is not known; "" means that it may be any.
+    Clusters are `incomplete` if something of them is not known; "" means that it may be any.
     """
     unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | incomplete
     search = _Search(inventory, published, dict(_unused(decision)))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from reconciler.base.wording import time_text
 from reconciler.expand.variants import DesiredVariant
-from reconciler.inventory.inventory import CheckState, Inventory, RepositoryView
+from reconciler.inventory.inventory import CheckState, Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy.rollouts import ObjectGate, Wave
 from reconciler.resolve.resolution import ResolvedVariant
@@ -45,7 +45,15 @@ def gate_results(
     for gate in wave.gates.objects:
         snapshot = inventory.snapshot.of(_filled(gate.cluster, words) or view.cluster)
         yield _object_result(gate, words, snapshot, publication)
-    yield from _checks(wave, view, inventory)
+    head = (view.url, view.head.oid if view.head else "")
+    passed, others = inventory.passed_checks.get(head, frozenset()), inventory.other_checks.get(head, {})
+    for check in wave.gates.checks:
+        if check in passed:
+            yield _PASSED
+        elif others.get(check) is CheckState.FAILED:
+            yield GateResult(Verdict.FAILED, f"check {check} failed on {view.branch}")
+        else:
+            yield GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}", seen=False)
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
@@ -87,18 +95,6 @@ def _untimely(taken: int | None, publication: _Publication) -> str:
     if taken <= publication.seen:
         return f"is not newer than the package on main, seen there since {time_text(publication.seen)}"
     return ""
-
-
-def _checks(wave: Wave, view: RepositoryView, inventory: Inventory) -> Iterator[GateResult]:
-    head = (view.url, view.head.oid if view.head else "")
-    passed, others = inventory.passed_checks.get(head, frozenset()), inventory.other_checks.get(head, {})
-    for check in wave.gates.checks:
-        if check in passed:
-            yield _PASSED
-        elif others.get(check) is CheckState.FAILED:
-            yield GateResult(Verdict.FAILED, f"check {check} failed on {view.branch}")
-        else:
-            yield GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}", seen=False)
 
 
 _FAILING = frozenset({"Degraded", "Missing"})

@@ -92,7 +92,14 @@ class _Maker(Struct):
             return
         key = ObjectName(namespace, _object_name(view, name))
         place = PackageKey(view.url, view.full_path(name))
-        spec = _spec(needed.package, upstream, view, name)
+        number = whole_number(needed.package.source.removeprefix("v"))
+        chosen = {"tag": needed.package.source} if number is None else {"revision": number}
+        spec = with_defaults(
+            PackageVariantSpec(
+                upstream=Upstream(repo=upstream.key.name, package=name, **chosen),
+                downstream=Downstream(repo=view.key.name, package=name),
+            )
+        )
         rival = self.rival(place, key)
         if rival is not None:
             if not _serves(rival, spec):
@@ -146,19 +153,6 @@ def _object_name(view: RepositoryView, package: str) -> str:
     if "/" in package:
         identifier += f"-{hashlib.sha256(package.encode()).hexdigest()[:8]}"
     return variant_name(identifier)
-
-
-def _spec(
-    package: LockedPackage, upstream: RepositoryView, view: RepositoryView, name: str
-) -> PackageVariantSpec:
-    number = whole_number(package.source.removeprefix("v"))
-    chosen = {"tag": package.source} if number is None else {"revision": number}
-    return with_defaults(
-        PackageVariantSpec(
-            upstream=Upstream(repo=upstream.key.name, package=name, **chosen),
-            downstream=Downstream(repo=view.key.name, package=name),
-        )
-    )
 
 
 def _serves(rival: DesiredVariant, spec: PackageVariantSpec) -> bool:

@@ -17,7 +17,6 @@ from reconciler.resolve.verification import find_fault
 _UNNUMBERED = -1
 """Revision of a base after its tag moved: it keeps its former name, and its commit."""
 
-
 Sources = Mapping[str, tuple[RepositoryView, ...]]
 """Readable views by every URL that an upstreamLock may know them under, the most specific directory first."""
 

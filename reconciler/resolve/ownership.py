@@ -121,19 +121,17 @@ def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory
     ours = [
         draft
         for draft in package.drafts
-        if (draft.written is not None or _has_pull(draft, pulls))
+        if (
+            draft.written is not None
+            or any(
+                pull.state is PullState.OPEN or pull.head_oid == draft.tip.oid
+                for pull in pulls.at(short_branch(draft.ref))
+            )
+        )
         and workspace_number(draft.workspace)
         and find_owner(draft.header, where, inventory)
     ]
     return tuple(sorted(ours, key=lambda d: (-workspace_number(d.workspace), d.ref)))
-
-
-def _has_pull(draft: Draft, pulls: PullRequests) -> bool:
-    """Tell whether a branch has an open pull request, or one that ended at its tip."""
-    return any(
-        pull.state is PullState.OPEN or pull.head_oid == draft.tip.oid
-        for pull in pulls.at(short_branch(draft.ref))
-    )
 
 
 def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest]) -> bool:

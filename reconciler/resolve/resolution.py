@@ -176,9 +176,6 @@ class Resolution(Struct, frozen=True):
         return collect_needs(self.variants, self.releases)
 
 
-# Needed trees
-
-
 def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Release]) -> Needs:
     """Return the trees that rendering these variants and releases reads, by repository URL."""
     variants, trees = tuple(variants), dict[str, set[Oid]]()

@@ -114,7 +114,15 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
     # A package that is back leaves no trace in what its set asks for, but the order is still there.
     is_ordered_back = rolling.annotations.get(ROLL_BACK, "").strip() in labels_asked(rolling)
     if is_ordered_back or any(map(rolling.differs, rolling.variants)):
-        return _new_record(rolling, old)
+        revision = ", ".join(labels_asked(rolling))
+        if old is not None and _bare(old) == revision:
+            # Its tag moved: an order for what it was does not speak of what it is.
+            pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
+            revision = f"{pin.ref}@{pin.commit.oid[:8]}"
+        record = RolloutRecord(
+            namespace=rolling.key.namespace, name=rolling.key.name, revision=revision, waves=()
+        )
+        return _with_members(rolling, record, rolling.variants)
     return None
 
 
@@ -141,19 +149,6 @@ def labels_asked(rolling: RollingSet) -> list[str]:
     """Return the revisions that the set asks for, as people call them."""
     targets = map(rolling.asks_for, rolling.variants)
     return sorted({target.label for target in targets if target is not None})
-
-
-def _new_record(rolling: RollingSet, old: RolloutRecord | None) -> RolloutRecord:
-    """Return the record of a rollout that starts now; `old` is one of another revision."""
-    revision = ", ".join(labels_asked(rolling))
-    if old is not None and _bare(old) == revision:
-        # Its tag moved: an order for what it was does not speak of what it is.
-        pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
-        revision = f"{pin.ref}@{pin.commit.oid[:8]}"
-    record = RolloutRecord(
-        namespace=rolling.key.namespace, name=rolling.key.name, revision=revision, waves=()
-    )
-    return _with_members(rolling, record, rolling.variants)
 
 
 def with_newcomers(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:

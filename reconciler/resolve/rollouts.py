@@ -126,8 +126,6 @@ def _sets(
             yield RollingSet(declared, policy, own, own_outcomes, inventory, sources)
 
 
-# Orders
-
 _COMMIT = re.compile(r"@[0-9a-f]{8}")
 
 
@@ -208,9 +206,6 @@ def _revisions(rolling: RollingSet, record: RolloutRecord | None) -> set[str]:
     return names | {member.before.ref for member in members if member.before is not None}
 
 
-# Members
-
-
 def _members(rolling: RollingSet, record: RolloutRecord) -> Iterator[tuple[RolloutMember, MemberStatus]]:
     """Yield the members with their status, each as this run records it."""
     by_name = {wave.name: wave for wave in rolling.policy.waves}
@@ -253,9 +248,6 @@ def _status(rolling: RollingSet, member: RolloutMember) -> MemberStatus:
     why = why or (outcome.moved if isinstance(outcome, ResolvedVariant) else "")
     phase = MemberPhase.IN_REVIEW if rolling.has_draft(key) else MemberPhase.WAITING
     return status._replace(phase=phase, published=0, why=why[:1].lower() + why[1:])
-
-
-# Holds
 
 
 class _Judged(NamedTuple):

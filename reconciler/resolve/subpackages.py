@@ -47,12 +47,8 @@ def pin_subpackages(
 ) -> tuple[SubpackagePin, ...] | Problem:
     """Return the pins of the sub-packages that the variant sets, or the first problem.
 
-    Args:
-        variant: The variant.
-        trees: The package on main and in its draft, and its upstreams; a sub-package has the upstream that
-            it has in the first of them.
-        inventory: Everything that was read.
-        sources: The repositories by URL.
+    `trees` are the package on main and in its draft, and its upstreams; a sub-package has the upstream that
+    it has in the first of them.
     """
     headers = [inventory.subpackages.get(tree, {}) for tree in trees if tree is not None]
     pins: list[SubpackagePin] = []

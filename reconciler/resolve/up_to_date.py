@@ -25,10 +25,8 @@ _SHORT = 16
 ENGINE = 3
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
-
 _TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions", "subpackages")
 """The inputs that a record keeps beside the digest, to report later which of them changed."""
-
 
 _RENDERED = {"package_context", "pipeline", "mutators", "injectors"}
 

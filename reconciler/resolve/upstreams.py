@@ -191,7 +191,8 @@ class _Lookup(Struct, frozen=True):
         return self.missing("workspaceName", f"no workspace {workspace}", _near(workspace, names))
 
     def by_tag(self, tag: str) -> Pin | Problem:
-        own = self._own_tag(tag)
+        full_tag = f"{self.package.path}/{tag}"
+        own = next((self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None)
         commit = self.view.tags.get(tag)
         tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
         whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
@@ -254,12 +255,6 @@ class _Lookup(Struct, frozen=True):
         ref = short_tag(revision.ref)
         return pin_at(
             self.view, self.package.path, revision.commit, revision.tree, ref=ref, revision=revision.revision
-        )
-
-    def _own_tag(self, tag: str) -> Pin | None:
-        full_tag = f"{self.package.path}/{tag}"
-        return next(
-            (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
         )
 
     def _own_tags(self) -> Iterator[str]:

@@ -192,11 +192,7 @@ def resolve_variant(
 ) -> Outcome:
     """Resolve one variant, or return every problem of its upstream and downstream.
 
-    Args:
-        variant: The variant.
-        inventory: Everything that was read.
-        lookups: Indexes that every variant uses.
-        kept: The pin that a rollout keeps it at, in place of the one that it asks for.
+    `kept` is the pin that a rollout keeps it at, in place of the one that it asks for.
     """
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
@@ -217,7 +213,9 @@ def resolve_variant(
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, package.path)
-    local = package.main_tree or adopted_directory(variant, view, path)
+    local = package.main_tree or (
+        view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
+    )
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)
@@ -271,11 +269,6 @@ def _ticks(
     return frozenset(tick for tick in ticks if names[tick[1]] == 1)
 
 
-def adopted_directory(variant: DesiredVariant, view: RepositoryView, path: str) -> Oid | None:
-    """Return the directory without a Kptfile that a variant asks to make its package of, if there is one."""
-    return view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
-
-
 def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
     """Return the pin of a followed branch, at the old commit while its package did not change.
 
@@ -293,9 +286,6 @@ def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid
     if draft is None or record is None or not (draft.append_only and record.conflicts):
         return None
     return Oid(record.asked_from) if record.asked_from else None
-
-
-# Orphaned packages
 
 
 def find_releases(

@@ -79,12 +79,6 @@ def judge_waves(
     pause nor a failure takes a draft back. Everything is judged by the present state and never by an observed
     transition, so that a run that was killed, or that did not happen, leaves no wave waiting for ever.
 
-    Args:
-        waves: The waves in the order of the rollout.
-        members: The packages, each with the name of its wave.
-        orders: The orders of people.
-        now: The time of the run, in seconds.
-
     Differs: Argo CD's progressive syncs leave out targets that no step selects, and wait until they have seen
     each Application change its state.
     """
