@@ -12,11 +12,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
-from reconciler.dependencies.dialects.reading import (
-    OWNER,
-    annotation_or_custom,
-    parse_source,
-)
+from reconciler.dependencies.dialects.reading import OWNER, annotation_or_custom, parse_source
 from reconciler.dependencies.lock.convert import (
     CARVEL_API_VERSION,
     CARVEL_KIND,
@@ -348,7 +344,6 @@ def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
 
 CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
-
 _IMAGE = re.compile(r"[^/\s][^/\s.]*\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
@@ -437,15 +432,11 @@ def _as_text(value: Any) -> str:
 VERSION = "reconciler.dev/version"
 """Annotation of a generated installation: the version that its digest has."""
 
-
 NEEDED_BY = "reconciler.dev/needed-by"
-
 
 _DIGITS = 16
 
-
 _HEADER = re.compile(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
-
 
 _ADVICE = "Edits stay and are asked about; remove this line to make it yours"
 
@@ -483,11 +474,7 @@ FORMAT_VERSION = 4
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _MAX_PARENTS = 3
-_DIALECTS = {
-    Ecosystem.XPKG: emit_crossplane,
-    Ecosystem.CARVEL: emit_carvel,
-    Ecosystem.BUNDLE: emit_porter,
-}
+_DIALECTS = {Ecosystem.XPKG: emit_crossplane, Ecosystem.CARVEL: emit_carvel, Ecosystem.BUNDLE: emit_porter}
 
 
 class GeneratedManifests(Struct, frozen=True):
@@ -511,11 +498,7 @@ def generate_manifests(
 
     A user's own manifests are never among them: where one declares the package, nothing is generated.
 
-    Args:
-        inputs: The inputs of the cluster; only the users' installs are looked at.
-        locked: The cluster's lock.
-        owner: The value of our owner annotation.
-        shared_namespace: Namespace of packages that are installed once per cluster.
+    Only the installs of users are looked at in `inputs`; `owner` is the value of our owner annotation.
     """
     generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}

@@ -41,7 +41,6 @@ class OwnedResource(NamedTuple):
 
 OwnedResources = frozenset[OwnedResource]
 
-
 OwnershipTable = Mapping[OwnedResource, OwnershipEntry]
 """Owner of every owned resource; a missing resource has none."""
 
@@ -144,12 +143,8 @@ def transfer_ownership(
 ) -> dict[OwnedResource, OwnershipEntry]:
     """Apply all releases and claims to the ownership table atomically. Order-free.
 
-    Args:
-        table: The owners before the step.
-        claims: The claims of every package of the cluster.
-        refused: Packages that keep their running revision.
-        kept: Retained revisions of each package: they own their resources.
-        prunes: Packages with CRDs that are removed together with the last revision that has them.
+    Packages that are `refused` keep their running revision, `kept` are the retained revisions of each, and
+    `prunes` are packages with CRDs that are removed together with the last revision that has them.
 
     A kind of a removed package goes with it in the cluster; its entry keeps others from taking it unasked.
 

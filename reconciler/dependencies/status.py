@@ -118,29 +118,25 @@ class _Reader(Struct, frozen=True):
         self, package: LockedPackage, family: PackageGraph, problem: Problem | None
     ) -> dict[str, Any]:
         if package.instance.ecosystem == Ecosystem.XPKG:
-            return self._crossplane(package, problem)
+            # As crossplane apis/pkg/v1, PackageRevisionStatus: required, installed and invalid dependencies.
+            current = next(
+                (revision for revision in self.locked.revisions_of(package) if revision.current), None
+            )
+            missing = sum(skipped.parent == package.instance for skipped in self.locked.resolution.skipped)
+            installed = len(package.dependencies)
+            image = f"{package.source or package.instance.name}:{package.version}"
+            return {
+                "currentRevision": current.name if current else "",
+                "currentIdentifier": current.image if current else image,
+                "resolvedPackage": f"{image}@{package.digest}" if package.digest else image,
+                "foundDependencies": installed + missing,
+                "installedDependencies": installed,
+                "invalidDependencies": 1 if problem else 0,
+            }
         return {
             "version": package.version,
             "lastAttemptedVersion": package.last_attempted_version,
             "dependencies": [_dependency(need, package, family) for need in package.dependencies],
-        }
-
-    def _crossplane(self, package: LockedPackage, problem: Problem | None) -> dict[str, Any]:
-        """Return the counts of Crossplane's package manager on a revision.
-
-        Source: crossplane apis/pkg/v1, PackageRevisionStatus: required, installed and invalid dependencies.
-        """
-        current = next((revision for revision in self.locked.revisions_of(package) if revision.current), None)
-        missing = sum(skipped.parent == package.instance for skipped in self.locked.resolution.skipped)
-        installed = len(package.dependencies)
-        image = f"{package.source or package.instance.name}:{package.version}"
-        return {
-            "currentRevision": current.name if current else "",
-            "currentIdentifier": current.image if current else image,
-            "resolvedPackage": f"{image}@{package.digest}" if package.digest else image,
-            "foundDependencies": installed + missing,
-            "installedDependencies": installed,
-            "invalidDependencies": 1 if problem else 0,
         }
 
 

@@ -47,7 +47,6 @@ IGNORED_PLATFORMS = {
 }
 """Annotations that install a package on a version of a platform that it does not allow."""
 
-
 _DEPENDENCY_KINDS = ("package", "gvk", "or")
 
 

@@ -47,14 +47,7 @@ from reconciler.names.ids import group_of
 _PROJECT = "meta.dev.upbound.io"
 META_GROUPS = frozenset({"meta.pkg.crossplane.io", _PROJECT})
 """The API groups of a package's own `crossplane.yaml`, and of a Project's `upbound.yaml`."""
-GROUPS = frozenset(
-    {
-        "pkg.crossplane.io",
-        *META_GROUPS,
-        "packages.crossplane.io",
-        "stacks.crossplane.io",
-    }
-)
+GROUPS = frozenset({"pkg.crossplane.io", *META_GROUPS, "packages.crossplane.io", "stacks.crossplane.io"})
 _INSTALLS = frozenset({"Provider", "Configuration", "Function", "Package"})
 REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
 _GONE = {

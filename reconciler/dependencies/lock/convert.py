@@ -270,7 +270,6 @@ def _shortest(last: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> 
 USER = "user"
 """The owner of packages that a user's manifest installs."""
 
-
 CARVEL_KIND, CARVEL_API_VERSION = "PackageInstall", "packaging.carvel.dev/v1alpha1"
 PORTER_KIND, PORTER_SCHEMA = "Installation", "1.0.2"
 _XPKG_API_VERSION = "pkg.crossplane.io/v1"

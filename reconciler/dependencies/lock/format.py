@@ -21,7 +21,6 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 if TYPE_CHECKING:
     from reconciler.dependencies.solve.problem import Explanation
 
-
 SCHEMA = "reconciler.dev/v1alpha1"
 LOCK_VERSION = 1
 SOLVER = "sat-canonical-2"

@@ -346,24 +346,13 @@ def template_variables(
     """Return the variables of templates in what a bundle gives its dependencies, with their values.
 
     The parameters are those of a user's installation; without a value, they have their default.
-
-    Args:
-        candidate: The bundle.
-        install: The user's installation of it, if one is there.
-        name: The name of its installation.
-        namespace: The namespace of its installation.
     """
     variables: dict[str, Any] = {"installation.name": name, "installation.namespace": namespace}
     if install is not None and candidate is not None:
         defaults = {parameter: orjson.loads(text) for parameter, text in candidate.defaults}
-        values = defaults | own_parameters(install)
+        values = defaults | {name: value for name, value in _parameters(install).items() if "#" not in name}
         variables |= {f"bundle.parameters.{parameter}": value for parameter, value in values.items()}
     return variables
-
-
-def own_parameters(install: Install) -> dict[str, Any]:
-    """Return the parameters of an installation itself, without those that it gives its dependencies."""
-    return {name: value for name, value in _parameters(install).items() if "#" not in name}
 
 
 def dependency_parameters(install: Install, alias: str) -> dict[str, Any]:

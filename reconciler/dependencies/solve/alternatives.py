@@ -31,11 +31,7 @@ from reconciler.dependencies.solve.lookup import (
     new_slots,
     slot_places,
 )
-from reconciler.dependencies.solve.problem import (
-    Alternative,
-    AlternativeSource,
-    InstanceRequirement,
-)
+from reconciler.dependencies.solve.problem import Alternative, AlternativeSource, InstanceRequirement
 
 
 class _NeedContext(NamedTuple):

@@ -325,9 +325,7 @@ def without_duplicates(
 
     The install that runs already stays, else the one with the lowest namespace and name.
 
-    Args:
-        inputs: The inputs of the cluster.
-        running: The objects that are in the cluster, `Provider/aws`, each with its package if it is known.
+    `running` are the objects in the cluster, `Provider/aws`, each with its package if it is known.
     """
 
     def runs(install: Install) -> bool:

@@ -1,6 +1,6 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and the next step."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -492,25 +492,23 @@ class _Explainer:
         roots = {target: d for d in self.problem.roots for target in _targets(d)}
         trail = [instance]
         while trail[0] not in roots:
-            earlier = self._parent(trail[0], trail)
+            parents = [
+                demand.parent
+                for demand in (*self.requirements.values(), *self.problem.requirements())
+                if demand.parent is not None
+                and demand.parent not in trail
+                and any(
+                    alternative.instance == trail[0] and alternative.active
+                    for alternative in demand.alternatives
+                )
+            ]
+            earlier = min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
             if earlier is None:
                 break
             trail.insert(0, earlier)
         root = roots.get(trail[0])
         names = [step.package.name for step in trail]
         return " → ".join([self._subject(root.cause), *names] if root else names)
-
-    def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
-        parents = [
-            demand.parent
-            for demand in (*self.requirements.values(), *self.problem.requirements())
-            if demand.parent is not None
-            and demand.parent not in trail
-            and any(
-                alternative.instance == instance and alternative.active for alternative in demand.alternatives
-            )
-        ]
-        return min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
 
     # The versions
 

@@ -278,17 +278,14 @@ class ModelConstraints(Struct):
         """Return clauses that every valid model obeys and this one does not; none if it is valid."""
         if not (self.passive or self.circles):
             return []
-        chosen = self._chosen(model)
-        founded = self._founded(model, chosen)
-        loose = self._loose(model, chosen, founded) if self.passive else set()
-        return self._unfounded(loose) if loose else self._circle(model, founded)
-
-    def _chosen(self, model: list[int]) -> dict[Instance, int]:
-        return {
+        chosen = {
             instance: next(place for place, var in enumerate(versions) if model[var - 1] > 0)
             for instance, versions in self.formula.versions.items()
             if model[self.formula.present[instance] - 1] > 0
         }
+        founded = self._founded(model, chosen)
+        loose = self._loose(model, chosen, founded) if self.passive else set()
+        return self._unfounded(loose) if loose else self._circle(model, founded)
 
     def _used(
         self, model: list[int], group: RequirementClauses, chosen: dict[Instance, int]

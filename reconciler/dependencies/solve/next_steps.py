@@ -87,9 +87,7 @@ class NextStep:
     def after(self, code: ConflictCode, subject: PackageId | str) -> str:
         """Return the step: what takes over or moves along where a kind is held, else that of the code.
 
-        Args:
-            code: The code of the conflict.
-            subject: The package, interface or API that is missing or there already; "" for none.
+        `subject` is the package, interface or API that is missing or there already; "" for none.
         """
         if code.is_ownership and (text := next(self._of_owners(), "")):
             return text

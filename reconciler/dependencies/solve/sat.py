@@ -22,24 +22,6 @@ Places = Mapping[Instance, tuple[int, ...]]
 """The versions that each instance may have, as places in its candidates, the preferred one first."""
 
 
-def possible_places(problem: ResolutionProblem) -> Places:
-    """Return the versions of each instance that no rule and no range of a user's install excludes."""
-    ranges: dict[Instance, frozenset[int]] = {}
-    for demand in problem.roots:
-        alternative = demand.alternatives[0] if demand.is_plain else None
-        if alternative is not None and alternative.instance is not None:
-            instance = alternative.instance
-            ranges[instance] = ranges.get(instance, alternative.allowed) & alternative.allowed
-    return {
-        instance: tuple(
-            place
-            for place in node.order
-            if place not in node.banned and (instance not in ranges or place in ranges[instance])
-        )
-        for instance, node in problem.nodes.items()
-    }
-
-
 def lean_towards_preferences(solver: SatSolver, places: Places) -> None:
     """Let the first model have what the canonical assignment tries first, as far as that is known before.
 
@@ -105,7 +87,11 @@ def _sticky(formula: Formula, solver: SatSolver, cause: Cause, alternative: int)
 def _fewest(solver: SatSolver, changes: list[int]) -> list[int]:
     greedy = _greedy(solver, changes, [])
     most = len(changes) - len(greedy)
-    least = _least(solver, changes)
+    # A lower bound: how many sets of pins, apart from one another, cannot stay whole.
+    unmoved, least = [-change for change in changes], 0
+    while not solver.ask(*unmoved) and (core := set(solver.core())):
+        unmoved = [literal for literal in unmoved if literal not in core]
+        least += 1
     if least == most:
         return greedy
     formula = solver.formula
@@ -129,19 +115,6 @@ def _greedy(solver: SatSolver, changes: list[int], given: list[int]) -> list[int
         if solver.holds(-change) or solver.ask(*kept, -change):
             kept.append(-change)
     return kept
-
-
-def _least(solver: SatSolver, changes: list[int]) -> int:
-    """Return a lower bound: how many sets of pins, apart from one another, cannot stay whole."""
-    left = [-change for change in changes]
-    count = 0
-    while not solver.ask(*left):
-        core = set(solver.core())
-        if not core:
-            break
-        left = [literal for literal in left if literal not in core]
-        count += 1
-    return count
 
 
 def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver, places: Places) -> Assignment:
@@ -313,7 +286,22 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
     Raises:
         BudgetError: The budget of conflicts ran out first.
     """
-    solver, places = SatSolver(encode(problem), problem.budget), possible_places(problem)
+    ranges: dict[Instance, frozenset[int]] = {}
+    for demand in problem.roots:
+        alternative = demand.alternatives[0] if demand.is_plain else None
+        if alternative is not None and alternative.instance is not None:
+            instance = alternative.instance
+            ranges[instance] = ranges.get(instance, alternative.allowed) & alternative.allowed
+    # What no rule and no range of a user's install excludes.
+    places = {
+        instance: tuple(
+            place
+            for place in node.order
+            if place not in node.banned and (instance not in ranges or place in ranges[instance])
+        )
+        for instance, node in problem.nodes.items()
+    }
+    solver = SatSolver(encode(problem), problem.budget)
     lean_towards_preferences(solver, places)
     if not solver.ask():
         return None

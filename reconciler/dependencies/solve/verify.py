@@ -57,7 +57,17 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
             yield from _requirement_violations(inputs, solution, resolved, own, by_package)
     yield from _exclusivity_violations(by_package)
     yield from _ownership_violations(solution)
-    yield from _unreachable(solution)
+    # Nothing is installed that no user's install leads to.
+    reached: set[Instance] = set()
+    queue = [instance for instance, resolved in solution.resolved.items() if resolved.user]
+    while queue:
+        instance = queue.pop()
+        if instance not in reached and instance in solution.resolved:
+            reached.add(instance)
+            edges = solution.resolved[instance].edges
+            queue += [edge.target for edge in edges if edge.target is not None and edge.active]
+    for instance in solution.resolved.keys() - reached:
+        yield f"nothing requires {instance}"
     yield from _cycle_violations(inputs, solution)
 
 
@@ -187,26 +197,6 @@ def _meets(
         return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _matches(
             need, other.candidate, inputs
         )
-    return _is_observed(inputs, need)
-
-
-def _matches(need: Need, candidate: Candidate, inputs: ClusterInputs) -> bool:
-    match need:
-        case PackageNeed():
-            same = inputs.catalogue.find(need.id) == candidate.id
-            return same and need.range.allows(candidate.version, candidate.digest)
-        case ApiNeed():
-            is_provider = need.provider is None or _matches(need.provider, candidate, inputs)
-            return is_provider and _serves(candidate.provides, need.gvk)
-        case InterfaceNeed():
-            return any(interface.meets(need) for interface in candidate.interfaces)
-
-
-def _serves(served: Iterable[Gvk], api: Gvk) -> bool:
-    return any(g == api or (not api.version and g.group_kind == api.group_kind) for g in served)
-
-
-def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
     presence = inputs.presence
     external = [install for install in inputs.installs if install.external]
     match need:
@@ -225,6 +215,22 @@ def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
                 and need.range.allows(installation.version, installation.digest)
                 for installation in presence.installations
             )
+
+
+def _matches(need: Need, candidate: Candidate, inputs: ClusterInputs) -> bool:
+    match need:
+        case PackageNeed():
+            same = inputs.catalogue.find(need.id) == candidate.id
+            return same and need.range.allows(candidate.version, candidate.digest)
+        case ApiNeed():
+            is_provider = need.provider is None or _matches(need.provider, candidate, inputs)
+            return is_provider and _serves(candidate.provides, need.gvk)
+        case InterfaceNeed():
+            return any(interface.meets(need) for interface in candidate.interfaces)
+
+
+def _serves(served: Iterable[Gvk], api: Gvk) -> bool:
+    return any(g == api or (not api.version and g.group_kind == api.group_kind) for g in served)
 
 
 def _exclusivity_violations(by_package: ByPackage) -> Iterator[str]:
@@ -252,19 +258,6 @@ def _ownership_violations(solution: Solution) -> Iterator[str]:
             owner = owners.setdefault(owned, resolved)
             if owner.instance.package != resolved.instance.package:
                 yield f"{owner.candidate} and {resolved.candidate} both own {owned}"
-
-
-def _unreachable(solution: Solution) -> Iterator[str]:
-    reached: set[Instance] = set()
-    queue = [instance for instance, resolved in solution.resolved.items() if resolved.user]
-    while queue:
-        instance = queue.pop()
-        if instance not in reached and instance in solution.resolved:
-            reached.add(instance)
-            edges = solution.resolved[instance].edges
-            queue += [edge.target for edge in edges if edge.target is not None and edge.active]
-    for instance in solution.resolved.keys() - reached:
-        yield f"nothing requires {instance}"
 
 
 def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:

@@ -60,11 +60,8 @@ def autoremove(
     Packages that a user removed go. Generated packages go if all of their former parents allow it
     (`uninstall`) and they have no data to keep; else they stay, with everything that they need.
 
-    Args:
-        fresh: The new resolution, with the locked parts that have no solution.
-        before: The locked resolution.
-        needed: Instances that a running revision still needs, although another version is requested.
-        prune: Whether to remove retained packages, too.
+    Locked parts without a solution are part of `fresh`, and `needed` has what a running revision still needs,
+    although another version is requested. With `prune` retained packages go, too.
 
     Source: Porter's dependency proposal, detecting unused managed dependencies.
     """
@@ -216,7 +213,6 @@ def upgraded_with_parent(
 
 Owners = tuple[tuple[str, PackageId], ...]
 
-
 _MOST_ROUNDS = 4
 """Resolutions of one cluster in a run, each from what the one before left."""
 
@@ -248,7 +244,12 @@ class ClusterResolver(Struct):
         Raises:
             UnverifiedSolutionError: A solution does not pass the independent check.
         """
-        key = self._key(inputs, before, keeps=keeps)
+        places = (
+            *((item.location, item.label) for item in inputs.installs),
+            *(item.location for item in inputs.activations),
+        )
+        history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
+        key = (self.digests.of(inputs), history, places, keeps)
         cached = self._known.get(key)
         if cached is not None:
             return cached
@@ -322,14 +323,6 @@ class ClusterResolver(Struct):
         )
         is_open = bool(problems) or keeps or not self.options.dependencies
         return ClusterResult(solution, revision_update, problems, is_open)
-
-    def _key(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
-        places = (
-            *((item.location, item.label) for item in inputs.installs),
-            *(item.location for item in inputs.activations),
-        )
-        history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
-        return (self.digests.of(inputs), history, places, keeps)
 
     def solution(self, inputs: ClusterInputs) -> Solution:
         """Return the verified solution, computed once per distinct question; problems have places.

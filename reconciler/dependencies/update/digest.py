@@ -10,7 +10,6 @@ from reconciler.dependencies.lock.format import SOLVER
 from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
-    ClusterState,
     ObservedInstallation,
     ResolverSettings,
 )
@@ -30,7 +29,6 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
     RevisionPolicy,
-    Share,
     Sharing,
     VersionRange,
 )
@@ -63,7 +61,12 @@ class InputDigests:
             version=DIGEST_VERSION,
             solver=SOLVER,
             installs=sorted(self._install(install) for install in inputs.installs),
-            cluster=_cluster(inputs.presence),
+            cluster=_given(
+                apis=sorted(inputs.presence.apis),
+                owners=inputs.presence.owners,
+                platforms=[[platform, str(version)] for platform, version in inputs.presence.platforms],
+                installations=list(map(_installation, inputs.presence.installations)),
+            ),
             settings=_settings(inputs.choices),
             activations=sorted(map(_text, map(_activation, inputs.activations))),
             catalogue=self._catalogue(inputs),
@@ -110,9 +113,6 @@ def _reachable(catalogue: Catalogue, roots: Iterable[PackageId]) -> list[Candida
                 needs = (*requirement.alternatives, *([requirement.default] if requirement.default else []))
                 queue += [catalogue.find(need.id) for need in needs if isinstance(need, PackageNeed)]
     return [candidate for id_ in sorted(seen) for candidate in catalogue.candidates(id_)]
-
-
-# The facts of each type, by wire name
 
 
 def _text(facts: Facts) -> str:
@@ -212,7 +212,12 @@ def _requirement(requirement: Requirement) -> Facts:
         aliases=requirement.aliases,
         optional=requirement.optional,
         notInstalled=not requirement.install,
-        share=_share(requirement.share),
+        share=_given(
+            scope=requirement.share.scope if requirement.share.scope is not Sharing.DIALECT else "",
+            group=requirement.share.group,
+            labels=requirement.share.labels,
+            inputs=requirement.share.inputs,
+        ),
         withoutActions=_left_out(requirement.actions),
         default=requirement.default and _need(requirement.default),
         wired=requirement.wired,
@@ -221,15 +226,6 @@ def _requirement(requirement: Requirement) -> Facts:
         parameters=requirement.parameters,
         uses=requirement.uses,
         declined=requirement.declined,
-    )
-
-
-def _share(share: Share) -> Facts:
-    return _given(
-        scope=share.scope if share.scope is not Sharing.DIALECT else "",
-        group=share.group,
-        labels=share.labels,
-        inputs=share.inputs,
     )
 
 
@@ -265,15 +261,6 @@ def _interface(interface: Interface) -> Facts:
 
 def _shape(shaped: Interface | InterfaceNeed) -> Facts:
     return _given(outputs=shaped.outputs, parameters=shaped.parameters, credentials=shaped.credentials)
-
-
-def _cluster(presence: ClusterState) -> Facts:
-    return _given(
-        apis=sorted(presence.apis),
-        owners=presence.owners,
-        platforms=[[platform, str(version)] for platform, version in presence.platforms],
-        installations=list(map(_installation, presence.installations)),
-    )
 
 
 def _installation(installation: ObservedInstallation) -> Facts:

@@ -52,13 +52,8 @@ def update_locks(
     an unneeded package its pin, but only if every manifest could be read. One with a defect, as a solution
     that does not pass the independent check, keeps its lock.
 
-    Args:
-        scopes: The inputs of every cluster.
-        locks: The present locks.
-        options: Options of this run.
-        sure: Whether everything that may declare a package was readable.
-        unreachable: URLs of repositories with unknown packages: their users stay locked.
-        writes: Whether this run writes even if no lock changes, so that outdated digests are refreshed.
+    It is `sure` if everything that may declare a package was readable. Users of an `unreachable` URL stay
+    locked. If a run `writes` even without a changed lock, outdated digests are refreshed.
 
     """
     run = _FleetUpdate(ClusterResolver(options))

@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     ownership_entries,
 )
-from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, Instance, install_slot
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -55,24 +55,20 @@ def held_installs(
         is_there = instance in solution.failed or (resolved is not None and resolved.user)
         if is_unsolved and not is_there:
             is_alone = not locked.dependencies and locked.instance not in choosing
-            held[str(install)] = _held(inputs.catalogue, install, locked, is_alone=is_alone)
+            package = unlocked_instance(locked.instance).package
+            held[str(install)] = replace(
+                install,
+                requested=install.need,
+                need=PackageNeed(package, any_version(package), install.need.location),
+                dialect=Dialect(locked.dialect),
+                api_version=locked.api_version,
+                install_dependencies=True,
+                skip_dependencies=is_alone,
+                overrides=tuple(_overrides(inputs.catalogue.candidates(package), locked)),
+                bindings=tuple(_bindings(locked.dependencies)),
+                ignore_platforms=frozenset(Platform),
+            )
     return held
-
-
-def _held(catalogue: Catalogue, install: Install, locked: LockedPackage, *, is_alone: bool) -> Install:
-    package = unlocked_instance(locked.instance).package
-    return replace(
-        install,
-        requested=install.need,
-        need=PackageNeed(package, any_version(package), install.need.location),
-        dialect=Dialect(locked.dialect),
-        api_version=locked.api_version,
-        install_dependencies=True,
-        skip_dependencies=is_alone,
-        overrides=tuple(_overrides(catalogue.candidates(package), locked)),
-        bindings=tuple(_bindings(locked.dependencies)),
-        ignore_platforms=frozenset(Platform),
-    )
 
 
 def _overrides(published: Iterable[Candidate], locked: LockedPackage) -> Iterator[Override]:

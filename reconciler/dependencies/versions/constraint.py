@@ -410,7 +410,8 @@ def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
     if constraint.digest:
         return ()
     findings = list(_spelling_doubts(constraint.text)) if constraint.grammar is Grammar.CARVEL else []
-    if never_matches(constraint):
+    # Where a comparison changes its answer lies a bound or the next version after one: trying those is exact.
+    if not any(map(constraint.allows, probe_versions(constraint))):
         findings.append(f"No version can ever satisfy {constraint.text!r}")
     return tuple(findings)
 
@@ -427,15 +428,6 @@ def _spelling_doubts(text: str) -> Iterator[str]:
             yield f"{word!r} means below and above that range at once; write '<LOW || >=HIGH'"
         if word.count(".x") > 1:
             yield f"{word!r} means {word.replace('.x.x', '.0.x')!r} here"
-
-
-def never_matches(constraint: Constraint) -> bool:
-    """Whether no version at all satisfies the constraint.
-
-    Exact: where a comparison changes its answer lies a bound or the next version after one, so it is
-    enough to try those.
-    """
-    return not constraint.digest and not any(map(constraint.allows, probe_versions(constraint)))
 
 
 def probe_versions(constraint: Constraint) -> Iterator[Version]:

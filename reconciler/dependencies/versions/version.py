@@ -168,10 +168,7 @@ def rank(
 
     Total and order-free: equal versions are ordered by their text.
 
-    Args:
-        versions: The versions that every constraint allows.
-        policy: The preference among them.
-        origin: The installed or default version; without one every policy but LOWEST and MIN means HIGHEST.
+    Without an `origin`, the installed or default version, every policy but LOWEST and MIN means HIGHEST.
     """
     rising = sorted(versions, key=lambda version: (version.height, version.text))
     if policy in (VersionPolicy.LOWEST, VersionPolicy.MIN):
