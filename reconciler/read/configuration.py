@@ -56,10 +56,7 @@ class Configuration(BaseModel):
 def parse_configuration(data: bytes | None, path: str, environment: Mapping[str, str]) -> Policy:
     """Return the policy that a configuration file and the environment make; the environment wins.
 
-    Args:
-        data: The file's content; None if it does not exist.
-        path: Its path in the control repository.
-        environment: Variables such as `RECONCILER_SUSPEND` override settings of the file.
+    Variables such as `RECONCILER_SUSPEND` override settings of the file; `data` is None without a file.
 
     Raises:
         ConfigurationError: The file is missing, is not what it should be, or has no instance name; or a
@@ -68,7 +65,13 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     if data is None:
         raise ConfigurationError(f"There is no {path} in the control repository", hint=_INIT_HINT)
     document = _load(data, path)
-    _check_consent(environment)
+    # Consent to deletions is given in Git, where others review it.
+    for setting in _IN_GIT_ONLY:
+        if (variable := variable_name(setting)) in environment:
+            name = ".".join(setting)
+            message = "No variable may allow deletions: that is decided in Git only"
+            hint = f"Unset it; write spec.{name} in the configuration."
+            raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
     value = _overridden(document.value, environment)
     configuration = parse_model(Configuration, value)
     if isinstance(configuration, tuple):
@@ -98,20 +101,6 @@ def _load(data: bytes, path: str) -> Document:
         where = Location(path, documents[1].line if documents else 0)
         raise ConfigurationError(message, location=where, hint="" if documents else _INIT_HINT)
     return documents[0]
-
-
-def _check_consent(environment: Mapping[str, str]) -> None:
-    """Refuse variables of settings that allow deletions: consent is given in Git, where others review it.
-
-    Raises:
-        ConfigurationError: The first such variable.
-    """
-    for setting in _IN_GIT_ONLY:
-        if (variable := variable_name(setting)) in environment:
-            name = ".".join(setting)
-            message = "No variable may allow deletions: that is decided in Git only"
-            hint = f"Unset it; write spec.{name} in the configuration."
-            raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
 
 
 Rule = TypeVar("Rule", ApprovalRule, ReviewRule, RolloutPolicy, Wave)

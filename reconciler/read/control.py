@@ -25,7 +25,6 @@ from reconciler.names.refs import BRANCH_DIRECTORIES, HEADS
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
 _SCP = re.compile(r"^([^/]*:)(.*)$")
 
-
 BUILT_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BITBUCKET_COMMIT", "BUILD_SOURCEVERSION")
 """Variables with the commit that a pipeline of a forge runs for: the forge has it. Gitea sets GitHub's."""
 
@@ -159,12 +158,7 @@ class ControlHistory(History):
 
 
 def read_standing(opened: OpenControl, applied: Oid | None = None) -> Standing:
-    """Compare the opened commit with the default branch and with what was applied last.
-
-    Args:
-        opened: The control repository.
-        applied: The control commit that was applied last, None if it is not known.
-    """
+    """Compare the opened commit with the default branch and with what was applied last."""
     mirror, commit = opened.mirror, opened.commit.oid
     history = ControlHistory(opened)
     if applied is not None and not history.contains(commit, applied):
@@ -259,11 +253,8 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
     The base is the merge base, so that commits merged meanwhile are not part of the change. For the merge
     commit with which a forge tests a pull request it is the first parent.
 
-    Args:
-        control: A working copy (its HEAD is proposed), a bare repository or a URL.
-        mirrors: The local mirrors of repositories.
-        base: The branch to merge into, by default the default branch; a commit is the base itself.
-        head: The proposed branch or commit, by default HEAD.
+    `control` is a working copy (its HEAD is proposed), a bare repository or a URL. `base` is the branch to
+    merge into, by default the default branch; a commit is the base itself.
 
     Raises:
         ConfigurationError: Both sides have no common history.

@@ -146,7 +146,11 @@ class _Reader(Struct):
             if revision.key.package not in declared:
                 continue
             if revision.oid is None:
-                self.revisions.setdefault(revision.key, self.without_manifest(revision))
+                id_ = package_id(self.names[revision.view.url], revision.path)
+                version = parse_relaxed(_version(revision, {}))
+                self.revisions.setdefault(
+                    revision.key, Candidate(id_, version, digest=revision.tree, source=revision.tag)
+                )
             for manifest in self.parse(revision, contents[revision.oid]) if revision.oid else ():
                 self.add(revision, manifest)
 
@@ -213,12 +217,6 @@ class _Reader(Struct):
             self.revisions.setdefault(revision.key, candidate if is_origin else replace(candidate, names=()))
             if revision.tag and is_origin:
                 self.candidates.append(candidate)
-
-    def without_manifest(self, revision: _Revision) -> Candidate:
-        """Return a revision without a manifest, of a package with manifests in other revisions."""
-        id_ = package_id(self.names[revision.view.url], revision.path)
-        version = parse_relaxed(_version(revision, {}))
-        return Candidate(id_, version, digest=revision.tree, source=revision.tag)
 
 
 def _is_origin(view: RepositoryView, state: PackageState) -> bool:

@@ -184,7 +184,9 @@ def _objects(path: str, document: Document, lines_above: int = 0) -> Iterator[Pa
     if not _is_list(value):
         yield ParsedObject(value, place)
         return
-    common = _common(value)
+    # `kubectl get --raw` leaves apiVersion and kind out of the items of a typed list.
+    kind = value["kind"].removesuffix("List")
+    common = {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}
     for index, item in enumerate(value["items"]):
         filled = {**common, **item} if isinstance(item, Mapping) else item
         yield ParsedObject(filled, replace(place, prefix=("items", index)))
@@ -197,9 +199,3 @@ def _is_list(value: Any) -> bool:
         and isinstance(kind := value.get("kind"), str)
         and kind.endswith("List")
     )
-
-
-def _common(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return apiVersion and kind of a typed list's items, which `kubectl get --raw` leaves out."""
-    kind = value["kind"].removesuffix("List")
-    return {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}

@@ -20,7 +20,6 @@ from reconciler.policy import Limits
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 
-
 LEFT_OUT: Final = "a bug of the reconciler broke the reading of it"
 
 

@@ -67,15 +67,7 @@ class ForgeState(Struct, frozen=True):
 def read_forges(
     state: ForgeState, control: Mirror, mirrors: Mirrors, forges: Forges, policy: Policy
 ) -> ForgeState:
-    """Return the state completed by the forges. Total: an unreachable forge affects only its repositories.
-
-    Args:
-        state: The views, the reviewed lock and the recorded histories.
-        control: The control repository.
-        mirrors: The local mirrors of repositories.
-        forges: The forges, configured.
-        policy: The instance, the approval rules and the dashboard.
-    """
+    """Return the state completed by the forges. Total: an unreachable forge affects only its repositories."""
     reader = _PullReader(forges, dict(state.histories))
     listed, views = _read_pulls(state.views, mirrors, reader)
     reviewed = state.reviewed
@@ -204,10 +196,7 @@ def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullReques
 
 
 def _with_lock_pulls(
-    reviewed: ReviewedLock,
-    pulls: dict[str, tuple[PullRequest, ...]],
-    control: Mirror,
-    reader: _PullReader,
+    reviewed: ReviewedLock, pulls: dict[str, tuple[PullRequest, ...]], control: Mirror, reader: _PullReader
 ) -> tuple[ReviewedLock, dict[str, tuple[PullRequest, ...]]]:
     """Add the pull requests of the control repository; close the lock to proposals if that fails."""
     if control.url in pulls:

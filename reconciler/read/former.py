@@ -51,9 +51,7 @@ class _Left(NamedTuple):
 
 
 def find_former(
-    inventory: Inventory,
-    located: Iterable[Registration],
-    written: Mapping[ObjectName, Registration],
+    inventory: Inventory, located: Iterable[Registration], written: Mapping[ObjectName, Registration]
 ) -> tuple[Mapping[ObjectName, FormerRegistration], Mapping[ObjectName, DefectError]]:
     """Return the former places of records, each under a name that no registered Repository has.
 
@@ -63,10 +61,7 @@ def find_former(
     A place that another registered Repository is at now is not former: a Repository that is renamed, or
     registered twice, hands its packages over. One that is not understood keeps its place.
 
-    Args:
-        inventory: Records, stalled manifests and unread files.
-        located: The registrations at their absolute addresses.
-        written: The same as they are written, by name.
+    `located` has the registrations at their absolute addresses, `written` as they are written.
     """
     places, broken = _registered(located, written)
     registered = {place.key: place for place in places}
@@ -84,7 +79,18 @@ def find_former(
         owners = {path: left.record.key for path, left in sorted(packages.items())}
         aside = frozenset(path for path, left in packages.items() if left.is_aside)
         message = _message(place, reason, now, record, inventory)
-        registration = _registration(key, place, now, written, record)
+        annotations = (written[now.key].manifest.metadata.annotations or {}) if now is not None else {}
+        cluster = annotations.get(CLUSTER) or place.key.name
+        manifest = Repository(
+            api_version=REPOSITORY,
+            kind="Repository",
+            metadata=ObjectMeta(name=key.name, namespace=key.namespace, annotations={CLUSTER: cluster}),
+            spec=RepositorySpec(
+                deployment=True,
+                git=GitRepository(repo=place.address, branch=place.branch, directory=place.directory),
+            ),
+        )
+        registration = Sourced(key, manifest, Source(Location(record.manifest)))
         former[key] = FormerRegistration(registration, Former(reason, message, owners, aside))
     return former, broken
 
@@ -198,11 +204,7 @@ def _free_name(place: _Place, known_as: str, taken: Container[ObjectName], *, is
 
 
 def _message(
-    place: _Place,
-    reason: Reason,
-    now: _Place | None,
-    record: PackageVariantRecord,
-    inventory: Inventory,
+    place: _Place, reason: Reason, now: _Place | None, record: PackageVariantRecord, inventory: Inventory
 ) -> str:
     if reason is Reason.OWNER_STALLED:
         return f"Repository {place.key} is not understood: nothing of it changes until its manifest is right"
@@ -218,45 +220,18 @@ def _message(
         if removal is None:
             return f"Repository {place.key} is not registered any more"
         return f"Repository {place.key} is not registered any more, since commit {removal.commit[:SHORT]}"
-    old, new = _differences(place, now)
-    return f"Repository {place.key} moved from {old} to {new}"
-
-
-def _differences(old: _Place, new: _Place) -> tuple[str, str]:
-    """Return what differs between two places in words."""
     pairs = [
-        (old.address or old.url, new.address or new.url) if old.url != new.url else None,
-        (_named_directory(old), _named_directory(new)) if old.directory != new.directory else None,
-        (f"branch {old.branch}", f"branch {new.branch}") if old.branch not in ("", new.branch) else None,
+        (place.address or place.url, now.address or now.url) if place.url != now.url else None,
+        (_named_directory(place), _named_directory(now)) if place.directory != now.directory else None,
+        (f"branch {place.branch}", f"branch {now.branch}") if place.branch not in ("", now.branch) else None,
     ]
     named = [pair for pair in pairs if pair]
-    return ", ".join(a for a, _ in named), ", ".join(b for _, b in named)
+    old, new = ", ".join(a for a, _ in named), ", ".join(b for _, b in named)
+    return f"Repository {place.key} moved from {old} to {new}"
 
 
 def _named_directory(place: _Place) -> str:
     return f"directory {place.directory}" if place.directory else "the root directory"
-
-
-def _registration(
-    key: ObjectName,
-    place: _Place,
-    now: _Place | None,
-    written: Mapping[ObjectName, Registration],
-    record: PackageVariantRecord,
-) -> Registration:
-    """Return the registration of a former place; nothing is deployed there without its gates."""
-    annotations = (written[now.key].manifest.metadata.annotations or {}) if now is not None else {}
-    cluster = annotations.get(CLUSTER) or place.key.name
-    manifest = Repository(
-        api_version=REPOSITORY,
-        kind="Repository",
-        metadata=ObjectMeta(name=key.name, namespace=key.namespace, annotations={CLUSTER: cluster}),
-        spec=RepositorySpec(
-            deployment=True,
-            git=GitRepository(repo=place.address, branch=place.branch, directory=place.directory),
-        ),
-    )
-    return Sourced(key, manifest, Source(Location(record.manifest)))
 
 
 # What can be told only from what was read

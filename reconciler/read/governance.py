@@ -94,10 +94,8 @@ def repository_check(
 ) -> RepositoryCheck:
     """Return the check that refuses hosts beyond the merged ones: a change must not choose the host.
 
-    Args:
-        merged: The configuration that governs, None for the defaults.
-        control: The control repository; its own host is not refused.
-        registered: Normalized URLs of the repositories that a merged commit registers.
+    Not refused are the host of `control` and URLs that a merged commit registers; without `merged` the
+    defaults govern.
     """
     merged_urls = frozenset(registered)
     home = control.url.partition("/")[0]

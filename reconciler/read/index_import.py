@@ -95,7 +95,9 @@ class _Finder(Struct):
                 continue
             group, kind = group_of(str(value.get("apiVersion") or "")), value.get("kind")
             if group == _CARVEL and kind == "Package":
-                self._package(value, place)
+                spec = value["spec"] if isinstance(value.get("spec"), Mapping) else {}
+                name, version = str(spec.get("refName") or ""), str(spec.get("version") or "")
+                self._add(name, version, {"package.yaml": _text(value)}, value, place)
             elif group == "packaging.carvel.dev" and kind == "PackageRepository":
                 self._repository(value, place)
             elif group in META_GROUPS:
@@ -104,11 +106,6 @@ class _Finder(Struct):
                 self.contents.append((path, value))
             elif not value.get("apiVersion") and file in _BUNDLES:
                 self._bundle(path, value, place)
-
-    def _package(self, value: Mapping[str, Any], place: SourcePosition) -> None:
-        spec = value["spec"] if isinstance(value.get("spec"), Mapping) else {}
-        name, version = str(spec.get("refName") or ""), str(spec.get("version") or "")
-        self._add(name, version, {"package.yaml": _text(value)}, value, place)
 
     def _repository(self, value: Mapping[str, Any], place: SourcePosition) -> None:
         """Read the packages that a PackageRepository has in itself."""

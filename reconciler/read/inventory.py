@@ -36,13 +36,7 @@ from reconciler.inventory.standing import Position, Removals, Standing
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, normalise_url
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
-from reconciler.read.control import (
-    ControlHistory,
-    OpenControl,
-    absolute_remote,
-    open_control,
-    read_standing,
-)
+from reconciler.read.control import ControlHistory, OpenControl, absolute_remote, open_control, read_standing
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import Walk, is_below
@@ -97,12 +91,8 @@ def read_inventory(
     An unreadable repository is a view with a `problem`, an invalid manifest a stalled owner; the others
     proceed.
 
-    Args:
-        control: The control repository: a working copy (its HEAD is read), a bare one, or a URL.
-        mirrors: The local mirrors of repositories.
-        environment: Overrides of the configuration; see `reconciler.read.configuration`.
-        options: The commit to read and the policy that applies; `control` is not used then.
-        forges: The forges to read pull requests from; configured here.
+    `control` is a working copy (its HEAD is read), a bare repository or a URL; the commit in `options` comes
+    first.
 
     Raises:
         ConfigurationError: There is no configuration, or it cannot be trusted.
@@ -306,10 +296,7 @@ class _Recorded(NamedTuple):
 
 
 def _read_recorded(
-    opened: OpenControl,
-    policy: Policy,
-    paths: Container[str],
-    names: Mapping[ObjectName, DefectError],
+    opened: OpenControl, policy: Policy, paths: Container[str], names: Mapping[ObjectName, DefectError]
 ) -> _Recorded:
     refs = opened.mirror.refs()
     tip, status = refs.get(state_ref(policy.instance)), refs.get(status_ref(policy.instance))
@@ -403,11 +390,7 @@ def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> 
 
 
 def _control(
-    opened: OpenControl,
-    policy: Policy,
-    recorded: _Recorded,
-    declared: _Declared,
-    skipped: Iterable[Problem],
+    opened: OpenControl, policy: Policy, recorded: _Recorded, declared: _Declared, skipped: Iterable[Problem]
 ) -> Control:
     mirror, manifests = opened.mirror, declared.manifests
     standing = read_standing(opened, recorded.state.applied)

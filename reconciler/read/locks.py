@@ -74,9 +74,7 @@ def _parsed(files: Files) -> ReviewedLock:
     return ReviewedLock(files=files, pins=pins, broken=broken, problems=problems)
 
 
-def parse_pins(
-    files: Mapping[str, bytes],
-) -> tuple[Mapping[ObjectName, UpstreamLock], tuple[Problem, ...]]:
+def parse_pins(files: Mapping[str, bytes]) -> tuple[Mapping[ObjectName, UpstreamLock], tuple[Problem, ...]]:
     """Return the pins of upstreams among the files of a lock, and the problems of unreadable ones.
 
     Raises:
@@ -179,10 +177,7 @@ def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> Image
 
     An unreadable lock pins nothing: packages that need it stall.
 
-    Args:
-        objects: The control repository.
-        commit: The commit of the state branch, or of main if the lock is reviewed.
-        limit: Maximal size of the file, in bytes.
+    `commit` is one of the state branch, or of main if the lock is reviewed.
 
     Raises:
         ConfigurationError: The lock was written by a newer version.

@@ -122,7 +122,14 @@ def find_kind(value: Mapping[str, Any]) -> ManifestKind | UnsupportedObject | No
         return manifest_kind if is_current else _other_version(manifest_kind, value)
     if group in _GROUPS:
         return None if GroupKind(group, kind) in _IGNORED else _unknown_kind(group, kind)
-    return _unknown_group(group, kind)
+    for meant in _meant_kinds(kind):
+        if meant.distinctive or (
+            SequenceMatcher(None, group, group_of(meant.api_version)).ratio() >= _SIMILAR
+        ):
+            message = f"Unknown API group {group or '(none)'} of kind {kind}"
+            hint = f"Use apiVersion: {meant.api_version}{_corrected(kind, meant)}."
+            return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", meant.group_kind)
+    return None
 
 
 def _other_version(current: ManifestKind, value: Mapping[str, Any]) -> UnsupportedObject:
@@ -140,15 +147,6 @@ def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
     return UnsupportedObject(Reason.UNKNOWN_KIND, f"Unknown kind {kind} of {group}", hint, "kind", meant)
 
 
-def _unknown_group(group: str, kind: str) -> UnsupportedObject | None:
-    for meant in _meant_kinds(kind):
-        if meant.distinctive or _is_similar(group, group_of(meant.api_version)):
-            message = f"Unknown API group {group or '(none)'} of kind {kind}"
-            hint = f"Use apiVersion: {meant.api_version}{_corrected(kind, meant)}."
-            return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", meant.group_kind)
-    return None
-
-
 def _meant_kinds(kind: object) -> list[ManifestKind]:
     """Return the kind of ours that a kind is, or is a misspelling of."""
     by_name = {each.kind: each for each in MANIFEST_KINDS.values()}
@@ -158,10 +156,6 @@ def _meant_kinds(kind: object) -> list[ManifestKind]:
 
 def _corrected(kind: object, meant: ManifestKind) -> str:
     return "" if kind == meant.kind else f" and kind: {meant.kind}"
-
-
-def _is_similar(group: str, meant: str) -> bool:
-    return SequenceMatcher(None, group, meant).ratio() >= _SIMILAR
 
 
 def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:
@@ -200,7 +194,12 @@ def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
     value, place = parsed
     source = Source(place.location, marks=place)
     if not isinstance(value, Mapping):
-        return _not_an_object(value, place)
+        if isinstance(value, list):  # of another tool
+            return Classification(broken=place.path, foreign="(a list)")
+        message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
+        hint = "Start the manifest with apiVersion, kind and metadata."
+        problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
+        return Classification(problems=(problem,), broken=place.path)
     kind = find_kind(value)
     if kind is None:
         return _foreign(value, place)
@@ -255,16 +254,6 @@ def _claim(key: ObjectKey, value: Mapping[str, Any]) -> tuple[str, str] | None:
         return None
     repo, package = downstream.get("repo"), downstream.get("package")
     return (repo, package) if isinstance(repo, str) and isinstance(package, str) else None
-
-
-def _not_an_object(value: Any, place: SourcePosition) -> Classification:
-    """Classify a document that is not a mapping: a list belongs to another tool, plain text is an error."""
-    if isinstance(value, list):
-        return Classification(broken=place.path, foreign="(a list)")
-    message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
-    hint = "Start the manifest with apiVersion, kind and metadata."
-    problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
-    return Classification(problems=(problem,), broken=place.path)
 
 
 def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
@@ -380,13 +369,8 @@ def read_manifests(
     snapshot, the index, the configuration, a reviewed lock and registered package repositories (their
     directory, or packages below a registered root) are no manifests, unless a manifest path is inside them.
 
-    Args:
-        objects: The control repository.
-        commit: The commit to read.
-        policy: Paths, limits and the default namespace.
-        registered: Repositories registered elsewhere, as in the snapshot.
-        is_control: Tells whether a `spec.git.repo` is the control repository itself.
-        left_out: Files that are not read, because a bug of ours breaks that.
+    `registered` are repositories registered elsewhere, as in the snapshot. Files that a bug of ours breaks
+    are `left_out`.
 
     Raises:
         UnavailableError: The control repository is unreadable.
@@ -541,11 +525,13 @@ def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Man
     problems |= {problem for key in duplicates for problem in _duplicates(key, duplicates[key])}
     invalid = {each.key for each in classified if each.key and each.manifest is None}
     valid = [each for each in classified if each.manifest is not None and each.key not in duplicates]
+    documents = (each.document for each in classified if each.document)
+    timed = (replace(document, source=_with_time(document.source, times)) for document in documents)
     return Manifests(
         variants=_sourced(valid, PackageVariant, times),
         sets=_sourced(valid, PackageVariantSet, times),
         repositories=_sourced(valid, Repository, times),
-        documents=_documents(classified, times),
+        documents=tuple(sorted(timed, key=lambda document: document.source.location)),
         stalled=frozenset(invalid | duplicates.keys()),
         claims={each.key.object_name: each.claim for each in classified if each.key and each.claim},
         broken=frozenset(each.broken for each in classified if each.broken),
@@ -572,12 +558,6 @@ def _sourced(
         if each.key and each.source and isinstance(each.manifest, model)
     ]
     return tuple(sorted(manifests, key=lambda s: (s.key, s.source.location)))
-
-
-def _documents(classified: Iterable[Classification], times: Mapping[str, int]) -> tuple[SourcedDocument, ...]:
-    documents = (each.document for each in classified if each.document)
-    timed = (replace(document, source=_with_time(document.source, times)) for document in documents)
-    return tuple(sorted(timed, key=lambda document: document.source.location))
 
 
 def _with_time(source: Source, times: Mapping[str, int]) -> Source:

@@ -36,12 +36,7 @@ def find_removals(
     A commit removes an object if its parent declares it and it does not, in any file. An object that the
     commit applied last declares was removed after that; the deletion of any other was refused before.
 
-    Args:
-        history: The history of the control repository.
-        commit: The commit that is read.
-        absent: The objects, each after the file that declared it when it was recorded.
-        standing: The position of `commit`.
-        policy: Paths of manifests, limits and the default namespace.
+    `absent` are the objects, each after the file that declared it when it was recorded.
     """
     declarations = {Declaration(*each) for each in absent}
     search = _Search(history, policy)
@@ -96,7 +91,13 @@ class _Search:
         removals: dict[ObjectKey, Removal] = {}
         moved: dict[Oid, set[Declaration]] = defaultdict(set)
         for declaration, (parent, commit) in transitions.items():
-            path = self._find_moved(declaration, parent, commit)
+            if (parent, commit) not in self._added:
+                trees = (self._history.commit(oid).tree for oid in (parent, commit))
+                changed = [path for path in self._history.changed_files(*trees) if self._may_declare(path)]
+                self._fetch(commit, changed)
+                declared = ((path, key) for path in changed for key in self._declared_in(commit, path) or ())
+                self._added[parent, commit] = {key: path for path, key in declared}
+            path = self._added[parent, commit].get(declaration.key, "")
             if path:
                 moved[commit].add(Declaration(path, declaration.key))
             else:
@@ -152,16 +153,6 @@ class _Search:
     def _time(self, oid: Oid) -> int:
         commit = self._history.find_commit(oid)
         return commit.committer.time if commit else 0
-
-    def _find_moved(self, declaration: Declaration, parent: Oid, commit: Oid) -> str:
-        """Return the file that declares an object in a commit that took it from another file, "" for none."""
-        if (parent, commit) not in self._added:
-            trees = (self._history.commit(oid).tree for oid in (parent, commit))
-            changed = [path for path in self._history.changed_files(*trees) if self._may_declare(path)]
-            self._fetch(commit, changed)
-            declared = ((path, key) for path in changed for key in self._declared_in(commit, path) or ())
-            self._added[parent, commit] = {key: path for path, key in declared}
-        return self._added[parent, commit].get(declaration.key, "")
 
     def _may_declare(self, path: str) -> bool:
         return path.endswith(SUFFIXES) and any(is_below(path, below) for below in self._policy.manifests)

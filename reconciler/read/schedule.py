@@ -12,10 +12,6 @@ from reconciler.policy.schedule import next_opening
 def read_opening(policy: Policy, now_s: float) -> Opening:
     """Return whether pull requests may be opened now, by the schedule in its time zone.
 
-    Args:
-        policy: The policy with schedule and time zone.
-        now_s: The time of the run, in seconds.
-
     Raises:
         ConfigurationError: This system does not know the time zone.
     """

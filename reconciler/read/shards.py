@@ -67,13 +67,7 @@ def static_needs(inventory: Inventory, shard: Shard) -> frozenset[str]:
 
 
 def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str:
-    """Return what cannot be decided without reading the whole fleet, "" for nothing. Pure.
-
-    Args:
-        inventory: What was read, at least the static needs.
-        desired: What the manifests ask for.
-        shard: The shard that reads.
-    """
+    """Return what cannot be decided without reading the whole fleet, "" for nothing. Pure."""
     return next(_reasons(inventory, desired, shard), "")
 
 
@@ -131,11 +125,7 @@ def why_dependencies(
 ) -> str:
     """Return why dependencies call for the whole fleet, "" for nothing: any repository may publish a package.
 
-    Args:
-        inventory: What was read.
-        shard: The shard that reads.
-        locked: The paths of lock files.
-        dependent: The clusters with requests for packages; "" is an unknown cluster.
+    `dependent` are the clusters with requests for packages; "" is an unknown cluster.
     """
     clusters = planned_clusters(inventory, shard)
     planned = {view.url for view in inventory.repositories.values() if view.cluster in clusters}

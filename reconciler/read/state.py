@@ -191,7 +191,10 @@ class _Reader(Struct, frozen=True):
 
     def variants(self) -> dict[ObjectName, PackageVariantRecord]:
         """Return the readable records of variants, those of an older version too."""
-        self._check_format()
+        oid = self._blob(self.commit, VARIANTS_FORMAT)
+        if oid is not None:
+            with suppress(PackageRefusedError):
+                check_schema(VARIANTS_FORMAT, self.objects.blob(oid, self.limits.manifest_bytes))
         files = self.files(VARIANTS_DIRECTORY)
         single = (file for file in files if not is_lines_file(file.path))
         read = (self._record(file.path, file.oid, PackageVariantRecord) for file in single)
@@ -200,12 +203,6 @@ class _Reader(Struct, frozen=True):
             if is_lines_file(file.path):
                 records |= self._lines(file.path, file.oid)
         return records
-
-    def _check_format(self) -> None:
-        oid = self._blob(self.commit, VARIANTS_FORMAT)
-        if oid is not None:
-            with suppress(PackageRefusedError):
-                check_schema(VARIANTS_FORMAT, self.objects.blob(oid, self.limits.manifest_bytes))
 
     def _lines(self, path: str, oid: Oid) -> dict[ObjectName, PackageVariantRecord]:
         """Return the records of a file; of damaged lines, report the problem and use an earlier version.

@@ -17,13 +17,7 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
-from reconciler.inventory.inventory import (
-    RepositoryRole,
-    RepositoryView,
-    Sourced,
-    available_by_url,
-    unusable,
-)
+from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url, unusable
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
@@ -67,15 +61,10 @@ def read_repositories(
 
     Total: an unavailable repository has a `problem` and no content, and the others proceed.
 
-    Args:
-        registrations: The Repository objects.
-        mirrors: The local mirrors of repositories.
-        policy: The instance, the committer of its commits and what an unavailable repository means.
-        check: Refuses repositories that must not be read.
-        find_needed: Returns the repositories that a shard needs. They are read round by round until none is
-            missing; the others are skipped. By default all are read.
-        home: The normalised URL of the control repository, which is read at the address of the run.
-        texts: Paths and trees of packages that other values hold already: equal ones are not held twice.
+    `check` refuses repositories that must not be read. `find_needed` returns those that a shard needs: they
+    are read round by round until none is missing, and the others are skipped. `home` is the URL of the
+    control repository, which is read at the address of the run. Equal paths and trees of packages in `texts`
+    are not held twice.
     """
     described = describe_repositories(registrations, mirrors, policy, check, home=home)
     reading = _Reading(policy, HeaderIndex(), texts)

@@ -124,11 +124,6 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 
     The `kpt:` lines of our own commits name the packages. A name counts only if the branch contains that
     package and it differs from main where the branch left it.
-
-    Args:
-        mirror: The repository.
-        mains: The heads of the branches that groups are merged into.
-        policy: The instance, and the committer of its commits.
     """
     hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
     for ref, oid in sorted(mirror.refs().items()):
@@ -138,13 +133,7 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 
 
 def read_emptied(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupBranch]:
-    """Yield each draft branch from which a person deleted its package, as a group of that one package.
-
-    Args:
-        mirror: The repository.
-        mains: The heads of the branches that drafts are merged into.
-        policy: The committer of our commits.
-    """
+    """Yield each draft branch from which a person deleted its package, as a group of that one package."""
     hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
     for ref, oid in sorted(mirror.refs().items()):
         named = parse_ref(ref)

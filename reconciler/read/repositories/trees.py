@@ -66,9 +66,7 @@ def read_trees(inventory: Inventory, mirrors: Mirrors) -> PackageTrees:
 
 
 def _read_subpackages(
-    inventory: Inventory,
-    mirrors: Mirrors,
-    trees: Mapping[TreeAt, Oid | None],
+    inventory: Inventory, mirrors: Mirrors, trees: Mapping[TreeAt, Oid | None]
 ) -> Mapping[Oid, Mapping[str, KptfileHeader]]:
     """Return the Kptfiles inside packages by tree: of our packages, and of upstreams of variants.
 

@@ -50,7 +50,9 @@ class _Objects(Struct):
             key = (item.api_version, item.kind, item.namespace, item.name)
             first = self.by_key.setdefault(key, item)
             if first is not item and first.body != item.body:
-                self.problems.append(_differs(first, item))
+                where = f"{item.namespace}/{item.name}" if item.namespace else item.name
+                message = f"{item.kind} {where} is also at {first.location}, with different content"
+                self.problems.append(_problem(item.location, message))
 
     def by_kind(self) -> dict[tuple[str, str], tuple[SnapshotObject, ...]]:
         kinds: dict[tuple[str, str], list[SnapshotObject]] = {}
@@ -124,12 +126,13 @@ def _read_one(
     items, header = _read_files(objects, walked, path, limits)
     kinds = items.by_kind()
     complete, miscounts = _complete(header, kinds)
+    times = [parse_time(listed.time) for listed, _ in header.lists if listed.complete and listed.time]
     return Snapshot(
         present=True,
         objects=kinds,
         complete=complete,
         served=header.served,
-        taken=_oldest(header),
+        taken=min(times, default=header.time),
         unreadable=bool(items.problems),
         cluster=header.cluster,
         versions=header.versions,
@@ -251,11 +254,6 @@ def _counts(kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]) -> Counte
     return counts
 
 
-def _oldest(header: Header) -> int | None:
-    times = [parse_time(listed.time) for listed, _ in header.lists if listed.complete and listed.time]
-    return min(times, default=header.time)
-
-
 def parse_time(text: str) -> int:
     """Return seconds since the epoch of an RFC 3339 time, or of a plain number of seconds.
 
@@ -273,12 +271,6 @@ def parse_time(text: str) -> int:
 def format_time(seconds: int) -> str:
     """Return a time as Kubernetes writes it."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _differs(first: SnapshotObject, other: SnapshotObject) -> Problem:
-    where = f"{other.namespace}/{other.name}" if other.namespace else other.name
-    message = f"{other.kind} {where} is also at {first.location}, with different content"
-    return _problem(other.location, message)
 
 
 def _at(path: str, document: Document, field: tuple[str | int, ...]) -> Location:

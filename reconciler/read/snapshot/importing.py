@@ -30,7 +30,6 @@ _CHURN = ("resourceVersion", "selfLink")
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 _MOST_NAMES = 3
 
-
 _NAMESPACED = frozenset({"true", "false"})
 
 
@@ -159,11 +158,7 @@ def plan_import(
 ) -> SnapshotFiles:
     """Return the files that replace each imported kind whole. Deterministic.
 
-    Args:
-        inputs: Name and content of each output of kubectl.
-        existing: The snapshot's files, by path from its directory.
-        options: Facts that the outputs do not contain.
-        limits: Limits of one input.
+    `inputs` are name and content of each output of kubectl, `options` facts that these do not contain.
 
     Raises:
         ConfigurationError: An input or the existing header is invalid.
