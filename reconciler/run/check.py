@@ -74,11 +74,8 @@ def check_proposal(
 ) -> CheckResult:
     """Compare the plan of the fleet after merging a change with the plan without it.
 
-    Args:
-        options: The control repository; its HEAD is proposed.
-        base: The branch that the change would be merged into, empty for the default branch.
-        head: The proposed commit, if it is not HEAD.
-        level: The depth; AUTO compares packages as soon as one repository can be read.
+    Without `base` it is the default branch, without `head` HEAD. AUTO compares packages as soon as one
+    repository can be read.
 
     Raises:
         ConfigurationError: The proposed configuration is wrong.
@@ -145,9 +142,6 @@ def check_proposal(
     )[0]
 
 
-# What the merged configuration decides
-
-
 def _merged_policy(proposal: ProposedChange) -> Policy | None:
     """Return the policy of the default branch, also for changes of other branches.
 
@@ -176,9 +170,6 @@ def _renamed(trusted: Policy | None, proposal: ProposedChange) -> Iterator[Probl
         message = f"The instance {trusted.instance} would be renamed to {name}"
         hint = f"Name it {trusted.instance} again: packages stay owned under that name."
         yield Problem(Location(trusted.config_path), Reason.VALIDATION_ERROR, message, hint)
-
-
-# The two sides
 
 
 def _named(side: OpenControl) -> NamedCommit:

@@ -83,9 +83,6 @@ def _warning(check: str, subject: str, message: str, hint: str) -> Diagnosis:
     return Diagnosis(check, subject, Severity.WARNING, message, hint)
 
 
-# The control repository and this machine
-
-
 def _manifests(inputs: RunInputs) -> Iterator[Diagnosis]:
     inventory = inputs.inventory
     problems = [p for p in inventory.problems if p.reason not in _ELSEWHERE]
@@ -187,9 +184,6 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
             yield _warning("snapshot", each.path or each.cluster, message, hint)
         else:
             yield Diagnosis("snapshot", each.path or each.cluster)
-
-
-# Repositories
 
 
 def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:

@@ -135,11 +135,8 @@ def _open_client(policy: Policy, *named: str) -> RegistryClient:
 def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None = None) -> VendoredChart:
     """Return a chart with its files.
 
-    Args:
-        chart: A directory, an archive, `oci://HOST/NAME`, `https://REPOSITORY/NAME` or `REPOSITORY.git/PATH`.
-        version: A version or a range, for what has several; of Git also a tag, a branch or a commit.
-        policy: Its registries, credentials, addresses and limits count.
-        cache_dir: Where mirrors of Git repositories are.
+    `chart` is a directory, an archive, `oci://HOST/NAME`, `https://REPOSITORY/NAME` or `REPOSITORY.git/PATH`;
+    `version` is a version or a range, of Git also a tag, a branch or a commit.
 
     Raises:
         UsageError: There is no chart, or not at such an address.

@@ -63,6 +63,7 @@ class _RowReader:
         overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
+        parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
         return PackageRow(
             repository,
             name,
@@ -71,7 +72,7 @@ class _RowReader:
             variant=str(change.variant or ""),
             op=self._label(change),
             reason=str(row_reason(change, status)),
-            detail=_detail(change, status),
+            detail=join_texts("; ", dict.fromkeys(parts)),
             manifest=str(change.location or ""),
             web_url=self._web_url(change),
             risks=tuple(risk_texts(change_risks(change))),
@@ -177,12 +178,6 @@ def _status_fields(status: PackageStatus | None) -> dict[str, str]:
         return {}
     number = f"#{status.pull}" if status.pull else ""
     return {"phase": str(status.phase), "since": _date(status.since), "pull": number, "pull_url": status.url}
-
-
-def _detail(change: Change, status: PackageStatus | None) -> str:
-    """Return why; versions and what it waits for have columns of their own."""
-    parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
-    return join_texts("; ", dict.fromkeys(parts))
 
 
 def _date(time: int) -> str:

@@ -14,12 +14,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact
-from reconciler.plan.status import (
-    current_states,
-    current_status,
-    current_statuses,
-    status_after,
-)
+from reconciler.plan.status import current_states, current_status, current_statuses, status_after
 from reconciler.report.comparison import (
     compared_text,
     comparison_causes,
@@ -28,13 +23,7 @@ from reconciler.report.comparison import (
     problem_sentence,
     sentence,
 )
-from reconciler.report.folding import (
-    FoldedChanges,
-    fold_changes,
-    impact_text,
-    names_text,
-    risk_texts,
-)
+from reconciler.report.folding import FoldedChanges, fold_changes, impact_text, names_text, risk_texts
 from reconciler.report.html import (
     NEW,
     PROBLEMS,
@@ -222,10 +211,7 @@ def _with_origin(report: HtmlReport, planned: PlannedRun) -> HtmlReport:
 
 
 def _sources(
-    planned: PlannedRun,
-    outcome: Outcome | None,
-    differences: Differences,
-    causes: Sequence[FoldedChanges],
+    planned: PlannedRun, outcome: Outcome | None, differences: Differences, causes: Sequence[FoldedChanges]
 ) -> PackageSources:
     """Return what rows of packages are made of, with the states before the plan or after its outcome."""
     plan = planned.plan

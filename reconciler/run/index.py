@@ -17,9 +17,8 @@ from reconciler.git.repository import Mirror
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.http.reply_cache import ReplyCache
-from reconciler.inventory.inventory import Inventory, SourcedDocument, Unit
+from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
-from reconciler.policy import Policy
 from reconciler.read.configuration import FILE
 from reconciler.read.credentials import find_credentials
 from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
@@ -149,21 +148,17 @@ def _on_disk(inputs: RunInputs, options: RunOptions) -> Inventory:
         return inventory
     folders = read_index_directory(copy.root, inventory.policy.limits)
     problems = {p for p in inventory.problems if not p.location.path.startswith(f"{INDEX_DIRECTORY}/")}
-    return replace(
-        inventory,
-        documents=_documents(copy, inventory.policy),
-        index=folders.documents,
-        problems=tuple(sorted({*problems, *folders.problems})),
-    )
-
-
-def _documents(copy: WorkingCopy, policy: Policy) -> tuple[SourcedDocument, ...]:
-    paths = {name or ".": copy.root / name for name in policy.manifests}
-    left_out = (policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
+    paths = {name or ".": copy.root / name for name in inventory.policy.manifests}
+    left_out = (inventory.policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
     skipped = frozenset((copy.root / name).resolve() for name in left_out)
     files = read_manifest_files({name: path for name, path in paths.items() if path.exists()}, skipped)
     files.pop(FILE, None)
-    return parse_manifests(files, policy).documents
+    return replace(
+        inventory,
+        documents=parse_manifests(files, inventory.policy).documents,
+        index=folders.documents,
+        problems=tuple(sorted({*problems, *folders.problems})),
+    )
 
 
 def _index_files(copy: WorkingCopy) -> Iterator[tuple[str, bytes]]:

@@ -79,7 +79,18 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     for ref, versions in sorted(by_ref.items()):
         documents = (*inventory.index, *_documents(versions, policy.limits))
         moves = _decide(inputs, replace(inventory, index=documents))
-        proposal = _proposal(ref, versions, present, result, place)
+        added = {f"{v.folder}/{name}": data for v in versions for name, data in v.files.items()}
+        names = {version.candidate.id.name for version in versions}
+        files = {path.removeprefix(f"{INDEX_DIRECTORY}/"): File.of(data) for path, data in added.items()}
+        problems = (str(problem.message) for problem in result.problems)
+        proposal = IndexProposal(
+            versions[0].origin,
+            ref,
+            {**present, **files},
+            tuple(PinChange(str(v.candidate.id), "", str(v.candidate.version), "") for v in versions),
+            place,
+            notes=tuple(text for text in (*problems, *result.notes) if any(name in text for name in names)),
+        )
         pins = tuple(pin_change(move) for move in moves if str(move) not in before)
         proposal = replace(proposal, pins=pins)
         changes.append(propose_index(proposal, branches.get(ref), pulls, inventory))
@@ -100,29 +111,6 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
         requests + charts.requests,
         charts.count,
         is_idle=result.is_idle and not charts.followed,
-    )
-
-
-def _proposal(
-    ref: str,
-    versions: Iterable[NewVersion],
-    present: Files,
-    result: SyncResult,
-    place: ProposalPlace,
-) -> IndexProposal:
-    """Return the proposal of a source; its effect is not computed yet."""
-    listed = list(versions)
-    added = {f"{v.folder}/{name}": data for v in listed for name, data in v.files.items()}
-    names = {version.candidate.id.name for version in listed}
-    files = {path.removeprefix(f"{INDEX_DIRECTORY}/"): File.of(data) for path, data in added.items()}
-    problems = (str(problem.message) for problem in result.problems)
-    return IndexProposal(
-        listed[0].origin,
-        ref,
-        {**present, **files},
-        tuple(PinChange(str(v.candidate.id), "", str(v.candidate.version), "") for v in listed),
-        place,
-        notes=tuple(text for text in (*problems, *result.notes) if any(name in text for name in names)),
     )
 
 

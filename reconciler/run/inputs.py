@@ -86,20 +86,12 @@ class RunInputs(Struct, frozen=True, dict=True):
 
 
 def read_inputs(
-    options: RunOptions,
-    forges: Forges | None = None,
-    *,
-    writes: bool = False,
-    lists_ended: bool = False,
+    options: RunOptions, forges: Forges | None = None, *, writes: bool = False, lists_ended: bool = False
 ) -> RunInputs:
     """Read everything that a run may know. Writes nothing.
 
-    Args:
-        options: The control repository and the part of the fleet to read.
-        forges: Where pull requests are read.
-        writes: The caller is going to write: an unmerged or outdated commit is refused before anything else
-            is read.
-        lists_ended: List all pull requests with their texts, also those that ended long ago.
+    If the caller `writes`, an unmerged or outdated commit is refused before anything else is read.
+    `lists_ended` lists all pull requests with their texts, also those that ended long ago.
 
     Raises:
         RefusedError: The commit is not merged or not the newest, and `writes`.

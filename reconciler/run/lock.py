@@ -154,9 +154,7 @@ def decide_lock(
 
 
 def lock_fleet(
-    options: RunOptions,
-    resolve_options: ResolveOptions = DEFAULT_OPTIONS,
-    request: PinRequest = NO_REQUEST,
+    options: RunOptions, resolve_options: ResolveOptions = DEFAULT_OPTIONS, request: PinRequest = NO_REQUEST
 ) -> LockResult:
     """Resolve the lock and write it: to the state branch, to the working copy, or as a pull request.
 

@@ -20,7 +20,6 @@ from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.step import PipelineResult
 from reconciler.git import effects
-from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files
@@ -77,11 +76,6 @@ class PlannedRun(Struct, frozen=True):
 def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False) -> PlannedRun:
     """Read everything, and compute the plan. Writes nothing.
 
-    Args:
-        options: The control repository, and the part of the fleet to plan.
-        forges: Where pull requests are read.
-        to_apply: The plan is going to be applied.
-
     Raises:
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
@@ -89,21 +83,15 @@ def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: boo
     with stage("read"):
         inputs = read_inputs(options, forges, writes=to_apply)
     if options.resolving.upgrade:
-        _check_packages(inputs.inventory, options.resolving.upgrade)
+        # Variants follow their upstreams, unless they are held.
+        variants = expand(inputs.inventory).variants
+        for name in sorted(options.resolving.upgrade):
+            if find_floating(variants, name):
+                hint = (
+                    f"It follows its upstream by itself; if it is held, run `reconciler lock follow {name}`."
+                )
+                raise UsageError(f"{name} is a variant, and no package that a cluster needs", hint=hint)
     return plan_fleet(inputs, options.shard, options.resolving)
-
-
-def _check_packages(inventory: Inventory, names: frozenset[str]) -> None:
-    """Refuse to upgrade variants: they follow their upstreams unless they are held.
-
-    Raises:
-        UsageError: A name is a variant's.
-    """
-    variants = expand(inventory).variants
-    for name in sorted(names):
-        if find_floating(variants, name):
-            hint = f"It follows its upstream by itself; if it is held, run `reconciler lock follow {name}`."
-            raise UsageError(f"{name} is a variant, and no package that a cluster needs", hint=hint)
 
 
 def plan_fleet(
@@ -115,8 +103,7 @@ def plan_fleet(
     others get what they get where those cannot be understood.
     """
     return isolate(
-        inputs.inventory.units,
-        lambda left_out: _plan(inputs.without(left_out), shard, resolving),
+        inputs.inventory.units, lambda left_out: _plan(inputs.without(left_out), shard, resolving)
     )[0]
 
 
@@ -177,10 +164,7 @@ def resolve_inputs(
 ) -> ResolvedFleet:
     """Return every variant with its pin, those that others need included, and the locks. Writes nothing.
 
-    Args:
-        inputs: Everything that was read.
-        options: Options of the dependency resolution.
-        trace: Also record the origin of every field of every variant.
+    `trace` also records the origin of every field of every variant.
     """
     units = inputs.inventory.units
     return isolate(units, lambda left_out: _resolve(inputs.without(left_out), options, trace=trace))[0]
