@@ -44,7 +44,7 @@ from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import LEFT_OUT, UnreadPath, Walk, fetch_files, fetch_paths
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
-from reconciler.resolve.verification import NOT_VERIFIED_HINT, find_fault
+from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 
 MANIFESTS = ("package.yaml", "package.yml")
 """Files of a kpt package that declare its dependencies."""
@@ -210,8 +210,8 @@ class _Reader(Struct):
         if manifest.problems:
             name = package_id(self.names[revision.view.url], revision.path).name
             version = version_of(revision.tag) if revision.tag else ""
-            own = (RefusedVersion(version, problem) for problem in manifest.problems)
-            self.refused[name] = (*self.refused.get(name, ()), *own)
+            refused = (RefusedVersion(version, problem) for problem in manifest.problems)
+            self.refused[name] = (*self.refused.get(name, ()), *refused)
         is_origin = _is_origin(revision.view, revision.view.packages[revision.path])
         for candidate in manifest.candidates:
             self.revisions.setdefault(revision.key, candidate if is_origin else replace(candidate, names=()))

@@ -204,12 +204,12 @@ def _need_name(need: Need) -> str:
 def _locked_versions(packages: tuple[LockedPackage, ...], candidate: Candidate | None) -> dict[str, str]:
     """Return the locked version of each requirement of a revision, by what it names."""
     versions = {package.instance: package.version for package in packages}
-    own = (p for p in packages if candidate and p.instance.name == candidate.id.name)
+    same_package = (p for p in packages if candidate and p.instance.name == candidate.id.name)
     return {
         dependency.id.partition(":")[2] if dependency.need == "package" else dependency.id: str(
             versions[dependency.resolved]
         )
-        for package in own
+        for package in same_package
         for dependency in package.dependencies
         if dependency.resolved in versions
     }

@@ -22,7 +22,6 @@ from reconciler.dependencies.lock import convert as lock_files
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,
     ClusterUpdate,
-    LockedPackage,
     LockUpdate,
     ResolveOptions,
 )
@@ -43,7 +42,7 @@ from reconciler.resolve.dependency_roots import (
     requirement_changes,
 )
 from reconciler.resolve.garbage_collect import find_leaving
-from reconciler.resolve.generated import generate
+from reconciler.resolve.generated import generate, root_key
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
@@ -123,7 +122,7 @@ def resolve_fleet(
     waiting = _waiting(inventory, locks, wanted_locks)
     generated = generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
-    installs = ((key, root) for own in roots.by_cluster.values() for key, root in own.items())
+    installs = ((key, root) for named in roots.by_cluster.values() for key, root in named.items())
     asking = {root.label(key) for key, root in installs} if unmet else set()
     # A problem of an install is reported at the variant that requests it.
     general = (p for p in locks.problems if not (p.reason in _EXPLAINED and p.subject in asking))
@@ -193,7 +192,9 @@ def find_dependent_clusters(
     if any(candidate.requires for candidate in published.revisions.values()):
         resolution = extend_resolution(Resolution(), inventory, desired)
         roots = find_roots(inventory, desired, resolution, published, retained).by_cluster
-    asking = {name for name, own in roots.items() if any(root.candidate.requires for root in own.values())}
+    asking = {
+        name for name, named in roots.items() if any(root.candidate.requires for root in named.values())
+    }
     anywhere = {""} if read_index(inventory.index).problems else set()
     return inputs.incomplete | {world.cluster for world in inputs.worlds} | asking | anywhere
 
@@ -221,36 +222,31 @@ def _update_locks(
     inventory: Inventory, dependencies: DependencyInputs, clusters: FleetInputs, options: ResolveOptions
 ) -> LockUpdate:
     views = inventory.repositories.values()
-    names = repository_names(views)
+    names, control = repository_names(views), inventory.control
+    is_recorded = control.standing.applied in (None, control.commit.oid)
     locks = updates.update_locks(
         clusters,
         lock_files.read_locks(dependencies.locks),
         options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
-        writes=_writes_state(inventory),
+        # Applying records a new commit of the control repository, whatever else it does.
+        writes=not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None),
     )
     return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
-
-
-def _writes_state(inventory: Inventory) -> bool:
-    """Tell whether applying records a new commit of the control repository, whatever else it does."""
-    control = inventory.control
-    is_recorded = control.standing.applied in (None, control.commit.oid)
-    return not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None)
 
 
 def _waiting(inventory: Inventory, locks: LockUpdate, proposed: LockUpdate) -> dict[ObjectName, str]:
     """Return the variants of clusters without a merged lock, with the reason to keep them."""
     merged = {scope.cluster for scope in locks.scopes if scope.after is not None}
     waiting = {scope.cluster for scope in proposed.scopes if scope.after is not None} - merged
-    views, kept = inventory.repositories, {}
+    views, reasons = inventory.repositories, {}
     for key, record in inventory.records.items() if waiting else ():
         view = views.get(ObjectName(record.namespace, record.repository))
         cluster = cluster_of(key) or (view.cluster if view and record.requested_by else "")
         if cluster in waiting:
-            kept[key] = f"The lock of cluster {cluster} waits for its pull request"
-    return kept
+            reasons[key] = f"The lock of cluster {cluster} waits for its pull request"
+    return reasons
 
 
 def _is_readable(inventory: Inventory) -> bool:
@@ -266,23 +262,18 @@ def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ..
     unmet: dict[ObjectKey, tuple[Problem, ...]] = {}
     for scope in locks.scopes:
         packages = scope.after.resolution.packages if scope.after else ()
-        held = {_slot(package): package.version for package in packages}
+        locked = {(p.instance.name, root_key(p.instance)): p.version for p in packages}
         for key, root in roots.by_cluster.get(scope.cluster, {}).items() if not scope.finished else ():
             candidate = root.candidate
-            met = held.get((candidate.id.name, key)) == candidate.version.text
+            met = locked.get((candidate.id.name, key)) == candidate.version.text
             if candidate.requires and not met and root.variant is not None:
                 unmet[variant_key(root.key)] = (_problem(scope, key, root),)
     return unmet
 
 
-def _slot(package: LockedPackage) -> tuple[str, RootKey]:
-    slot = package.instance.slot
-    return package.instance.name, RootKey(slot.namespace, "/".join(slot.path))
-
-
 def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
-    own = [e for e in scope.explanations if root.label(key) in e.about]
-    explanations = own or [e for e in scope.explanations if not e.about]
+    about_root = [e for e in scope.explanations if root.label(key) in e.about]
+    explanations = about_root or [e for e in scope.explanations if not e.about]
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
     hints = dict.fromkeys(e.hint for e in explanations if e.hint)
     is_cycle = any(e.code is ConflictCode.CYCLE for e in explanations)

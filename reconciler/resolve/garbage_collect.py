@@ -39,7 +39,13 @@ def find_leaving(
     Clusters are `incomplete` if something of them is not known; "" means that it may be any.
     """
     unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | incomplete
-    search = _Search(inventory, published, dict(_unused(decision)))
+    # What a lock retains although it is unneeded stays until it is pruned.
+    unused = {
+        scope.cluster: frozenset(package.name for package in scope.after.resolution.unused)
+        for scope in decision.scopes
+        if scope.after is not None
+    }
+    search = _Search(inventory, published, unused)
     idle = {
         key: record
         for key, record in sorted(inventory.records.items())
@@ -50,13 +56,6 @@ def find_leaving(
     idle = {key: record for key, record in idle.items() if not search.is_kept(record)}
     still_needed = dict(search.still_needed(idle, resolution))
     return Leaving(frozenset(idle.keys() - still_needed.keys()), still_needed)
-
-
-def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the packages that each lock retains although they are unneeded."""
-    for scope in decision.scopes:
-        if scope.after is not None:
-            yield scope.cluster, frozenset(package.name for package in scope.after.resolution.unused)
 
 
 class _Search(Struct):
@@ -85,8 +84,8 @@ class _Search(Struct):
     def is_kept(self, record: PackageVariantRecord) -> bool:
         package = self.upstream(record)
         names = repository_names(self.inventory.repositories.values()) if package else {}
-        kept = self.unused.get(self.cluster(record), frozenset())
-        return package is not None and package_id(names.get(package.url, ""), package.path).name in kept
+        retained = self.unused.get(self.cluster(record), frozenset())
+        return package is not None and package_id(names.get(package.url, ""), package.path).name in retained
 
     def still_needed(
         self, idle: Mapping[ObjectName, PackageVariantRecord], resolution: Resolution
@@ -98,12 +97,12 @@ class _Search(Struct):
         for cluster, candidate, asker in queue:
             needs = [need for requirement in candidate.requires for need in requirement.alternatives]
             for key, record in idle.items():
-                own = self.revision(record)
-                if key in needed or own is None or self.cluster(record) != cluster:
+                revision = self.revision(record)
+                if key in needed or revision is None or self.cluster(record) != cluster:
                     continue
-                if any(_meets(own, need, names) for need in needs):
+                if any(_meets(revision, need, names) for need in needs):
                     needed.add(key)
-                    queue.append((cluster, own, asker))
+                    queue.append((cluster, revision, asker))
                     yield key, f"What {VARIANT_KIND} {asker} has on main needs it"
 
     def installed(self, resolution: Resolution) -> Iterator[tuple[str, Candidate, ObjectName]]:
@@ -133,5 +132,6 @@ def _meets(candidate: Candidate, need: Need, names: Mapping[str, object]) -> boo
         case PackageNeed():
             return names.get(need.id.name, need.id) == candidate.id
         case ApiNeed():
+            # A need without a version is met by any that is served.
             return any(need.gvk in (gvk, gvk._replace(version="")) for gvk in candidate.provides)
     return False

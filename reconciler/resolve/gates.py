@@ -114,8 +114,9 @@ def object_health(body: Mapping[str, Any]) -> GateResult:
         return GateResult(Verdict.WAITING, f"{name} has no status in the snapshot")
     if body.get("kind") == "Application":
         return _application(name, status)
-    generation, observed = _generation(body), status.get("observedGeneration")
-    if generation is not None and isinstance(observed, int) and observed < generation:
+    # A controller that has not seen the newest generation tells about the former one.
+    generation, observed = metadata.get("generation"), status.get("observedGeneration")
+    if isinstance(generation, int) and isinstance(observed, int) and observed < generation:
         return GateResult(Verdict.WAITING, f"{name} has a change that its controller has not seen")
     if str(body.get("apiVersion")).startswith("apps/"):
         return _workload(name, body, status)
@@ -128,6 +129,7 @@ def _application(name: str, status: Mapping[str, Any]) -> GateResult:
         return GateResult(Verdict.FAILED, _because(f"{name} is {health}", _text(status, "health", "message")))
     if health != "Healthy":
         return GateResult(Verdict.WAITING, f"{name} is {health or 'of unknown health'}")
+    # Healthy alone may be about the former revision: Argo CD judges what runs, not what is in Git.
     return _PASSED if sync == "Synced" else GateResult(Verdict.WAITING, f"{name} is {sync or 'not synced'}")
 
 
@@ -146,10 +148,12 @@ def _ready(name: str, conditions: Mapping[str, Mapping[str, Any]]) -> GateResult
 
 def _workload(name: str, body: Mapping[str, Any], status: Mapping[str, Any]) -> GateResult:
     progressing = _conditions(status).get("Progressing", {})
+    # After spec.progressDeadlineSeconds the controller goes on trying: this condition alone tells it.
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return GateResult(
             Verdict.FAILED, _because(f"{name} does not progress", str(progressing.get("message") or ""))
         )
+    # A DaemonSet has no spec.replicas: nodes decide, and its status counts under other names.
     is_daemon = body.get("kind") == "DaemonSet"
     spec = body.get("spec")
     desired = (spec.get("replicas", 1) if isinstance(spec, Mapping) else 1) if not is_daemon else None
@@ -167,12 +171,6 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     listed = status.get("conditions")
     items = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ()
     return {str(item.get("type")): item for item in items if isinstance(item, Mapping)}
-
-
-def _generation(body: Mapping[str, Any]) -> int | None:
-    metadata = body.get("metadata")
-    generation = metadata.get("generation") if isinstance(metadata, Mapping) else None
-    return generation if isinstance(generation, int) else None
 
 
 def _text(status: Mapping[str, Any], *path: str) -> str:

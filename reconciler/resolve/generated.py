@@ -25,7 +25,7 @@ from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Downstreams
 
 _NAME = "requires"
-_SHOWN = 5
+_MOST_DEPENDENTS = 5
 """Number of dependents that are listed."""
 
 
@@ -54,14 +54,15 @@ def generate(
     for scope in locks.scopes:
         cluster_roots = roots.by_cluster.get(scope.cluster, {})
         for needed in needed_packages(scope.after.resolution) if scope.after else ():
-            askers = [cluster_roots[key] for key in map(_key, needed.roots) if key in cluster_roots]
+            askers = [cluster_roots[key] for key in map(root_key, needed.roots) if key in cluster_roots]
             if askers:
                 maker.add(needed, askers, cluster_roots)
     variants = sorted(maker.made.values(), key=lambda variant: variant.key)
     return Generated(tuple(variants), maker.unmet, frozenset(maker.undecided))
 
 
-def _key(instance: LockedInstance) -> RootKey:
+def root_key(instance: LockedInstance) -> RootKey:
+    """Return the root that a locked instance is."""
     return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
 
 
@@ -76,9 +77,9 @@ class _Maker(Struct):
 
     def add(self, needed: NeededPackage, askers: list[Root], roots: Mapping[RootKey, Root]) -> None:
         askers.sort(key=lambda root: root.key)
-        near = needed.package.instance.slot.namespace
-        there = any(root.key.namespace == near for root in askers)
-        namespace = near if there else askers[0].key.namespace
+        parent_namespace = needed.package.instance.slot.namespace
+        there = any(root.key.namespace == parent_namespace for root in askers)
+        namespace = parent_namespace if there else askers[0].key.namespace
         upstream = self.upstream(needed.package, namespace)
         if upstream is None:
             self.refuse(askers, f"No Repository in namespace {namespace} has it", "Register its repository.")
@@ -92,6 +93,7 @@ class _Maker(Struct):
             return
         key = ObjectName(namespace, _object_name(view, name))
         place = PackageKey(view.url, view.full_path(name))
+        # Porch's `revision` is a number: a package with other tags is asked for by `tag`.
         number = whole_number(needed.package.source.removeprefix("v"))
         chosen = {"tag": needed.package.source} if number is None else {"revision": number}
         spec = with_defaults(
@@ -102,18 +104,18 @@ class _Maker(Struct):
         )
         rival = self.rival(place, key)
         if rival is not None:
-            if not _serves(rival, spec):
+            # Another variant that is made from the same package at the same revision serves as well.
+            if rival.spec.upstream != spec.upstream:
                 self.refuse(askers, *_contested(rival, needed, view, name))
                 self.undecided.add(key)
             return
-        first = askers[0]
         self.made[place] = DesiredVariant(
             key=key,
             uid=stable_uid(self.inventory.policy.instance, *key),
             spec=spec,
-            source=first.source,
+            source=askers[0].source,
             paused=all(root.variant is not None and root.variant.paused for root in askers),
-            times=first.variant.times if first.variant else (),
+            times=askers[0].variant.times if askers[0].variant else (),
             requested_by=tuple(_shown(needed.paths, roots)),
         )
 
@@ -127,12 +129,12 @@ class _Maker(Struct):
         """Return the repository of a package: its present one while a root there needs it, else the first."""
         views = {root.view.key: root.view for root in askers if root.view.key.namespace == namespace}
         candidates = [views[key] for key in sorted(views)] or [askers[0].view]
-        held = (view for view in candidates if self.is_there(view, namespace, name))
-        return next(held, candidates[0])
-
-    def is_there(self, view: RepositoryView, namespace: str, name: str) -> bool:
-        record = self.inventory.records.get(ObjectName(namespace, _object_name(view, name)))
-        return record is not None and bool(record.requested_by)
+        # Where a run put it, it stays: moving it would delete and create what is the same.
+        for view in candidates:
+            record = self.inventory.records.get(ObjectName(namespace, _object_name(view, name)))
+            if record is not None and record.requested_by:
+                return view
+        return candidates[0]
 
     def rival(self, place: PackageKey, key: ObjectName) -> DesiredVariant | None:
         """Return another variant with the same place or the same name, if there is one."""
@@ -155,11 +157,6 @@ def _object_name(view: RepositoryView, package: str) -> str:
     return variant_name(identifier)
 
 
-def _serves(rival: DesiredVariant, spec: PackageVariantSpec) -> bool:
-    """Whether another variant is made from the same package at the same revision."""
-    return rival.spec.upstream == spec.upstream
-
-
 def _contested(
     rival: DesiredVariant, needed: NeededPackage, view: RepositoryView, name: str
 ) -> tuple[str, str]:
@@ -175,12 +172,12 @@ def _contested(
 def _shown(trails: Iterable[RequirementPath], roots: Mapping[RootKey, Root]) -> Iterator[str]:
     """Yield the dependents, each with the path from its variant: `default/web > app`."""
     chains = sorted({tuple(_steps(trail, roots)) for trail in trails})
-    yield from (" > ".join(steps) for steps in chains[:_SHOWN])
-    if len(chains) > _SHOWN:
-        yield f"{len(chains) - _SHOWN} more"
+    yield from (" > ".join(steps) for steps in chains[:_MOST_DEPENDENTS])
+    if len(chains) > _MOST_DEPENDENTS:
+        yield f"{len(chains) - _MOST_DEPENDENTS} more"
 
 
 def _steps(trail: RequirementPath, roots: Mapping[RootKey, Root]) -> Iterator[str]:
-    root = roots.get(_key(trail[0].instance))
+    root = roots.get(root_key(trail[0].instance))
     yield str(root.key) if root else trail[0].name
     yield from (step.instance.name.rpartition("//")[2] for step in trail[1:])

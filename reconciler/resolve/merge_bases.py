@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import Oid, normalise_url
 from reconciler.names.objects import Commit
 from reconciler.names.refs import is_within, short_branch, short_tag
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import pin_at
-from reconciler.resolve.verification import find_fault
+from reconciler.resolve.upstreams import find_fault, pin_at
 
 _UNNUMBERED = -1
 """Revision of a base after its tag moved: it keeps its former name, and its commit."""
@@ -51,12 +50,14 @@ def find_base(
         return pin, ""
     views = sources.get(url, ())
     places = [(view, path) for view in views for path in (directory, view.full_path(directory))]
+    # kpt writes a directory from the root of the repository, Porch one below spec.git.directory.
     # A view of another directory has the tree too, but not the package: its revisions, and its name.
     for view, path in sorted(places, key=lambda place: not is_within(place[1], place[0].directory)):
         if base := find_commit(view, path, commit, lock.ref, inventory):
             return base, ""
     if record is not None and record.upstream_commit == commit and record.upstream_tree:
-        return _recorded(pin, lock, record), ""
+        recorded = replace(pin, ref=lock.ref, revision=-1, commit=Commit(commit, 0))
+        return replace(recorded, tree=Oid(record.upstream_tree)), ""
     return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"
 
 
@@ -69,14 +70,16 @@ def source_names(view: RepositoryView) -> set[str]:
 def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, inventory: Inventory) -> Pin | None:
     """Return the pin of a package at a commit that was taken under `name`, None if it cannot be found."""
     package = view.packages.get(path, PackageState(path))
+    # Several refs may name the commit: the one in upstreamLock comes first.
     states = sorted(_states(view, package), key=lambda s: s[0] != name)
     for ref, revision, at, tree in states:
         if at.oid == commit:
+            # kpt writes the ref that was asked for: the same commit may have a number under another tag.
             number = revision if ref == name or not name else _UNNUMBERED
             return pin_at(view, path, at, tree, ref=name or ref, revision=number)
-    kept = inventory.trees.get(TreeAt(view.url, commit, path))
+    tree_there = inventory.trees.get(TreeAt(view.url, commit, path))
     at = Commit(commit, inventory.times.get(commit, 0))
-    return pin_at(view, path, at, kept, ref=name) if kept else None
+    return pin_at(view, path, at, tree_there, ref=name) if tree_there else None
 
 
 def _states(view: RepositoryView, package: PackageState) -> Iterator[tuple[str, int, Commit, Oid]]:
@@ -88,11 +91,6 @@ def _states(view: RepositoryView, package: PackageState) -> Iterator[tuple[str, 
         yield view.branch, -1, state.commit, state.tree
     if view.head and package.main_tree:
         yield view.branch, -1, view.head, package.main_tree
-
-
-def _recorded(pin: Pin, lock: GitUpstream, record: PackageVariantRecord) -> Pin:
-    commit = Commit(Oid(record.upstream_commit), 0)
-    return replace(pin, ref=lock.ref, revision=-1, commit=commit, tree=Oid(record.upstream_tree))
 
 
 def find_candidates(pin: Pin, inventory: Inventory) -> tuple[Pin, ...]:

@@ -141,8 +141,8 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
     """
     if draft.tree == package.main_tree or draft.base == draft.tip.oid:
         return True
-    own = PullRequests.of(pulls).at(short_branch(draft.ref))
-    if any(pull.state is PullState.MERGED and pull.head_oid == draft.tip.oid for pull in own):
+    pulls_of_draft = PullRequests.of(pulls).at(short_branch(draft.ref))
+    if any(pull.state is PullState.MERGED and pull.head_oid == draft.tip.oid for pull in pulls_of_draft):
         return True
     since = [revision.tree for revision in package.unpublished]
     if draft.base_tree in since:

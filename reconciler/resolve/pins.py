@@ -20,8 +20,7 @@ from reconciler.names.refs import short_tag
 from reconciler.records.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import find_repository, find_upstream
-from reconciler.resolve.verification import check_forward, check_pin
+from reconciler.resolve.upstreams import check_forward, check_pin, find_repository, find_upstream
 
 
 class PinChoice(Struct, frozen=True):

@@ -234,8 +234,8 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
 
 def _subpackage_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     """Yield the revisions of sub-packages that a variant sets, and the upstreams that they are put into."""
-    for each in resolved.subpackages:
-        pins = (each.pin, *each.bases, resolved.base, resolved.pin, resolved.draft_base)
+    for subpackage in resolved.subpackages:
+        pins = (subpackage.pin, *subpackage.bases, resolved.base, resolved.pin, resolved.draft_base)
         yield from ((pin.package.url, pin.tree) for pin in pins if pin is not None)
 
 

@@ -78,11 +78,11 @@ class MemberStatus(NamedTuple):
 
 def listed(texts: Sequence[str]) -> str:
     """Return texts as a list in a sentence; more than a few are counted."""
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more
+    more = f" and {len(texts) - _MOST_TEXTS} more" if len(texts) > _MOST_TEXTS else ""
+    return "; ".join(texts[:_MOST_TEXTS]) + more
 
 
-_SHOWN = 3
+_MOST_TEXTS = 3
 
 
 class WavePhase(StrEnum):

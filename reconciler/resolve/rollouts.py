@@ -48,7 +48,7 @@ from reconciler.resolve.rollout_records import (
     recorded_pin,
     with_newcomers,
 )
-from reconciler.resolve.verification import check_pin
+from reconciler.resolve.upstreams import check_pin
 from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, waiting_text, wave_names
 
 
@@ -120,10 +120,10 @@ def _sets(
     for declared in inventory.sets:
         labels = declared.manifest.metadata.labels or {}
         policy = next((policy for selects, policy in policies if selects(labels)), None)
-        own = variants.get(declared.key)
-        if policy is not None and own:
-            own_outcomes = {key: outcomes[key] for key in own if key in outcomes}
-            yield RollingSet(declared, policy, own, own_outcomes, inventory, sources)
+        own_variants = variants.get(declared.key)
+        if policy is not None and own_variants:
+            own_outcomes = {key: outcomes[key] for key in own_variants if key in outcomes}
+            yield RollingSet(declared, policy, own_variants, own_outcomes, inventory, sources)
 
 
 _COMMIT = re.compile(r"@[0-9a-f]{8}")
@@ -369,7 +369,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
         phase=RolloutPhase.ROLLED_BACK,
         record=replace(record, members=tuple(members), finished=False),
         waves=tuple(waves),
-        staying={key: each.why for key, each in kept_pins.items()},
+        staying={key: kept_pin.why for key, kept_pin in kept_pins.items()},
         waves_of=waves_of,
     )
     return _Judged(rollout, kept_pins, tuple(problems))
@@ -415,9 +415,9 @@ def _find_pin(rolling: RollingSet, recorded: RolloutPin) -> Pin | None:
 
 def _way_back_text(members: Iterable[MemberStatus]) -> str:
     there = [m for m in members if m.phase in {MemberPhase.PUBLISHED, MemberPhase.UNKNOWN}]
-    left = sum(not member.why for member in there)
+    still_there = sum(not member.why for member in there)
     staying = [f"{member.name}: {member.why}" for member in there if member.why]
-    texts = [f"{left} still to be rolled back"] if left else []
+    texts = [f"{still_there} still to be rolled back"] if still_there else []
     texts += [f"{len(staying)} cannot go back ({listed(staying)})"] if staying else []
     return ", ".join(texts)
 

@@ -63,7 +63,7 @@ def pin_subpackages(
         pin = _find_pin(variant, entry, upstream, inventory, sources)
         if isinstance(pin, Problem):
             return pin
-        bases = {base for each in present if (base := find_base(each, pin, None, inventory, sources)[0])}
+        bases = {base for nested in present if (base := find_base(nested, pin, None, inventory, sources)[0])}
         pins.append(SubpackagePin(entry.directory, pin, tuple(sorted(bases, key=lambda b: b.commit.oid))))
     return tuple(pins)
 
@@ -75,7 +75,7 @@ def _unknown(
     *,
     is_there: bool,
 ) -> Problem:
-    names = sorted({name for header in headers for name, each in header.items() if each.upstream})
+    names = sorted({name for header in headers for name, nested in header.items() if nested.upstream})
     what = f"has no upstream of its own in {entry.directory}" if is_there else f"has no {entry.directory}"
     listed = (
         f"Sub-packages with an upstream: {', '.join(names)}." if names else "It has none with an upstream."
@@ -102,7 +102,7 @@ def _find_pin(
     views = list(find_sources(upstream, sources, variant.key.namespace))
     if not views:
         return _unregistered(variant, entry, upstream, inventory)
-    view, path = next((each for each in views if each[1] in each[0].packages), views[0])
+    view, path = next((source for source in views if source[1] in source[0].packages), views[0])
     number = re.fullmatch(r"v?([1-9][0-9]*)", entry.revision)
     selector = {"revision": int(number[1])} if number else {"tag": entry.revision}
     selected = Upstream(repo=view.key.name, package=package_name(view, path), **selector)
@@ -118,7 +118,7 @@ def _unregistered(
 ) -> Problem:
     url, namespace = normalise_url(upstream.repo), variant.key.namespace
     same = (v for v in inventory.repositories.values() if url in source_names(v))
-    view = next((each for each in same if each.key.namespace == namespace), None)
+    view = next((candidate for candidate in same if candidate.key.namespace == namespace), None)
     if view is not None and view.problem is not None:
         reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
         return _problem(variant, entry, reason, f"{entry.directory}: {view.unread_message}", hint)

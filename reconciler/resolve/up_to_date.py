@@ -59,6 +59,7 @@ def input_facts(
         facts["policies"] = policies
     if has_charts(pin, variant, inventory):
         facts["cluster"] = _cluster(inventory.snapshot.of(view.cluster))
+    # Which functions may run, and how, decides what they make of the same package.
     if inventory.function_facts:
         facts["functions"] = inventory.function_facts
     return facts
@@ -70,13 +71,16 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
     state = view.packages.get(pin.package.path) if view is not None else None
     if state is None:
         return False
-    headers = [state.main_header, *(each.header for each in state.drafts)]
+    headers = [state.main_header, *(draft.header for draft in state.drafts)]
     return any(header is not None and header.has_charts for header in headers)
 
 
 def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
     """Return the revisions that a variant sets for sub-packages, as plain data."""
-    return [[each.directory, *each.pin.package, each.pin.ref, each.pin.commit.oid] for each in subpackages]
+    return [
+        [pinned.directory, *pinned.pin.package, pinned.pin.ref, pinned.pin.commit.oid]
+        for pinned in subpackages
+    ]
 
 
 def _cluster(snapshot: Snapshot) -> list[Any]:
@@ -104,7 +108,8 @@ def told_facts(facts: Mapping[str, Any], inputs: str, record: PackageVariantReco
     """
     if record is not None and record.inputs == inputs and record.facts:
         return record.facts
-    return {name: _told(facts[name]) for name in _TOLD if name in facts}
+    recorded = {name: facts[name] for name in _TOLD if name in facts}
+    return {n: str(f) if isinstance(f, str | int) else inputs_digest(f)[:_SHORT] for n, f in recorded.items()}
 
 
 def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None) -> Oid | None:
@@ -169,7 +174,3 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
     served = None if snapshot.served is None else sorted(snapshot.served)
     return [kinds, served, [[o.api_version, o.kind, o.name, inputs_digest(o.body)] for o in named]]
-
-
-def _told(fact: object) -> str:
-    return str(fact) if isinstance(fact, str | int) else inputs_digest(fact)[:_SHORT]

@@ -1,4 +1,4 @@
-"""Upstream selection (D9): from the words of a manifest to one package at one commit."""
+"""Upstream selection (D9): from the words of a manifest to one package at one verified commit."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +20,12 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Downstreams, Pin
-from reconciler.resolve.verification import check_pin
 
 NOT_FOUND = "could not find upstream package revision"
 """Porch's prefix of messages about missing upstreams."""
 
 _ZERO = "upstream cannot be published with revision number 0"
-_SHOWN = 5
+_MOST_REVISIONS = 5
 
 
 def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -73,6 +72,53 @@ def find_repository(
     return problem.owned_by(variant.owner)
 
 
+NOT_VERIFIED_HINT = (
+    "Have its author sign a tag of it, add the author's key to spec.verify of the configuration, or take a "
+    "revision whose tag is signed."
+)
+
+
+def find_fault(url: str, ref: str, commit: Oid, inventory: Inventory) -> str:
+    """Return why a revision is not verified, "" if it is, or if no rule is about its repository."""
+    trust = inventory.trust.get(url)
+    if trust is None or (ref, commit) in trust.tags:
+        return ""
+    return trust.faults.get((ref, commit)) or f"{ref} is no signed tag of commit {commit[:12]}"
+
+
+def check_pin(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
+    """Return a pin that is verified, or the problem of the variant that would take it."""
+    fault = find_fault(pin.package.url, pin.ref, pin.commit.oid, inventory)
+    if not fault:
+        return pin
+    message = f"Upstream {pin.ref} of repository {pin.repository} is not verified: {fault}"
+    return _unverified(variant, message, NOT_VERIFIED_HINT)
+
+
+def check_forward(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
+    """Return the pin that a selector finds, or its problem if a package would go back to it.
+
+    An old signature stays good, so it does not tell whether a holder of the key moved or deleted the tag. To
+    go back on purpose takes a change in Git.
+    """
+    trust, lock = inventory.trust.get(pin.package.url), inventory.locks.get(variant.key)
+    if trust is None or lock is None or lock.commit == pin.commit.oid:
+        return pin
+    if pin.commit.oid not in trust.older.get(Oid(lock.commit), ()):
+        return pin
+    message = (
+        f"Upstream {pin.ref} of repository {pin.repository} is not verified: {lock.ref}, which was taken at "
+        f"commit {lock.commit[:12]}, is newer, and no signature tells who took it back"
+    )
+    hint = f"To go back, name the revision in the manifest, or run `reconciler lock --upgrade {variant.key}`."
+    return _unverified(variant, message, hint)
+
+
+def _unverified(variant: DesiredVariant, message: str, hint: str) -> Problem:
+    location = variant.source.at("spec", "upstream")
+    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint).owned_by(variant.owner)
+
+
 Place = tuple[str, str, str]
 """A package on one branch: the URL of its repository, its path and the branch."""
 
@@ -86,7 +132,7 @@ def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectN
     made_from: list[tuple[DesiredVariant, Place, Place]] = []
     above: dict[Place, set[Place]] = {}
     names: dict[Place, str] = {}
-    for variant in (variant for own in downstreams.values() for variant in own):
+    for variant in (variant for contenders in downstreams.values() for variant in contenders):
         downstream = variant.spec.downstream or Downstream()
         below = _place(variant, downstream, inventory)
         up = _place(variant, variant.spec.upstream or Upstream(), inventory)
@@ -192,17 +238,19 @@ class _Lookup(Struct, frozen=True):
 
     def by_tag(self, tag: str) -> Pin | Problem:
         full_tag = f"{self.package.path}/{tag}"
-        own = next((self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None)
+        tagged = next(
+            (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
+        )
         commit = self.view.tags.get(tag)
         tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
         whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
-        if own is None and whole is None:
+        if tagged is None and whole is None:
             names = [short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published]
             return self.missing("tag", f"no tag {tag}", _near(tag, [*names, *self._plain_tags()]))
-        if own is not None and whole is not None and own.commit.oid != whole.commit.oid:
-            what = f"two tags {tag}: {own.ref} and {whole.ref} name different commits"
-            return self.missing("tag", what, f"Write {own.ref} out, or move one of the two.")
-        return own or whole or self.missing("tag", f"no tag {tag}", "")
+        if tagged is not None and whole is not None and tagged.commit.oid != whole.commit.oid:
+            what = f"two tags {tag}: {tagged.ref} and {whole.ref} name different commits"
+            return self.missing("tag", what, f"Write {tagged.ref} out, or move one of the two.")
+        return tagged or whole or self.missing("tag", f"no tag {tag}", "")
 
     def by_version(self, text: str) -> Pin | Problem:
         try:
@@ -267,8 +315,8 @@ class _Lookup(Struct, frozen=True):
         numbers = sorted(r.revision for r in self.package.published if r.revision > 0)
         if not numbers:
             return "None is published yet."
-        shown = ", ".join(f"v{n}" for n in numbers[-_SHOWN:])
-        return f"Ask for one that is published: {shown}; the latest is v{numbers[-1]}."
+        newest = ", ".join(f"v{n}" for n in numbers[-_MOST_REVISIONS:])
+        return f"Ask for one that is published: {newest}; the latest is v{numbers[-1]}."
 
 
 def _version(text: str) -> Version | None:
@@ -282,6 +330,6 @@ def _version(text: str) -> Version | None:
 def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
     existing = sorted(set(names))
-    more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
-    listed = f"Known: {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
-    return suggest(name, existing, otherwise=listed, most=_SHOWN)
+    more = f" and {len(existing) - _MOST_REVISIONS} more" if len(existing) > _MOST_REVISIONS else ""
+    listed = f"Known: {', '.join(existing[:_MOST_REVISIONS])}{more}." if existing else "There is none."
+    return suggest(name, existing, otherwise=listed, most=_MOST_REVISIONS)

@@ -108,16 +108,16 @@ def _at_kept_pins(
     outcomes: Mapping[ObjectName, Outcome], rollouts: Rollouts, desired: Desired, inventory: Inventory
 ) -> dict[ObjectName, Outcome]:
     """Return the variants that a rollout holds, each at the pin that it keeps."""
-    own = [variant for variant in desired.variants if variant.key in rollouts.kept_pins]
-    if not own:
+    held_variants = [variant for variant in desired.variants if variant.key in rollouts.kept_pins]
+    if not held_variants:
         return {}
-    lookups = Lookups(_index_objects(own, inventory), index_sources(inventory))
+    lookups = Lookups(_index_objects(held_variants, inventory), index_sources(inventory))
     results: dict[ObjectName, Outcome] = {}
-    for variant in own:
+    for variant in held_variants:
         pin, outcome = rollouts.kept_pins[variant.key], outcomes[variant.key]
         offers = None if isinstance(outcome, tuple) else outcome.offers
-        kept = PinChoice(pin.pin, offers)
-        resolved = _outcome(variant, inventory, lookups, kept) if pin.pin else outcome
+        choice = PinChoice(pin.pin, offers)
+        resolved = _outcome(variant, inventory, lookups, choice) if pin.pin else outcome
         results[variant.key] = with_kept_pin(outcome, pin, resolved)
     return results
 
@@ -177,26 +177,26 @@ def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> 
 
 
 def _outcome(
-    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept: PinChoice | None = None
+    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept_choice: PinChoice | None = None
 ) -> Outcome:
     """Resolve one variant; a defect stalls it alone."""
     try:
         with guard(f"PackageVariant {variant.key}"):
-            return resolve_variant(variant, inventory, lookups, kept)
+            return resolve_variant(variant, inventory, lookups, kept_choice)
     except DefectError as error:
         return (defect_problem(error, variant.source.location, variant.owner),)
 
 
 def resolve_variant(
-    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept: PinChoice | None = None
+    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept_choice: PinChoice | None = None
 ) -> Outcome:
     """Resolve one variant, or return every problem of its upstream and downstream.
 
-    `kept` is the pin that a rollout keeps it at, in place of the one that it asks for.
+    `kept_choice` is the pin that a rollout keeps it at, in place of the one that it asks for.
     """
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
-    choice = kept or choose_pin(variant, inventory)
+    choice = kept_choice or choose_pin(variant, inventory)
     if isinstance(view, Problem) or isinstance(choice, Problem):
         return tuple(problem for problem in (view, choice) if isinstance(problem, Problem))
     pin = choice.pin
@@ -220,7 +220,7 @@ def resolve_variant(
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)
     asked_from = _asked_from(draft, record)
-    upstreams = (pin.tree, *(each.tree for each in (base, draft_base) if each), asked_from)
+    upstreams = (pin.tree, *(base_pin.tree for base_pin in (base, draft_base) if base_pin), asked_from)
     trees = (local, draft.tree if draft else None, *upstreams)
     subpackages = pin_subpackages(variant, trees, inventory, lookups.sources)
     if isinstance(subpackages, Problem):

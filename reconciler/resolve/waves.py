@@ -89,17 +89,17 @@ def judge_waves(
     moving: set[ObjectName] = set()
     holding: WaveStatus | None = None
     for wave in waves:
-        own = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
-        due = frozenset() if orders.pause else frozenset(_next(wave, own))
-        status = _judge(wave, own, orders, now, due)
+        wave_members = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
+        due = frozenset() if orders.pause else frozenset(_next(wave, wave_members))
+        status = _judge(wave, wave_members, orders, now, due)
         if holding is not None:
-            status = WaveStatus(wave.name, WavePhase.WAITING, own, waiting_text(holding))
+            status = WaveStatus(wave.name, WavePhase.WAITING, wave_members, waiting_text(holding))
         else:
             moving |= due
         holding = holding or (None if status.is_passed else status)
         statuses.append(status)
     is_stopped = holding is not None and holding.phase is WavePhase.FAILED
-    every = [member for own in by_wave.values() for member in own]
+    every = [member for wave_members in by_wave.values() for member in wave_members]
     moved = {member.key for member in every if member.has_moved or (member.ended and not orders.pause)}
     return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
 

@@ -7,7 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Source, Trust
 from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
-from reconciler.resolve.verification import NOT_VERIFIED_HINT, check_pin, find_fault
+from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, check_pin, find_fault
 from tests.support.plan_values import a_desired_variant, a_pin, oid
 from tests.support.sets import world
 from tests.support.values import replace
