@@ -191,13 +191,13 @@ class PackageGraph(Struct, frozen=True):
             if install is None:
                 continue
             aliases, names = self._names(parent, package.instance)
-            own = tuple(v for v in install.values if v.name in aliases)
-            own = own or tuple(v for v in install.values if v.name in names)
-            candidates += [(install, own)] if own else []
+            addressed = tuple(v for v in install.values if v.name in aliases)
+            addressed = addressed or tuple(v for v in install.values if v.name in names)
+            candidates += [(install, addressed)] if addressed else []
         if not candidates:
             return (), []
         first, chosen = candidates[0]
-        plain = [{(v.secret, v.key) for v in own} for _, own in candidates]
+        plain = [{(v.secret, v.key) for v in addressed} for _, addressed in candidates]
         differs = any(other != plain[0] for other in plain)
         return chosen, [self._differs(package, "values", first)] if differs else []
 
@@ -229,9 +229,9 @@ class PackageGraph(Struct, frozen=True):
             for name, value in values.items():
                 held, first = chosen.setdefault(name, (value, install))
                 warnings += [self._differs(package, f"parameter {name}", first)] if held != value else []
-        own = self._candidate(package)
-        needed = own.inputs if own is not None else ()
-        is_complete &= all(each.name in chosen for each in needed if each.kind is InputKind.PARAMETER)
+        candidate = self._candidate(package)
+        needed = candidate.inputs if candidate is not None else ()
+        is_complete &= all(item.name in chosen for item in needed if item.kind is InputKind.PARAMETER)
         return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
 
     def _given(
@@ -480,13 +480,13 @@ _DIALECTS = {Ecosystem.XPKG: emit_crossplane, Ecosystem.CARVEL: emit_carvel, Eco
 class GeneratedManifests(Struct, frozen=True):
     """Generated manifests of one cluster by path, and the package that each file installs.
 
-    Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with
+    Files in `retained` stay as they are: packages that stay although nothing needs them, packages with
     a parent that could not be read, and packages with a problem.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     packages: Mapping[str, LockedPackage] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()
+    retained: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
@@ -502,29 +502,29 @@ def generate_manifests(
     """
     generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
-    clashes = {each.package.instance: problem for each, problem in name_collisions(generated, taken)}
+    clashes = {item.package.instance: problem for item, problem in name_collisions(generated, taken)}
     files: dict[str, bytes] = {}
     packages: dict[str, LockedPackage] = {}
-    kept: set[str] = set()
+    retained: set[str] = set()
     problems = list(clashes.values())
-    for each in generated:
-        instance, path = each.package.instance, each.ref.path
-        running = active_version(each, locked.revisions_of(each.package))
+    for item in generated:
+        instance, path = item.package.instance, item.ref.path
+        running = active_version(item, locked.revisions_of(item.package))
         if instance in clashes or running is None:
             continue
-        if instance in locked.resolution.unused or not each.is_complete:
-            kept.add(path)
+        if instance in locked.resolution.unused or not item.is_complete:
+            retained.add(path)
             continue
         manifest = _manifest(running, owner)
         if isinstance(manifest, Problem):
-            kept.add(path)
+            retained.add(path)
             problems.append(manifest)
         else:
             files[path], packages[path] = manifest, running.package
     return GeneratedManifests(
         dict(sorted(files.items())),
         packages,
-        frozenset(kept),
+        frozenset(retained),
         tuple(sorted(problems)),
         tuple(sorted(set(warnings))),
     )
@@ -542,8 +542,8 @@ def package_graph(
     """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
     packages = {str(package.instance): package for package in locked.resolution.packages}
     running = {package.object: package.instance.name for package in packages.values()}
-    own = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
-    installs = {str(inputs.instance_of(install)): install for install in own}
+    own_installs = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
+    installs = {str(inputs.instance_of(install)): install for install in own_installs}
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 
@@ -566,8 +566,8 @@ def installed_version(document: Mapping[str, Any]) -> str:
     spec, bundle = document.get("spec"), document.get("bundle")
     if isinstance(bundle, Mapping):
         custom = document.get("custom")
-        own = custom.get(VERSION) if isinstance(custom, Mapping) else None
-        return str(bundle.get("version") or own or "")
+        noted = custom.get(VERSION) if isinstance(custom, Mapping) else None
+        return str(bundle.get("version") or noted or "")
     if not isinstance(spec, Mapping):
         return ""
     if isinstance(spec.get("package"), str):

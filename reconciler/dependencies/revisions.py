@@ -138,12 +138,12 @@ def transfer_ownership(
     table: OwnershipTable,
     claims: Iterable[OwnershipClaim],
     refused: Mapping[str, RefusedClaim],
-    kept: Mapping[str, frozenset[str]],
+    retained: Mapping[str, frozenset[str]],
     prunes: frozenset[str],
 ) -> dict[OwnedResource, OwnershipEntry]:
     """Apply all releases and claims to the ownership table atomically. Order-free.
 
-    Packages that are `refused` keep their running revision, `kept` are the retained revisions of each, and
+    Packages that are `refused` keep their running revision, `retained` has the retained ones of each, and
     `prunes` are packages with CRDs that are removed together with the last revision that has them.
 
     A kind of a removed package goes with it in the cluster; its entry keeps others from taking it unasked.
@@ -156,7 +156,7 @@ def transfer_ownership(
     controls = {resource: package for package, things in active.items() for resource in things}
     owners: dict[OwnedResource, set[str]] = {}
     for package, claim in by_package.items():
-        for revision in kept.get(package, frozenset()):
+        for revision in retained.get(package, frozenset()):
             for resource in claim.resources_of(revision):
                 owners.setdefault(resource, set()).add(revision)
     after: dict[OwnedResource, OwnershipEntry] = {}
@@ -272,7 +272,10 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
         current = replace(current, **learned)
     by_name = {revision.name: revision for revision in history.revisions} | {current.name: current}
     revisions = tuple(
-        sorted((replace(each, current=name == current.name) for name, each in by_name.items()), key=_number)
+        sorted(
+            (replace(revision, current=name == current.name) for name, revision in by_name.items()),
+            key=_number,
+        )
     )
     targets = [
         (request, _requested_revision(request, revisions, package.package))
@@ -310,9 +313,9 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
         else:
             revisions.append(replace(revision, desired_state=DesiredState.INACTIVE))
     revisions.sort(key=_number)
-    spare = [revision.name for revision in revisions if not revision.is_active and not revision.current]
+    inactive = [revision.name for revision in revisions if not revision.is_active and not revision.current]
     limit = proposal.input.limit
-    removed = set(spare[:-limit]) if limit else set()
+    removed = set(inactive[:-limit]) if limit else set()
     return tuple(revision for revision in revisions if revision.name not in removed)
 
 
@@ -357,9 +360,13 @@ class PreviousLock(Struct, frozen=True):
             (other for other in self.resolution.packages if other.instance == package.instance), package
         )
         previous_object = held.object
-        own = tuple(r for r in self.revisions if r.package == previous_object)
-        last = max((r.revision for r in own), default=0)
-        return RevisionHistory(own, last) if previous_object == package.object else RevisionHistory((), last)
+        own_revisions = tuple(r for r in self.revisions if r.package == previous_object)
+        last = max((r.revision for r in own_revisions), default=0)
+        return (
+            RevisionHistory(own_revisions, last)
+            if previous_object == package.object
+            else RevisionHistory((), last)
+        )
 
 
 class RevisionUpdate(PreviousLock, frozen=True):
@@ -434,8 +441,8 @@ class _Reconciler:
         kinds, compositions = before.custom_resource_definitions, before.compositions
         self.table = {OwnedResource(False, name): entry for name, entry in kinds.items()}
         self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
-        own = (install for install in inputs.installs if not install.external)
-        self.installs = {str(inputs.instance_of(install)): install for install in own}
+        own_installs = (install for install in inputs.installs if not install.external)
+        self.installs = {str(inputs.instance_of(install)): install for install in own_installs}
         resolved = self.solution.resolved.items()
         self.resources = {
             str(instance): owned_resources(resolved_instance.candidate)
@@ -581,7 +588,11 @@ class _Reconciler:
         }
         for request in set(self.inputs.activations) - matched:
             message = f"There is no revision {request.name}, so what is said about it has no effect"
-            own = (p for p in proposals.values() if p.input.package.rpartition("/")[2] == request.package)
-            names = ", ".join(sorted(revision.name for proposal in own for revision in proposal.revisions))
+            of_package = (
+                p for p in proposals.values() if p.input.package.rpartition("/")[2] == request.package
+            )
+            names = ", ".join(
+                sorted(revision.name for proposal in of_package for revision in proposal.revisions)
+            )
             hint = f"There are {names}." if names else ""
             yield Problem(request.location, Reason.NOT_FOUND, message, hint, str(request))

@@ -67,12 +67,12 @@ class _Reader(Struct, frozen=True):
         family = package_graph(self.inputs, self.locked, self.shared_namespace)
         # A manifest without a solution may keep another package than it names.
         declared = {ObjectRef(i.kind, install_slot(i).namespace, i.name): i for i in self.inputs.installs}
-        shown: set[Install | None] = set()
+        listed: set[Install | None] = set()
         for package in self.locked.resolution.packages:
             if package.instance.ecosystem == Ecosystem.KPT:
                 continue
             install = declared.get(family.ref_of(package)) if package.owner == USER else None
-            shown.add(install)
+            listed.add(install)
             problem = self.problem(install)
             yield {
                 **family.ref_of(package)._asdict(),
@@ -81,8 +81,8 @@ class _Reader(Struct, frozen=True):
             }
         duplicates = (i for i in declared.values() if self._is_duplicate(i))
         for install in (*duplicates, *family.installs.values()):
-            if install not in shown and install.need.id.ecosystem is not Ecosystem.KPT:
-                shown.add(install)
+            if install not in listed and install.need.id.ecosystem is not Ecosystem.KPT:
+                listed.add(install)
                 yield self._unresolved(install)
 
     def _is_duplicate(self, install: Install) -> bool:

@@ -62,10 +62,10 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
         generated = _generate(delivery, inventory)
         problems.extend(generated.manifests.problems)
         notes.extend(str(warning) for warning in generated.manifests.warnings)
-        stays = generated.manifests.kept and delivery.is_complete and generated.resolved.local
+        stays = generated.manifests.retained and delivery.is_complete and generated.resolved.local
         if generated.manifests.files or stays:
             items.append(_render(delivery, generated, contents, inventory))
-        elif generated.manifests.kept or not delivery.is_complete:
+        elif generated.manifests.retained or not delivery.is_complete:
             stalled.add(variant_key(delivery.owner))
 
     for waiting in deliveries.items:
@@ -103,10 +103,10 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
     files = {**files, **{name: File.of(data) for name, data in manifests.files.items()}}
     tree = tree_id(files)
     digest = delivery.digest
-    if manifests.problems or manifests.warnings or manifests.kept or not digest:
+    if manifests.problems or manifests.warnings or manifests.retained or not digest:
         # Problems and notes are reported by every run, so the record of this digest must not spare the
         # generation of the manifests: a digest of the content is recorded instead.
-        digest = delivery_digest(tree, owner, *sorted(manifests.kept), delivery.is_complete)
+        digest = delivery_digest(tree, owner, *sorted(manifests.retained), delivery.is_complete)
     return _Generated(manifests, files, pin_delivery(delivery, tree, inventory, digest))
 
 
@@ -212,7 +212,7 @@ def _package(
     resolved, draft = generated.resolved, generated.resolved.draft
     view, manifests = inventory.repositories[resolved.view], generated.manifests
     files, conflicts = merge_generated(
-        generated.files, existing, keep=manifests.kept, complete=delivery.is_complete
+        generated.files, existing, keep=manifests.retained, complete=delivery.is_complete
     )
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
     location = location_text(view, resolved.downstream.path)

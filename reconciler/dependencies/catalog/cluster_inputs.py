@@ -79,10 +79,10 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instanc
     for crd in crds:
         served.update(served_apis(crd))
     installed = [
-        (each, install)
+        (item, install)
         for objects in snapshot.objects.values()
-        for each in objects
-        if (reading := read_manifest(each.body, Source(each.location, observed=True)))
+        for item in objects
+        if (reading := read_manifest(item.body, Source(item.location, observed=True)))
         for install in reading.installs
     ]
     packages = {(install.kind, install.name): install.need.id for _, install in installed}
@@ -94,9 +94,9 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instanc
         installations=tuple(
             sorted(
                 (
-                    _observed(each, install)
-                    for each, install in installed
-                    if not (instance and is_generated_by(each.body, instance))
+                    _observed(item, install)
+                    for item, install in installed
+                    if not (instance and is_generated_by(item.body, instance))
                     and (install.kind, install.namespace, install.name) not in declared
                 ),
                 key=lambda installation: (installation.id, installation.namespace, installation.name),
@@ -393,8 +393,8 @@ def _refused(
     if document.value.get("kind") not in ("Package", "InternalPackage") or not isinstance(spec, Mapping):
         return {}
     name, version = (str(spec.get(key) or "") for key in ("refName", "version"))
-    own = tuple(RefusedVersion(version, problem) for problem in problems)
-    return {name: (*refused.get(name, ()), *own)} if name and own else {}
+    versions = tuple(RefusedVersion(version, problem) for problem in problems)
+    return {name: (*refused.get(name, ()), *versions)} if name and versions else {}
 
 
 def _taken_names(candidates: Iterable[Candidate]) -> Iterator[Problem]:
@@ -404,11 +404,11 @@ def _taken_names(candidates: Iterable[Candidate]) -> Iterator[Problem]:
     """
     packages, named = set[PackageId](), dict[PackageId, dict[PackageId, Candidate]]()
     for candidate in candidates:
-        own = candidate.id.ecosystem
+        ecosystem = candidate.id.ecosystem
         packages.add(candidate.id)
         # Bundles are called by their short names beside their references: no name of one's own.
-        for name in candidate.names if own is not Ecosystem.BUNDLE else ():
-            id_ = PackageId(Ecosystem.CARVEL if own is Ecosystem.KPT else own, name)
+        for name in candidate.names if ecosystem is not Ecosystem.BUNDLE else ():
+            id_ = PackageId(Ecosystem.CARVEL if ecosystem is Ecosystem.KPT else ecosystem, name)
             named.setdefault(id_, {})[candidate.id] = candidate
     for id_, owners in sorted(named.items()):
         is_taken = id_ in packages
@@ -463,13 +463,13 @@ def _cluster_inputs(
         if cluster and installs:
             snapshot = fleet.snapshot_of(cluster, asking)
             offered = offered_packages(snapshot, installs, fleet.packaging_namespace)
-            own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
-            if own not in catalogues:
-                catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
+            offered_here = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
+            if offered_here not in catalogues:
+                catalogues[offered_here] = build_catalogue([*sorted(offered_here, key=str), *shared], refused)
             environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
             inputs = ClusterInputs(
                 installs,
-                catalogues[own],
+                catalogues[offered_here],
                 choices=replace(fleet.choices, defaults=index.defaults_of(cluster, environment)),
                 activations=tuple(sorted(scope.activations, key=str)),
                 cluster=cluster,

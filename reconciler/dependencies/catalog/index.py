@@ -56,7 +56,7 @@ def list_packages(
     `is_default` is set if the package is the default of the given interface, or of any without one.
     """
     interface, required, words = canonical_interface(interface), frozenset(labels), frozenset(keywords)
-    chosen = {id_ for own, id_ in defaults if interface in ("", own)}
+    chosen = {id_ for default_of, id_ in defaults if interface in ("", default_of)}
     entries = []
     for id_, candidates in sorted(catalogue.packages.items()):
         interfaces = sorted(
@@ -161,10 +161,10 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
             layers[path] = layer
     headers_of: list[tuple[SourcedDocument, PackageId]] = []
     for folder in folders.values():
-        pairs = [(each.value, each.source) for each in folder]
+        pairs = [(item.value, item.source) for item in folder]
         reading = parsed_or_broken(folder[0].source, partial(read_package_version, pairs)) or ParsedManifest()
         candidates += reading.candidates
-        headers_of += [(header, each.id) for header in folder for each in reading.candidates]
+        headers_of += [(header, candidate.id) for header in folder for candidate in reading.candidates]
         problems += reading.problems
         warnings += reading.warnings
         if reading.problems:
@@ -173,8 +173,8 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
             _, *own_name, own_version = ("", *folder[0].source.location.path.split("/")[:-1])
             called = {header for header in headers if header[0]} or {("/".join(own_name[1:]), own_version)}
             for name, version in sorted(called):
-                own = (RefusedVersion(version, problem) for problem in reading.problems)
-                refused[name] = (*refused.get(name, ()), *own)
+                refused_here = (RefusedVersion(version, problem) for problem in reading.problems)
+                refused[name] = (*refused.get(name, ()), *refused_here)
     problems += _refused_aliases(headers_of, frozenset(candidate.id for candidate in candidates))
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)
 
@@ -207,7 +207,7 @@ def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | Non
             notes.refuse(
                 ("defaults", written),
                 f"{text!r} is not ECOSYSTEM:NAME",
-                hint=f"One of {', '.join(f'{each}:' for each in Ecosystem)}.",
+                hint=f"One of {', '.join(f'{ecosystem}:' for ecosystem in Ecosystem)}.",
             )
         elif defaults.setdefault(interface, id_) != id_:
             message = f"{written} is {interface}, which is {defaults[interface]} already"
@@ -258,10 +258,10 @@ def collect_needs(
                 id_ = PackageId(install.need.id.ecosystem, override.name)
                 needs.setdefault(id_, set()).add(PackageNeed(id_, override.range, override.location))
     for candidates in catalogue.packages.values():
-        for requirement in (each for candidate in candidates for each in candidate.requires):
+        for requirement in (needed for candidate in candidates for needed in candidate.requires):
             for need in package_needs(requirement):
                 needs.setdefault(need.id, set()).add(need)
-    return {id_: frozenset(each) for id_, each in sorted(needs.items())}
+    return {id_: frozenset(packages) for id_, packages in sorted(needs.items())}
 
 
 def find_missing(worlds: Iterable[tuple[Iterable[Install], Catalogue]]) -> tuple[MissingPackage, ...]:
@@ -352,7 +352,7 @@ class _Search(Struct):
                 continue
             reached[key] = candidate
             needs = (n for requirement in candidate.requires for n in package_needs(requirement))
-            pending += [each for need in needs for each in self._admitted(need)]
+            pending += [admitted for need in needs for admitted in self._admitted(need)]
         self._works |= dict.fromkeys(reached, True)
         changed = True
         while changed:

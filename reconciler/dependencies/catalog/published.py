@@ -60,10 +60,10 @@ def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
         if kind in (_CRD, _XRD):
             kinds.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
         elif kind == _DEFINITION and isinstance(spec, Mapping):
-            own = _apis(spec.get("crdSpecTemplate"), "names")
-            kinds.update(own)
+            apis = _apis(spec.get("crdSpecTemplate"), "names")
+            kinds.update(apis)
             if any(_publishes(other, content) for other in contents):
-                kinds.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in own if api.version)
+                kinds.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in apis if api.version)
     return frozenset(kinds)
 
 
@@ -96,8 +96,8 @@ def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
     if not served:
         return ()
     group = str(spec.get("group", ""))
-    own = [Gvk(group, version, str(names.get("kind", ""))) for version in served]
-    return tuple(sorted([*own, Gvk(group, "", str(names.get("plural", "")))]))
+    gvks = [Gvk(group, version, str(names.get("kind", ""))) for version in served]
+    return tuple(sorted([*gvks, Gvk(group, "", str(names.get("plural", "")))]))
 
 
 VERSION_KIND = "PackageVersion"
@@ -159,8 +159,8 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     # What imgpkg's layout has above the versions of a package tells of all of them.
     is_about = all(_kind(document) == "PackageMetadata" for document, _ in pairs)
     if not headers and pairs and (is_about or any(_is_package(document) for document, _ in pairs)):
-        own = [read_package(d, s) for d, s in pairs if _is_package(d)]
-        return joined([*(reading for reading in readings if reading is not None), *own])
+        packaged = [read_package(d, s) for d, s in pairs if _is_package(d)]
+        return joined([*(reading for reading in readings if reading is not None), *packaged])
     if len(headers) != 1:
         source = pairs[0][1] if pairs else Source(Location(""))
         notes = Diagnostics(source, "package version")
@@ -257,27 +257,27 @@ _UNDERSTOOD = (
 def _manifest(
     header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source
 ) -> ParsedManifest:
-    for document, own in manifests:
+    for document, own_source in manifests:
         if group_of(str(document.get("apiVersion") or "")) in META_GROUPS:
             name, _, _ = parse_source(header.source)
-            return read_meta(document, own, image=name, version=header.version)
-        notes = Diagnostics(own, manifest_label(document))
+            return read_meta(document, own_source, image=name, version=header.version)
+        notes = Diagnostics(own_source, manifest_label(document))
         if _is_package(document):
             spec = document["spec"] if isinstance(document.get("spec"), Mapping) else {}
             _agree(header.source, spec.get("refName"), ("spec", "refName"), "source", notes)
             _agree(header.version, spec.get("version"), ("spec", "version"), "version", notes)
-            reading = read_package({**document, "spec": {**spec, "version": header.version}}, own)
+            reading = read_package({**document, "spec": {**spec, "version": header.version}}, own_source)
         else:
             _agree(header.version, document.get("version"), ("version",), "version", notes)
-            reading = read_bundle(document, own, repository=header.source, version=header.version)
+            reading = read_bundle(document, own_source, repository=header.source, version=header.version)
         return joined([notes.reading(), reading])
     return _bare(header, source)
 
 
-def _agree(stated: str, own: object, path: tuple[str, ...], name: str, notes: Diagnostics) -> None:
+def _agree(stated: str, actual: object, path: tuple[str, ...], name: str, notes: Diagnostics) -> None:
     """Refuse a manifest that has another name or version than its header."""
-    if own and str(own).removeprefix("v") != stated.removeprefix("v"):
-        message = f"The manifest is of {own}, but the {VERSION_KIND} beside it says {name} {stated}"
+    if actual and str(actual).removeprefix("v") != stated.removeprefix("v"):
+        message = f"The manifest is of {actual}, but the {VERSION_KIND} beside it says {name} {stated}"
         notes.refuse(path, message, hint="`reconciler index import FILE` takes both from the file.")
 
 

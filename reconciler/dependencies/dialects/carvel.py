@@ -110,11 +110,11 @@ def read_package(
 
 
 def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[PlatformNeed]:
-    given = (
+    selections = (
         (Platform.KUBERNETES, spec.kubernetes_version_selection, "kubernetesVersionSelection"),
         (Platform.KAPP_CONTROLLER, spec.kapp_controller_version_selection, "kappControllerVersionSelection"),
     )
-    for platform, selection, name in given:
+    for platform, selection, name in selections:
         if selection is not None and selection.constraints:
             path = ("spec", name, "constraints")
             range_ = notes.range(Dialect.CARVEL, selection.constraints, path, prereleases=())
@@ -144,9 +144,9 @@ def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
     normalized = dict(item)
-    given = [name for name in _DEPENDENCY_KINDS if name in normalized]
-    if len(given) != 1:
-        fields = " and ".join(given) if given else "nothing"
+    kinds = [name for name in _DEPENDENCY_KINDS if name in normalized]
+    if len(kinds) != 1:
+        fields = " and ".join(kinds) if kinds else "nothing"
         notes.refuse(path, f"A dependency names exactly one of package, gvk and or; this one names {fields}")
     if "gvk" in normalized:
         normalized["gvk"] = _api({"gvk": normalized["gvk"]}, (*path, "gvk"), notes)
@@ -215,14 +215,16 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
         )
     range_ = _selected_range(selection, ("spec", "packageRef", "versionSelection"), notes)
-    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
+    settings = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
     overrides = []
     for number, override in enumerate(dependencies.override):
-        own, at = override.version_selection, (*path, "override", number)
-        says = own is not None and (own.constraints or own.prereleases is not None)
-        another = _selected_range(own, (*at, "versionSelection"), notes) if says else None
+        version_selection, at = override.version_selection, (*path, "override", number)
+        says = version_selection is not None and (
+            version_selection.constraints or version_selection.prereleases is not None
+        )
+        another = _selected_range(version_selection, (*at, "versionSelection"), notes) if says else None
         overrides.append(Override(override.ref_name, another, override.install, notes.at(*at)))
     install = Install(
         parsed.metadata.namespace or "default",
@@ -241,7 +243,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         values=tuple(
             Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
         ),
-        inherit=written_values({name: value for name, value in given.items() if value}),
+        inherit=written_values({name: value for name, value in settings.items() if value}),
         allow_downgrade=DOWNGRADABLE in noted,
         prune_dependencies=dependencies.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
@@ -271,7 +273,7 @@ def _normalized_install(document: Document, notes: Diagnostics) -> Document:
     if isinstance(dependencies, Mapping) and isinstance(dependencies.get("override"), list):
         path: Path = ("spec", "dependencies", "override")
         corrected = [
-            _correct_override(each, (*path, n), notes) for n, each in enumerate(dependencies["override"])
+            _correct_override(item, (*path, n), notes) for n, item in enumerate(dependencies["override"])
         ]
         spec["dependencies"] = {**dependencies, "override": corrected}
     return {**document, "spec": spec}

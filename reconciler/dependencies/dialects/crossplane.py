@@ -139,11 +139,11 @@ def _policy(
     limit = 1 if spec.revision_history_limit is None else spec.revision_history_limit
     if limit < 0:
         notes.refuse(("spec", "revisionHistoryLimit"), f"revisionHistoryLimit is {limit}, below 0")
-    given = (name.strip() for name in noted.get(TAKE_OVER, "").split(","))
+    consents = (name.strip() for name in noted.get(TAKE_OVER, "").split(","))
     return RevisionPolicy(
         manual=spec.revision_activation_policy == "Manual",
         history_limit=limit,
-        take_over=tuple(sorted(name for name in given if name)),
+        take_over=tuple(sorted(name for name in consents if name)),
         prune_kinds=noted.get(PRUNE_KINDS) == "true",
     )
 
@@ -226,13 +226,13 @@ def read_meta(
         platforms.append(_platform(spec.crossplane.version, ("spec", "crossplane", "version"), notes))
     for place, dependency in enumerate(spec.depends_on):
         path: Path = ("spec", "dependsOn", place)
-        given = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
-        if len(given) != 1:
-            fields = " and ".join(given) if given else "none of them"
+        kinds = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
+        if len(kinds) != 1:
+            fields = " and ".join(kinds) if kinds else "none of them"
             message = (
                 f"A dependency names exactly one of package, crd and crossplane; this one names {fields}"
             )
-            notes.refuse(path, message, hint="Write each as an item of its own." if given else "")
+            notes.refuse(path, message, hint="Write each as an item of its own." if kinds else "")
         elif dependency.crossplane:
             platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
         else:

@@ -79,7 +79,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
     named_version = bundle.digest or bundle.version or bundle.tag
     if not named_version:
         notes.warn(("bundle",), "No version is named: the highest one is taken")
-    given = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
+    settings = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
     bound = bindings.items() if isinstance(bindings, Mapping) else ()
     install = Install(
         parsed.namespace,
@@ -100,7 +100,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
         gives_credentials=bool(parsed.credential_sets),
         bindings=tuple(sorted((str(alias), str(name)) for alias, name in bound)),
-        inherit=written_values({name: value for name, value in given.items() if value}),
+        inherit=written_values({name: value for name, value in settings.items() if value}),
         policy=VersionPolicy(strategy) if strategy in list(VersionPolicy) else VersionPolicy.HIGHEST,
         location=source.location,
     )
@@ -129,13 +129,13 @@ def read_bundle(
     if parsed is None:
         return notes.reading()
     name, tag, _ = parse_image(parsed.reference)
-    own = repository or name or "/".join(part for part in (parsed.registry, parsed.name) if part)
+    own_name = repository or name or "/".join(part for part in (parsed.registry, parsed.name) if part)
     # Tags of OCI have no plus: an underscore replaces it.
     number = notes.version((version or parsed.version or tag).replace("_", "+"), ("version",))
     if number is None:
         return notes.reading()
     requires, provided, path = _sections(document, notes)
-    registry = own.rpartition("/")[0]
+    registry = own_name.rpartition("/")[0]
     used = _used_outputs(document)
     requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
     _check_wiring(document, requires, path, notes)
@@ -149,7 +149,7 @@ def read_bundle(
     )
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
     candidate = Candidate(
-        PackageId(Ecosystem.BUNDLE, own),
+        PackageId(Ecosystem.BUNDLE, own_name),
         number,
         digest=digest,
         requires=tuple(requirement for requirement in requirements if requirement is not None),
@@ -163,9 +163,9 @@ def read_bundle(
                 for name, _ in items
             )
         ),
-        names=tuple({parsed.name} - {own}),
+        names=tuple({parsed.name} - {own_name}),
         keywords=parsed.keywords,
-        source=own,
+        source=own_name,
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
@@ -209,10 +209,10 @@ def _check_sections(document: Document, notes: Diagnostics) -> None:
     """Refuse a section that is nearly called like one that decides, and is no action."""
     for name, value in document.items():
         items = value if isinstance(value, list) else [{"name": name}] if isinstance(value, Mapping) else []
-        near = get_close_matches(str(name), _SECTIONS, n=1, cutoff=0.85)
+        similar = get_close_matches(str(name), _SECTIONS, n=1, cutoff=0.85)
         if (
             name not in _SECTIONS
-            and near
+            and similar
             and any(isinstance(item, Mapping) and "name" in item for item in items)
         ):
             hint = suggest(str(name), _SECTIONS, most=1)
@@ -248,25 +248,25 @@ def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagno
     items = [(key, item) for key, item in requires if isinstance(item, Mapping)]
     aliases = {str(item.get("name")) for _, item in items}
 
-    def check(alias: str, own: str, where: Path) -> None:
-        if alias in aliases - {own}:
+    def check(alias: str, own_name: str, where: Path) -> None:
+        if alias in aliases - {own_name}:
             return
         what = f"of {alias}, which is no dependency," if alias else "of the bundle itself"
-        message = "An output of the dependency itself" if alias == own else f"An output {what}"
-        hint = suggest(alias, aliases - {own}) if aliases - {own} else ""
+        message = "An output of the dependency itself" if alias == own_name else f"An output {what}"
+        hint = suggest(alias, aliases - {own_name}) if aliases - {own_name} else ""
         notes.refuse(where, f"{message} is not there when it is needed", reason=Reason.NOT_FOUND, hint=hint)
 
     for key, item in items:
         for name in ("parameters", "credentials", "outputs"):
             section = item.get(name)
             for field, value in section.items() if isinstance(section, Mapping) else ():
-                own = str(item.get("name")) if name != "outputs" else ""
+                own_name = str(item.get("name")) if name != "outputs" else ""
                 for alias, _ in _OUTPUTS.findall(str(value)):
-                    check(alias, own, (*path, key, name, field))
+                    check(alias, own_name, (*path, key, name, field))
     for key, item in _listed(document.get("parameters")):
-        given = item.get("source") if isinstance(item, Mapping) else None
-        if isinstance(given, Mapping) and given.get("dependency"):
-            check(str(given["dependency"]), "", ("parameters", key, "source", "dependency"))
+        source = item.get("source") if isinstance(item, Mapping) else None
+        if isinstance(source, Mapping) and source.get("dependency"):
+            check(str(source["dependency"]), "", ("parameters", key, "source", "dependency"))
 
 
 def _listed(requires: Any) -> Items:
@@ -328,8 +328,8 @@ class _Required(Struct, frozen=True):
         version = (bundle.version if bundle else "") or ranges
         interface = (bundle.interface if bundle else None) or item.interface
         if interface is None:
-            own = "/".join(filter(None, (self.registry, item.name)))
-            return (self._bundle(reference or own, version),), None
+            own_name = "/".join(filter(None, (self.registry, item.name)))
+            return (self._bundle(reference or own_name, version),), None
         default = self._bundle(reference, version) if reference else None
         return (self._interface(interface),), default
 
@@ -417,13 +417,13 @@ class _Required(Struct, frozen=True):
         lifecycle = self.item.lifecycle
         if lifecycle is None:
             has_own = self.item.bundle is not None or self.item.sharing is not None
-            own = has_own and share.scope is Sharing.EXCLUSIVE
-            return Actions(own, own, own)
+            is_own = has_own and share.scope is Sharing.EXCLUSIVE
+            return Actions(is_own, is_own, is_own)
         managed = lifecycle.managed is True
         if lifecycle.managed is not None and lifecycle.model_fields_set - {"managed"}:
             self.notes.warn((*self.path, "lifecycle"), "Actions that are named win over managed")
-        given = (lifecycle.upgrade, lifecycle.invoke, lifecycle.uninstall)
-        return Actions(*(managed if action is None else action for action in given))
+        hooks = (lifecycle.upgrade, lifecycle.invoke, lifecycle.uninstall)
+        return Actions(*(managed if action is None else action for action in hooks))
 
 
 def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
@@ -474,8 +474,8 @@ def _provided(provides: Any, shape: tuple[Pairs, ...], path: Path, notes: Diagno
         interface = parsed.interface
         written = interface if isinstance(interface, str) else interface.id
         version = notes.version(parsed.version, where) if parsed.version else None
-        own = _named_items(parsed.outputs) or outputs
-        yield Interface(interface_id(written, where, notes), version, own, parameters, credentials)
+        declared = _named_items(parsed.outputs) or outputs
+        yield Interface(interface_id(written, where, notes), version, declared, parameters, credentials)
 
 
 def interface_id(text: str, path: Path, notes: Diagnostics) -> str:

@@ -68,16 +68,18 @@ def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
     return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
 
 
-def exclusive_owners(resolution: Resolution, kept: Container[str] = ()) -> tuple[tuple[str, PackageId], ...]:
+def exclusive_owners(
+    resolution: Resolution, retained: Container[str] = ()
+) -> tuple[tuple[str, PackageId], ...]:
     """Return the package that owns each CRD and composition, if ownership needs consent to change.
 
-    That of `kept` instances cannot change: they stay, and nothing decides about their versions.
+    That of `retained` instances cannot change: they stay, and nothing decides about their versions.
     """
     holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
         (name, id_)
         for name, holder in holders
-        if (id_ := package_of(holder)) is not None and (keeps_ownership(holder) or holder in kept)
+        if (id_ := package_of(holder)) is not None and (keeps_ownership(holder) or holder in retained)
     )
 
 
@@ -116,8 +118,8 @@ def _candidate(package: LockedPackage) -> Candidate:
         _version(package.version),
         digest=package.digest,
         requires=tuple(
-            Requirement((_need(each),), alias=each.alias, optional=each.optional)
-            for each in package.dependencies
+            Requirement((_need(dependency),), alias=dependency.alias, optional=dependency.optional)
+            for dependency in package.dependencies
         ),
         source=package.source,
         kind=package.kind if package.instance.ecosystem == Ecosystem.XPKG else "",
@@ -159,9 +161,9 @@ def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin,
         if slot.kind is SlotKind.INSTALL and pin.instance not in standing:
             successors = [Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))]
         elif slot.kind in SHARED_SLOT_KINDS:
-            near = (i for i in standing if i.package == package)
+            siblings = (i for i in standing if i.package == package)
             anywhere = slot.kind is SlotKind.CLUSTER
-            successors = sorted(i for i in near if anywhere or i.slot.namespace == slot.namespace)
+            successors = sorted(i for i in siblings if anywhere or i.slot.namespace == slot.namespace)
         for instance in successors:
             if instance not in pinned:
                 transferred.setdefault(instance, Pin(instance, pin.candidate))
@@ -346,7 +348,7 @@ def lock_solution(
     )
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     failed = {locked_instance(instance) for instance in solution.failed}
-    kept = [resolved for instance, resolved in previous_packages.items() if instance in failed]
+    unchanged = [resolved for instance, resolved in previous_packages.items() if instance in failed]
     skipped = (
         SkippedDependency(
             parent=locked_instance(resolved.parent),
@@ -356,7 +358,7 @@ def lock_solution(
         for resolved in solution.skipped
     )
     return Resolution(
-        packages=tuple(sorted((*fresh, *kept), key=lambda resolved: resolved.instance.order)),
+        packages=tuple(sorted((*fresh, *unchanged), key=lambda resolved: resolved.instance.order)),
         skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent.order, resolved.requirement))),
     )
 
@@ -368,15 +370,15 @@ class _ResolutionWriter(NamedTuple):
 
     def package(self, resolved: ResolvedInstance) -> LockedPackage:
         install = self.installs.get(resolved.instance)
-        own = self.objects.get(resolved.instance, ClusterObject())
+        own_object = self.objects.get(resolved.instance, ClusterObject())
         instance = locked_instance(resolved.instance)
         parents = tuple(str(parent) for parent in resolved.requested_by)
         return LockedPackage(
             instance=instance,
             dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
-            api_version=own.api_version,
-            kind=own.kind,
-            name=own.name,
+            api_version=own_object.api_version,
+            kind=own_object.kind,
+            name=own_object.name,
             source=resolved.candidate.source,
             version=resolved.candidate.version.text,
             digest=resolved.candidate.digest,

@@ -408,14 +408,14 @@ def _ownership_violations(lock: PackageLock, resolution: Resolution) -> Iterator
     instances = {str(revision.instance) for revision in resolution.packages}
     others = {revision for revision in instances if not keeps_ownership(revision)}
     active = {revision.name for revision in lock.revisions if revision.is_active} | others
-    kept = {revision.name for revision in lock.revisions} | others
+    names = {revision.name for revision in lock.revisions} | others
     for name, entry in ownership_entries(resolution):
         if entry.controller and entry.controller not in active:
             yield f"{name} is controlled by {entry.controller}, which is not active"
         if entry.controller and (entry.controller not in entry.owners or entry.retained):
             yield f"{name} is controlled by {entry.controller}, which does not own it"
         for owner in entry.owners:
-            if owner not in kept:
+            if owner not in names:
                 yield f"{name} is owned by {owner}, which is gone"
 
 
@@ -434,11 +434,11 @@ def _number_violations(before: PackageLock, after: PackageLock) -> Iterator[str]
 
 def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
     """Yield resources that a retained revision does not own any more."""
-    kept = {revision.name for revision in after[0].revisions}
+    names = {revision.name for revision in after[0].revisions}
     now = dict(ownership_entries(after[1]))
     for name, entry in ownership_entries(before[1]):
         for owner in entry.owners:
-            if owner in kept and (name not in now or owner not in now[name].owners):
+            if owner in names and (name not in now or owner not in now[name].owners):
                 yield f"{owner} is retained and does not own {name} any more"
 
 

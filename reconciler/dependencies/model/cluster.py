@@ -142,9 +142,9 @@ class Catalogue:
     def reach(self, id_: PackageId) -> frozenset[PackageId]:
         """Return the packages that some version of a package may need by name, itself included."""
         queue = [self.find(id_)]
-        for own in queue:
-            requires = (need for each in self.candidates(own) for need in each.requires)
-            needs = (need for each in requires for need in (*each.alternatives, each.default))
+        for package in queue:
+            requires = (need for item in self.candidates(package) for need in item.requires)
+            needs = (need for item in requires for need in (*item.alternatives, item.default))
             others = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
             queue += [other for other in dict.fromkeys(others) if other not in queue]
         return frozenset(queue)
@@ -163,9 +163,9 @@ class Catalogue:
         """Return why a version is no candidate although it has a manifest; None if it has none."""
         refused = self.refused.get(id_.name, ())
         exact = (
-            each.problem for each in refused if each.version.removeprefix("v") == version.removeprefix("v")
+            item.problem for item in refused if item.version.removeprefix("v") == version.removeprefix("v")
         )
-        unknown = (each.problem for each in refused if not each.version)
+        unknown = (item.problem for item in refused if not item.version)
         return next(chain(exact, unknown), None)
 
     def candidates(self, id_: PackageId) -> tuple[Candidate, ...]:
@@ -223,7 +223,7 @@ def _needed_kinds(
 
     Source: Crossplane takes the kind of what it creates from the dependency, `provider:` or apiVersion, kind.
     """
-    requirements = (r for own in packages.values() for candidate in own for r in candidate.requires)
+    requirements = (r for versions in packages.values() for candidate in versions for r in candidate.requires)
     needs = (need for r in requirements for need in r.alternatives if isinstance(need, PackageNeed))
     kinds = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
     return sorted((id_, kind) for id_, kind in kinds if id_ in packages)
@@ -288,8 +288,8 @@ class ClusterInputs(Struct, frozen=True):
 
     def install_of(self, instance: Instance) -> Install | None:
         """Return the user's install in this slot, if there is one."""
-        own = (install for install in self.installs if not install.external)
-        return next((install for install in own if self.instance_of(install) == instance), None)
+        own_installs = (install for install in self.installs if not install.external)
+        return next((install for install in own_installs if self.instance_of(install) == instance), None)
 
     def installs_by_instance(self) -> dict[Instance, Install]:
         """Return the users' installs by their slots; of several in one slot the first."""
@@ -307,9 +307,9 @@ class ClusterInputs(Struct, frozen=True):
         """
         if install is not None:
             return frozenset(install.revisions.take_over)
-        consenting = (each for each in self.installs if each.revisions.take_over)
-        leading = (each for each in consenting if package in self.catalogue.reach(each.need.id))
-        return frozenset(name for each in leading for name in each.revisions.take_over)
+        consenting = (install for install in self.installs if install.revisions.take_over)
+        leading = (install for install in consenting if package in self.catalogue.reach(install.need.id))
+        return frozenset(name for install in leading for name in install.revisions.take_over)
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install; what is locked for it has its name in the lock."""
@@ -358,7 +358,7 @@ def template_variables(
 def dependency_parameters(install: Install, alias: str) -> dict[str, Any]:
     """Return the parameters that an installation gives one of its dependencies, as `alias#name`."""
     split = ((word.partition("#"), value) for word, value in _parameters(install).items())
-    return {name: value for (own, mark, name), value in split if mark and own == alias}
+    return {name: value for (owner, mark, name), value in split if mark and owner == alias}
 
 
 def render_parameter(text: str, variables: Mapping[str, Any]) -> Any:

@@ -469,8 +469,8 @@ class Override(PartlyCompared, frozen=True):
         """Return a need in the range of this override; without one the author's stays."""
         if self.range is None:
             return need
-        own = self.range if self.range.text else replace(need.range, prereleases=self.range.prereleases)
-        return replace(need, range=own)
+        own_range = self.range if self.range.text else replace(need.range, prereleases=self.range.prereleases)
+        return replace(need, range=own_range)
 
 
 class Values(Struct, frozen=True):

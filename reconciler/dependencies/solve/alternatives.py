@@ -100,9 +100,9 @@ def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
         for installation in inputs.presence.installations:
             if (installation.namespace, installation.name) == (space, short):
                 bundles = context.lookup.inputs.catalogue.candidates(context.lookup.find(installation.id))
-                own = [c for c in bundles if c.version == installation.version]
+                installed = [c for c in bundles if c.version == installation.version]
                 fits = not interfaces or _has_shape(installation.interfaces, interfaces)
-                if fits and not any(lacks(c, context.requirement) for c in own):
+                if fits and not any(lacks(c, context.requirement) for c in installed):
                     yield Alternative(AlternativeSource.BINDING, target=target)
                 return
 
@@ -222,9 +222,9 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
             AlternativeSource.INSTALLED if install.namespace == scope.namespace else AlternativeSource.GLOBAL
         )
         alternative = _to_install(context, install, None, via)
-        kept = alternative if install.external else _keep_implementations(context, alternative, [need])
-        if kept.instance is None or kept.allowed:
-            yield kept
+        narrowed = alternative if install.external else _keep_implementations(context, alternative, [need])
+        if narrowed.instance is None or narrowed.allowed:
+            yield narrowed
     for installation in _nearest_first(context):
         if installation.namespace in here and _offers(installation.interfaces, [need]):
             yield _installed(installation, context.number, scope)
@@ -310,8 +310,11 @@ def _matching_places(
     """Return the candidates of an instance that satisfy a need, or None if it does not apply."""
     match need:
         case PackageNeed():
-            near = demand.parent is not None and instance.slot.namespace in (demand.parent.slot.namespace, "")
-            is_match = near and lookup.find(need.id) == instance.package
+            is_near = demand.parent is not None and instance.slot.namespace in (
+                demand.parent.slot.namespace,
+                "",
+            )
+            is_match = is_near and lookup.find(need.id) == instance.package
             return lookup.allowed(instance, need.range) if is_match else None
         case ApiNeed():
             return lookup.places(instance, lambda c: _provides(need, c, lookup)) or None

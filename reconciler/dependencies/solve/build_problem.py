@@ -99,9 +99,11 @@ def build_problem(
         read = before.demands if before is not None and before.scope == scope else {}
         overrides = free and scope.install is not None and scope.install.dialect is Dialect.CARVEL
         for place in sorted((all_places(candidates) if is_free else way.allowed) - demands.keys()):
-            own = read.get(place)
+            present = read.get(place)
             demands[place] = (
-                tuple(_demands(lookup, way.instance, scope, candidates[place])) if own is None else own
+                tuple(_demands(lookup, way.instance, scope, candidates[place]))
+                if present is None
+                else present
             )
             ways = (other for demand in demands[place] for other in demand.alternatives if other.active)
             queue += [(other, scope, overrides) for other in ways]
@@ -135,11 +137,11 @@ def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequiremen
 
 def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> InstanceNode:
     scope, candidates, demands = reached
-    own, locked = scope.install, lookup.locked(instance)
+    install, locked = scope.install, lookup.locked(instance)
     policy = dict(lookup.inputs.choices.policies).get(instance.package.ecosystem, VersionPolicy.HIGHEST)
-    if own is not None and own.policy is not VersionPolicy.HIGHEST:
-        policy = own.policy
-    origin = candidates[locked].version if locked is not None else (own.origin if own else None)
+    if install is not None and install.policy is not VersionPolicy.HIGHEST:
+        policy = install.policy
+    origin = candidates[locked].version if locked is not None else (install.origin if install else None)
     places = {candidates[place].version: place for place in demands}
     order = tuple(places[version] for version in rank(places, policy, origin=origin))
     banned = _excluded_versions(lookup, instance, reached, locked)
@@ -195,14 +197,16 @@ def _excluded_versions(
     lookup: CandidateLookup, instance: Instance, reached: _Reached, locked: int | None
 ) -> dict[int, tuple[Cause, ...]]:
     inputs, (scope, candidates, demands) = lookup.inputs, reached
-    own, package = scope.install, instance.package
+    by_user, package = scope.install, instance.package
     # A user's exact version may be below the locked one.
-    may_sink = own is not None and (own.allow_downgrade or own.need.id.ecosystem is not Ecosystem.CARVEL)
+    may_sink = by_user is not None and (
+        by_user.allow_downgrade or by_user.need.id.ecosystem is not Ecosystem.CARVEL
+    )
     sinks = locked is None or may_sink or inputs.choices.allow_downgrade
     floor = None if sinks or locked is None else candidates[locked].version
     platforms = dict(inputs.presence.platforms)
-    ignored = own.ignore_platforms if own else frozenset()
-    may_take = inputs.may_take_over(package, own) if lookup.holders else ()
+    ignored = by_user.ignore_platforms if by_user else frozenset()
+    may_take = inputs.may_take_over(package, by_user) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
     foreign = lookup.foreign(instance)
     bans: dict[int, tuple[Cause, ...]] = {}
@@ -227,7 +231,7 @@ def _excluded_versions(
             causes.append(Cause(CauseKind.WITHDRAWN, package, str(candidate.version)))
         if floor is not None and candidate.version.height < floor.height:
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor)))
-        causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(own, candidate)]
+        causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(by_user, candidate)]
         # A manifest in the cluster names it, although it has no solution: nothing brings another version.
         causes += [
             Cause(CauseKind.REQUESTED, str(install), str(install.requested))
@@ -335,12 +339,12 @@ def without_duplicates(
     def rank_of(install: Install) -> tuple[bool, str, str, str, Location]:
         return (not runs(install), install.namespace, install.name, install.kind, install.location)
 
-    kept: dict[Instance, Install] = {}
+    chosen: dict[Instance, Install] = {}
     problems: list[Problem] = []
     installs = sorted(inputs.installs, key=rank_of)
     for install in (install for install in installs if not install.external):
         instance = inputs.instance_of(install)
-        first = kept.setdefault(instance, install)
+        first = chosen.setdefault(instance, install)
         if first is not install:
             name = instance.package.name
             why = f"only one may; {first.name} runs already" if runs(first) else "only one may"
@@ -350,5 +354,5 @@ def without_duplicates(
                 Problem(install.location, Reason.DUPLICATE_PACKAGE, message, hint, subject=str(install))
             )
     external = (install for install in installs if install.external)
-    ours = sorted(kept.values(), key=lambda install: rank_of(install)[1:])
+    ours = sorted(chosen.values(), key=lambda install: rank_of(install)[1:])
     return replace(inputs, installs=(*ours, *external)), tuple(problems)

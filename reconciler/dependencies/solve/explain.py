@@ -295,8 +295,8 @@ class _Explainer:
     def _requirement(self, demand: InstanceRequirement) -> str:
         if demand.held:
             ((version,),) = (way.allowed for way in demand.alternatives)
-            kept = self.problem.nodes[_targets(demand)[0]].candidates[version]
-            return f"{self._subject(demand.cause)} keeps {kept}"
+            running = self.problem.nodes[_targets(demand)[0]].candidates[version]
+            return f"{self._subject(demand.cause)} keeps {running}"
         if demand.parent is None:
             return f"{self._subject(demand.cause)} asks for {demand.requirement}"
         node = self.problem.nodes[demand.parent]
@@ -322,7 +322,7 @@ class _Explainer:
         if all(not alternative.allowed for alternative in demand.alternatives):
             by_package = {node.instance.package: node for node in nodes}.values()
             parts = (self._misfit(demand, n) if n.candidates else [self._unpublished(n)] for n in by_package)
-            return "; ".join(dict.fromkeys(part for own in parts for part in own))
+            return "; ".join(dict.fromkeys(part for texts in parts for part in texts))
         if all(not alternative.active for alternative in demand.alternatives):
             return "it may be met only by what is installed for other reasons"
         return ""
@@ -518,8 +518,10 @@ class _Explainer:
         meeting: Instance | None = None
         for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
             places = len(self.problem.nodes[target].candidates)
-            own = [(d, [w.allowed for w in d.alternatives if w.instance == target]) for d in demands]
-            rejecting = {self._asker(d) for d, ways in own if ways and len(frozenset().union(*ways)) < places}
+            allowed = [(d, [w.allowed for w in d.alternatives if w.instance == target]) for d in demands]
+            rejecting = {
+                self._asker(d) for d, ways in allowed if ways and len(frozenset().union(*ways)) < places
+            }
             if len(rejecting) > 1:
                 meeting = target
         if meeting is not None:
@@ -543,9 +545,11 @@ class _Explainer:
             ways = [way for way in demand.alternatives if way.instance == node.instance]
             if ways and not any(place in way.allowed for way in ways):
                 verb = "accepts only" if demand.optional else "requires"
-                own = demand.parent is None
+                by_user = demand.parent is None
                 yield (
-                    self._requirement(demand) if own else f"{self._asker(demand)} {verb} {demand.requirement}"
+                    self._requirement(demand)
+                    if by_user
+                    else f"{self._asker(demand)} {verb} {demand.requirement}"
                 )
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
@@ -557,8 +561,10 @@ def _targets(demand: InstanceRequirement) -> list[Instance]:
 def _place(demand: InstanceRequirement) -> Location:
     """Return where a requirement is written; that of a user's install is the field with its version."""
     needs = demand.requirement.alternatives
-    own = needs[0].location if demand.parent is None and isinstance(needs[0], PackageNeed) else Location("")
-    return own if own.path else demand.requirement.location
+    written = (
+        needs[0].location if demand.parent is None and isinstance(needs[0], PackageNeed) else Location("")
+    )
+    return written if written.path else demand.requirement.location
 
 
 def _listing(texts: Sequence[str], *, most: int = _MOST_NAMES, last: bool = False) -> str:

@@ -319,8 +319,8 @@ class ModelConstraints(Struct):
                 wired = group.demand.requirement.wired
                 for alternative, literal in self._used(model, group, chosen):
                     if alternative.instance is not None:
-                        own = self.formula.versions[instance][chosen[instance]]
-                        edge = own if group.is_direct else literal
+                        var = self.formula.versions[instance][chosen[instance]]
+                        edge = var if group.is_direct else literal
                         links.append(UsedLink(alternative.instance, (edge,), alternative.active, wired))
             queue.extend(link.target for link in links if link.active)
         for instance in list(reached):
@@ -332,9 +332,9 @@ class ModelConstraints(Struct):
     ) -> None:
         """Add a link for each dependency of an instance that gets an output of another one of them."""
         groups = self._at.get((instance, chosen[instance]), ())
-        own = self.formula.versions[instance][chosen[instance]]
+        var = self.formula.versions[instance][chosen[instance]]
         used = [
-            (group, alternative.instance, own if group.is_direct else literal)
+            (group, alternative.instance, var if group.is_direct else literal)
             for group in (groups if any(g.demand.requirement.after for g in groups) else ())
             for alternative, literal in self._used(model, group, chosen)
             if alternative.instance is not None

@@ -223,11 +223,11 @@ class CandidateLookup(Struct):
         for instance in self.generated_pins:
             generated.setdefault(instance.package, []).append(instance)
         # By their packages' own names, not by those of mirrors.
-        observed = (replace(each, id=self.find(each.id)) for each in inputs.presence.installations)
+        observed = (replace(item, id=self.find(item.id)) for item in inputs.presence.installations)
         self.observed = tuple(
-            each
-            for each in observed
-            if not any(_is_object_of(each, instance) for instance in generated.get(each.id, ()))
+            item
+            for item in observed
+            if not any(_is_object_of(item, instance) for instance in generated.get(item.id, ()))
         )
 
     def find(self, id_: PackageId) -> PackageId:
@@ -319,9 +319,9 @@ class CandidateLookup(Struct):
 
     def site_of(self, instance: Instance, parent: RequirementContext) -> RequirementContext:
         """Return the context in which the requirements of an instance are read."""
-        own = self.install_at(instance)
-        if own is not None:
-            return RequirementContext(own.namespace, (own.name,), own)
+        install = self.install_at(instance)
+        if install is not None:
+            return RequirementContext(install.namespace, (install.name,), install)
         match instance.slot.kind:
             case SlotKind.FOR:
                 return RequirementContext(instance.slot.namespace, instance.slot.path)

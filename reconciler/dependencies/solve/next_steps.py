@@ -120,12 +120,12 @@ class NextStep:
         taker = takers[0]
         held = [cause for cause in self._held() if taker in self._leading_to(cause.subject)]
         owners = sorted({cause.owner for cause in held if cause.owner is not None} | {owner})
-        given = sorted({owner.name for owner in owners} | set(taker.revisions.take_over))
+        consents = sorted({owner.name for owner in owners} | set(taker.revisions.take_over))
         names = {cause.resource for cause in held}
         still = [package for package in owners if self._brings_still(package, names)]
         removed = {i: None for former in still for i in self._installs_of(former) if i != taker}
         moved = self._along(still, {taker, *removed})
-        text = f"Write `reconciler.dev/take-over: {', '.join(given)}` into the annotations of {taker}"
+        text = f"Write `reconciler.dev/take-over: {', '.join(consents)}` into the annotations of {taker}"
         text += f" ({taker.location})"
         text += "".join(f", and remove {install} ({install.location})" for install in removed)
         yield text + "".join(f", and move {install} ({install.location}) along" for install in moved)

@@ -199,28 +199,28 @@ def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
     for exclusion in problem.incompatibilities:
         excluded[part_of[exclusion.first]].append(exclusion)
     return tuple(
-        replace(problem, nodes=own, roots=tuple(roots[part]), incompatibilities=tuple(excluded[part]))
-        for part, own in nodes.items()
+        replace(problem, nodes=members, roots=tuple(roots[part]), incompatibilities=tuple(excluded[part]))
+        for part, members in nodes.items()
     )
 
 
 def within_reach(problem: ResolutionProblem) -> ResolutionProblem:
     """Return a problem without what nothing leads to from the roots."""
-    kept: dict[Instance, dict[int, tuple[InstanceRequirement, ...]]] = {i: {} for i in problem.nodes}
+    reachable: dict[Instance, dict[int, tuple[InstanceRequirement, ...]]] = {i: {} for i in problem.nodes}
     queue = list(problem.roots)
     for demand in queue:
         for way in demand.alternatives:
             if way.instance is not None and way.active:
-                groups, own = problem.nodes[way.instance].requirements, kept[way.instance]
-                for place in sorted(way.allowed - own.keys()):
-                    own[place] = groups[place]
-                    queue += own[place]
+                groups, reached = problem.nodes[way.instance].requirements, reachable[way.instance]
+                for place in sorted(way.allowed - reached.keys()):
+                    reached[place] = groups[place]
+                    queue += reached[place]
     nodes = {
         instance: replace(
             node,
-            requirements=tuple(kept[instance].get(place, ()) for place in range(len(node.candidates))),
-            order=tuple(place for place in node.order if place in kept[instance]),
-            reached=frozenset(kept[instance]),
+            requirements=tuple(reachable[instance].get(place, ()) for place in range(len(node.candidates))),
+            order=tuple(place for place in node.order if place in reachable[instance]),
+            reached=frozenset(reachable[instance]),
         )
         for instance, node in problem.nodes.items()
     }

@@ -118,34 +118,34 @@ class _PartialSolution(Struct):
 
         If the rest has no solution either, the whole part keeps its lock.
         """
-        search, left = StallSearch(self.inputs, part), part
+        search, remaining = StallSearch(self.inputs, part), part
         stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
         whole: Explanation | None = None
         while isinstance(outcome, Unsatisfiable) and questions is not None:
-            stall = search.next(left, outcome, questions)
+            stall = search.next(remaining, outcome, questions)
             conflict = stall.conflict if stall is not None else outcome
-            explanation = explain(self.inputs, left, conflict)
-            if stalls and any(demand.held for demand in left.roots if demand.cause in conflict.causes):
+            explanation = explain(self.inputs, remaining, conflict)
+            if stalls and any(demand.held for demand in remaining.roots if demand.cause in conflict.causes):
                 # What solves the conflict to which that install gave way, solves this one, too.
                 explanation = replace(explanation, hint=stalls[0][0].hint)
             if stall is None:
                 whole = explanation
                 break
             stalls.append((explanation, stall.installs))
-            left, outcome, questions = stall.problem, stall.outcome, stall.questions
+            remaining, outcome, questions = stall.problem, stall.outcome, stall.questions
         is_solved = isinstance(outcome, Assignment)
-        for explanation, own in stalls:
-            names = tuple(map(str, own)) if is_solved else ()
-            self.explanations.append(replace(explanation, stalled=names, about=tuple(map(str, own))))
-            self.problems += [_stall_problem(install, explanation) for install in own]
+        for explanation, asking in stalls:
+            names = tuple(map(str, asking)) if is_solved else ()
+            self.explanations.append(replace(explanation, stalled=names, about=tuple(map(str, asking))))
+            self.problems += [_stall_problem(install, explanation) for install in asking]
         if isinstance(outcome, Assignment):
-            why = functools.partial(explain_skipped, self.inputs, left)
-            pins, skipped = decode(replace(left, roots=part.roots), outcome, why)
+            why = functools.partial(explain_skipped, self.inputs, remaining)
+            pins, skipped = decode(replace(remaining, roots=part.roots), outcome, why)
             self.resolved += pins
             self.skipped += skipped
             return
         self.failed.update(part.nodes)
-        stalled = {install for _, own in stalls for install in own}
+        stalled = {install for _, asking in stalls for install in asking}
         requested = {demand.cause.subject for demand in part.roots}
         installs = [i for i in self.inputs.installs if str(i) in requested and i not in stalled]
         if whole is not None:
@@ -206,25 +206,25 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
             for place, need in enumerate(requirement.alternatives):
                 if isinstance(need, PackageNeed):
                     aliases.setdefault(need.id.name, set()).add(requirement.alias_of(place))
-        names = {*aliases, *(alias for own in aliases.values() for alias in own)}
+        names = {*aliases, *(alias for matching in aliases.values() for alias in matching)}
         names |= {requirement.alias for requirement in candidate.requires}
-        given = [(item.name, item.location) for item in install.overrides]
-        given += [(item.name, install.location) for item in install.values]
+        settings = [(item.name, item.location) for item in install.overrides]
+        settings += [(item.name, install.location) for item in install.values]
         # Parameters reach dependencies of dependencies, too.
         below = {requirement.alias for item in resolved for requirement in item.candidate.requires}
         reached = {name.partition("#")[0] for name in install.gives} - below
         bound = reached | {alias for alias, _ in install.bindings}
-        given += [(alias, install.location) for alias in sorted(bound)]
-        for name, location in given:
+        settings += [(alias, install.location) for alias in sorted(bound)]
+        for name, location in settings:
             if name not in names:
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
                 hint = suggest(name, sorted(names - {""}))
                 yield Problem(location, Reason.NOT_FOUND, message, hint, str(install))
         by_alias = {value.name for value in install.values}
         for value in install.values:
-            own = aliases.get(value.name, set())
-            if own and own <= by_alias:
-                message = f"The values for {value.name} are not used: those for its alias {min(own)} are"
+            matching = aliases.get(value.name, set())
+            if matching and matching <= by_alias:
+                message = f"The values for {value.name} are not used: those for its alias {min(matching)} are"
                 yield Problem(install.location, Reason.NOT_FOUND, message, subject=str(install))
 
 
@@ -279,15 +279,15 @@ class StallSearch:
             return None
         if not asking:
             return None
-        left = problem
+        remaining = problem
         for demand in asking:
-            left = _without_root(left, demand)
+            remaining = _without_root(remaining, demand)
         self._stalled.update(demand.cause for demand in asking)
-        outcome, following = attempt(left)
-        if not is_contest and isinstance(outcome, Unsatisfiable) and not self._asking(left, outcome):
+        outcome, following = attempt(remaining)
+        if not is_contest and isinstance(outcome, Unsatisfiable) and not self._asking(remaining, outcome):
             return None
         installs = tuple(self._installs[str(demand.cause.subject)] for demand in asking)
-        return Stall(conflict, installs, left, outcome, following)
+        return Stall(conflict, installs, remaining, outcome, following)
 
     def _smallest(
         self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions
@@ -298,15 +298,19 @@ class StallSearch:
             return conflict
         roots = {demand.cause for demand in problem.roots} - self._stalled
         rules = [cause for cause in questions.causes if cause not in roots]
-        left = asking
+        smallest = asking
         try:
             for demand in sorted(asking, key=lambda demand: not _runs(problem, demand)):
-                fewer = [other for other in left if other is not demand]
+                fewer = [other for other in smallest if other is not demand]
                 if fewer and not questions.is_solvable([*(other.cause for other in fewer), *rules]):
-                    left = fewer
+                    smallest = fewer
         except BudgetError:
             return conflict
-        return conflict if left == asking else questions.conflict([*(other.cause for other in left), *rules])
+        return (
+            conflict
+            if smallest == asking
+            else questions.conflict([*(other.cause for other in smallest), *rules])
+        )
 
     def _asking(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> list[InstanceRequirement]:
         """Return the installs of a conflict that do not stall yet."""
@@ -326,8 +330,8 @@ class StallSearch:
             install = self._installs[str(demand.cause.subject)]
             return (not _runs(problem, demand), install.namespace, install.name)
 
-        own = [d for d in asking if _target(problem, d)[1].instance.package in once]
-        return sorted(own, key=rank) if len(own) > 1 else []
+        rivals = [d for d in asking if _target(problem, d)[1].instance.package in once]
+        return sorted(rivals, key=rank) if len(rivals) > 1 else []
 
     def _preempted(
         self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
@@ -380,8 +384,8 @@ def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> Re
     alternative, node = _target(problem, demand)
     if node.locked is not None:
         held = replace(alternative, allowed=frozenset({node.locked}))
-        kept = replace(demand, alternatives=(held,), held=True)
-        return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
+        fixed = replace(demand, alternatives=(held,), held=True)
+        return replace(problem, roots=tuple(fixed if other is demand else other for other in problem.roots))
     excluded = set(range(len(node.candidates))) - alternative.allowed
     banned = {**node.banned, **{place: (*node.banned.get(place, ()), demand.cause) for place in excluded}}
     nodes = {**problem.nodes, node.instance: replace(node, banned=banned)}

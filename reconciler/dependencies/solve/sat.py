@@ -29,9 +29,9 @@ def lean_towards_preferences(solver: SatSolver, places: Places) -> None:
     """
     formula = solver.formula
     literals = [*formula.range_literals()]
-    for instance, own in places.items():
+    for instance, order in places.items():
         locked = formula.problem.nodes[instance].locked
-        first = locked if locked in own else next(iter(own), None)
+        first = locked if locked in order else next(iter(order), None)
         if first is not None:
             literals.append(formula.versions[instance][first])
     literals += [group.literals[0] for group in formula.groups.values() if group.literals]
@@ -46,11 +46,11 @@ def minimize_changes(solver: SatSolver) -> None:
     changes = _changes(solver)
     if not changes:
         return
-    kept = [-change for change in changes]
-    if not solver.ask(*kept):
-        kept = _fewest(solver, changes)
-        solver.ask(*kept)
-    for literal in kept:
+    unchanged = [-change for change in changes]
+    if not solver.ask(*unchanged):
+        unchanged = _fewest(solver, changes)
+        solver.ask(*unchanged)
+    for literal in unchanged:
         solver.add(literal)
 
 
@@ -107,14 +107,14 @@ def _fewest(solver: SatSolver, changes: list[int]) -> list[int]:
     return _greedy(solver, changes, [-bounds[most]] if most < len(bounds) else [])
 
 
-def _greedy(solver: SatSolver, changes: list[int], given: list[int]) -> list[int]:
+def _greedy(solver: SatSolver, changes: list[int], assumed: list[int]) -> list[int]:
     """Keep pins by name, each if it can be kept together with those before it."""
-    kept = list(given)
-    solver.ask(*kept)
+    assumptions = list(assumed)
+    solver.ask(*assumptions)
     for change in changes:
-        if solver.holds(-change) or solver.ask(*kept, -change):
-            kept.append(-change)
-    return kept
+        if solver.holds(-change) or solver.ask(*assumptions, -change):
+            assumptions.append(-change)
+    return assumptions
 
 
 def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver, places: Places) -> Assignment:
@@ -224,10 +224,10 @@ class Questions:
 
         Source: deletion with clause-set refinement; A. Belov, J. Marques-Silva, MUSer2 (2012).
         """
-        conflict, left = list(causes), self._steps
+        conflict, steps = list(causes), self._steps
         try:
             place = len(conflict)
-            while place >= 0 and (left := left - 1) >= 0:
+            while place >= 0 and (steps := steps - 1) >= 0:
                 fewer = [cause for number, cause in enumerate(conflict) if number != place]
                 core = None if self.is_solvable(fewer) else set(self.core())
                 smaller = None if core is None else [cause for cause in fewer if cause in core]
@@ -238,7 +238,7 @@ class Questions:
                 place = len(conflict) if is_first else min(place, len(conflict)) - 1
         except BudgetError:
             return Unsatisfiable(tuple(conflict), minimal=False)
-        return Unsatisfiable(tuple(conflict), minimal=left >= 0)
+        return Unsatisfiable(tuple(conflict), minimal=steps >= 0)
 
     def core(self) -> list[Cause]:
         """Return the causes of the last question without a solution that contradict one another already."""

@@ -51,10 +51,10 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     for resolved in solution.resolved.values():
         by_package.setdefault(resolved.instance.package, []).append(resolved)
     for resolved in solution.resolved.values():
-        own = installs.get(resolved.instance)
-        yield from _candidate(inputs, resolved, own, locked.get(resolved.instance))
-        if own is None or not own.skip_dependencies:
-            yield from _requirement_violations(inputs, solution, resolved, own, by_package)
+        install = installs.get(resolved.instance)
+        yield from _candidate(inputs, resolved, install, locked.get(resolved.instance))
+        if install is None or not install.skip_dependencies:
+            yield from _requirement_violations(inputs, solution, resolved, install, by_package)
     yield from _exclusivity_violations(by_package)
     yield from _ownership_violations(solution)
     # Nothing is installed that no user's install leads to.
@@ -96,7 +96,7 @@ def _install_violations(
 
 
 def _candidate(
-    inputs: ClusterInputs, resolved: ResolvedInstance, own: Install | None, locked: Candidate | None
+    inputs: ClusterInputs, resolved: ResolvedInstance, install: Install | None, locked: Candidate | None
 ) -> Iterator[str]:
     candidate, package = resolved.candidate, resolved.instance.package
     held = locked is not None and locked.version == candidate.version
@@ -105,13 +105,13 @@ def _candidate(
     if candidate.withdrawn and not held:
         yield f"{candidate} is withdrawn"
     platforms = dict(inputs.presence.platforms)
-    ignored = own.ignore_platforms if own else frozenset()
+    ignored = install.ignore_platforms if install else frozenset()
     for need in candidate.platforms:
         version = platforms.get(need.platform)
         if version is not None and need.platform not in ignored and not need.range.allows(version):
             yield f"{candidate} needs {need}, and the cluster has {version}"
-    free = inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade)
-    exact = own is not None and own.need.id.ecosystem is not Ecosystem.CARVEL
+    free = inputs.choices.allow_downgrade or (install is not None and install.allow_downgrade)
+    exact = install is not None and install.need.id.ecosystem is not Ecosystem.CARVEL
     lower = locked is not None and candidate.version.height < locked.version.height
     if lower and not free and not exact and resolved.instance.package.name not in inputs.choices.upgrade:
         yield f"{candidate} is below what is locked"
@@ -121,15 +121,15 @@ def _requirement_violations(
     inputs: ClusterInputs,
     solution: Solution,
     resolved: ResolvedInstance,
-    own: Install | None,
+    install: Install | None,
     by_package: ByPackage,
 ) -> Iterator[str]:
     edges = {_requirement_key(edge.requirement): edge for edge in resolved.edges}
     for written in resolved.candidate.requires:
-        requirement = _overridden(written, own)
+        requirement = _overridden(written, install)
         edge = edges.get(_requirement_key(requirement))
         if edge is not None:
-            if not _meets(inputs, solution, requirement, edge, own):
+            if not _meets(inputs, solution, requirement, edge, install):
                 provider = edge.target or edge.detail
                 yield f"{resolved.candidate} requires {requirement}, and {provider} is not that"
         elif not requirement.optional:
@@ -137,22 +137,22 @@ def _requirement_violations(
         yield from _optional_violations(inputs, resolved, requirement, by_package)
 
 
-def _overridden(written: Requirement, own: Install | None) -> Requirement:
+def _overridden(written: Requirement, by_user: Install | None) -> Requirement:
     """Return a requirement as the user's install overrides it; of several overrides the last one counts."""
-    if own is None:
+    if by_user is None:
         return written
     needs: list[Need] = []
     installable = set[int]()
     for number, need in enumerate(written.alternatives):
         names = {written.alias, written.alias_of(number)}
         names |= {need.id.name} if isinstance(need, PackageNeed) else set()
-        overrides = [override for override in own.overrides if override.name in names]
+        overrides = [override for override in by_user.overrides if override.name in names]
         consents = [override.install for override in overrides if override.install is not None]
         changed = need
         for override in overrides:
             changed = override.applied_to(changed) if isinstance(changed, PackageNeed) else changed
         needs.append(changed)
-        if [own.install_dependencies, *consents][-1]:
+        if [by_user.install_dependencies, *consents][-1]:
             installable.add(number)
     declined = tuple(number for number in range(len(needs)) if number not in installable)
     install = written.install and bool(installable)
@@ -174,8 +174,8 @@ def _optional_violations(
     if package.ecosystem is Ecosystem.BUNDLE:
         return
     for other in by_package.get(package, ()):
-        near = other.instance.slot.namespace in ("", resolved.instance.slot.namespace)
-        if near and not _matches(needs[0], other.candidate, inputs):
+        is_near = other.instance.slot.namespace in ("", resolved.instance.slot.namespace)
+        if is_near and not _matches(needs[0], other.candidate, inputs):
             yield f"{resolved.candidate} would need {requirement}, and {other.candidate} is there"
 
 
@@ -184,11 +184,11 @@ def _meets(
     solution: Solution,
     requirement: Requirement,
     edge: RequirementEdge,
-    own: Install | None,
+    by_user: Install | None,
 ) -> bool:
     need = requirement.alternatives[edge.alternative]
     if edge.via is AlternativeSource.BINDING:
-        return own is not None and requirement.alias in dict(own.bindings)
+        return by_user is not None and requirement.alias in dict(by_user.bindings)
     if edge.target is not None:
         other = solution.resolved.get(edge.target)
         created = edge.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
@@ -236,7 +236,7 @@ def _serves(served: Iterable[Gvk], api: Gvk) -> bool:
 def _exclusivity_violations(by_package: ByPackage) -> Iterator[str]:
     anywhere = InstallationType.NO_RESTRICTIONS
     for resolved in by_package.values():
-        if all(each.candidate.installation is anywhere for each in resolved):
+        if all(item.candidate.installation is anywhere for item in resolved):
             continue
         for first, second in itertools.combinations(resolved, 2):
             if _excludes(first, second) or _excludes(second, first):
@@ -271,13 +271,15 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
             if edge.target in links:
                 links[edge.target] += [(e.target, True) for e in giving if e.target is not None]
     try:
-        graphlib.TopologicalSorter({i: [target for target, _ in own] for i, own in links.items()}).prepare()
+        graphlib.TopologicalSorter(
+            {i: [target for target, _ in links_of] for i, links_of in links.items()}
+        ).prepare()
     except graphlib.CycleError:
         pass
     else:
         return
-    for start, own in links.items():
-        for first, wired in own:
+    for start, links_of in links.items():
+        for first, wired in links_of:
             strict = wired or start.package.ecosystem in inputs.choices.forbid_cycles
             if strict and _is_reachable(links, first, start):
                 yield f"{start} is needed by what it needs"

@@ -24,7 +24,7 @@ from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_r
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
 
-_SHOWN = 3
+_MOST_CAUSES = 3
 
 
 class MoveOp(StrEnum):
@@ -204,8 +204,8 @@ def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | 
     packages = after.resolution.packages if after else ()
     if any(package.object == object_name for package in packages):
         return "beyond the history limit"
-    own = before.resolution.packages if before else ()
-    instances = {package.instance for package in own if package.object == object_name}
+    former = before.resolution.packages if before else ()
+    instances = {package.instance for package in former if package.object == object_name}
     heirs = [package.object for package in packages if package.instance in instances]
     return f"{heirs[0]} installs its package" if heirs else ""
 
@@ -254,10 +254,10 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
             yield VersionChange(
                 MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one", ()
             )
-    for (left, taken), users in sorted(moved.items()):
-        more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
-        why = f"{taken} takes its place for {', '.join(users[:_SHOWN])}{more}"
-        yield VersionChange(MoveOp.REPLACE, left, "", "", why, ())
+    for (former, taken), users in sorted(moved.items()):
+        more = f" and {len(users) - _MOST_CAUSES} more" if len(users) > _MOST_CAUSES else ""
+        why = f"{taken} takes its place for {', '.join(users[:_MOST_CAUSES])}{more}"
+        yield VersionChange(MoveOp.REPLACE, former, "", "", why, ())
     names = {str(package.instance) for package in fresh.packages}
     unused = (set(map(str, old.unused)), set(map(str, fresh.unused)))
     for instance in sorted(unused[1] - unused[0]):
@@ -285,13 +285,15 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
     """
     before, after = ({str(package.instance): package for package in side.packages} for side in (old, fresh))
     moves = {str(package.instance): former for former, package in _moved_objects(before, after)}
-    left = {str(former.instance) for former in moves.values()}
+    gone = {str(former.instance) for former in moves.values()}
     for change in lock_changes(old, fresh):
-        if change.instance in left:
+        if change.instance in gone:
             continue
         if change.instance in moves:
             former, package = moves[change.instance], after[change.instance]
-            was, now = (f"{each.instance.name} {each.version}" for each in (former, package))
+            was, now = (
+                f"{side_package.instance.name} {side_package.version}" for side_package in (former, package)
+            )
             why = _why(LockOp.ADD, "", package, old, fresh)
             yield VersionChange(MoveOp.CHANGE, change.instance, was, now, why, ())
             continue
@@ -324,13 +326,13 @@ def _why(
         return "nothing requires it any more"
     if op == LockOp.ADD:
         parents = list(_parents(new, resolution))
-        more = [f"and {len(parents) - _SHOWN} more"] if len(parents) > _SHOWN else []
-        return "; ".join([*parents[:_SHOWN], *more]) or "nothing requires it"
+        more = [f"and {len(parents) - _MOST_CAUSES} more"] if len(parents) > _MOST_CAUSES else []
+        return "; ".join([*parents[:_MOST_CAUSES], *more]) or "nothing requires it"
     forced = sorted(set(_conflicting_requirements(before, new, resolution)))
     if not forced and new.owner == USER:
         return "its manifest asks for it"
     if reasons := forced or sorted(set(_added_requirements(new, old, resolution))):
-        return "; ".join(reasons[:_SHOWN])
+        return "; ".join(reasons[:_MOST_CAUSES])
     if before.partition("@")[0] == new.version:
         return "its content changed under the same version"
     return "the version that fits best now"

@@ -78,14 +78,14 @@ def autoremove(
     names = frozenset({USER, *map(str, used)})
     used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
     users = [package.instance for package in used.values() if package.owner == USER]
-    left = {
+    remaining = {
         instance: package
         for instance, package in old.items()
         if instance not in used and not any(_is_same_place(user, instance) for user in users)
     }
-    retained = () if prune else (p for p in left.values() if _is_retained(p, before))
+    retained = () if prune else (p for p in remaining.values() if _is_retained(p, before))
     unused = {package.instance: package for package in retained}
-    unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
+    unused |= {instance: remaining[instance] for instance in _reachable(unused.values(), remaining)}
     left_names = set(map(str, unused))
     packages = list(used.values())
     for package in unused.values():
@@ -119,17 +119,19 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
             version_of = None if version == package.version else version
             package = replace(package, dependencies=old.dependencies, resolved_version=version_of)  # noqa: PLW2901
         packages.append(package)
-    left = replace(fresh, packages=tuple(packages), skipped=before.skipped)
+    remaining = replace(fresh, packages=tuple(packages), skipped=before.skipped)
     generated = {package.instance for package in before.packages if package.owner != USER}
     needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
-    kept = _with_kept(left, before, (generated | needed) - {package.instance for package in packages})
-    return replace(kept, unused=autoremove(left, before).unused)
+    unchanged = _with_kept(
+        remaining, before, (generated | needed) - {package.instance for package in packages}
+    )
+    return replace(unchanged, unused=autoremove(remaining, before).unused)
 
 
-def _with_kept(fresh: Resolution, before: Resolution, kept: set[LockedInstance]) -> Resolution:
-    packages = (*fresh.packages, *(package for package in before.packages if package.instance in kept))
+def _with_kept(fresh: Resolution, before: Resolution, retained: set[LockedInstance]) -> Resolution:
+    packages = (*fresh.packages, *(package for package in before.packages if package.instance in retained))
     ordered = sorted(packages, key=lambda package: package.instance.order)
-    unused = tuple(package for package in before.unused if package in kept)
+    unused = tuple(package for package in before.unused if package in retained)
     return replace(fresh, packages=tuple(ordered), unused=unused)
 
 
@@ -162,8 +164,8 @@ def _is_retained(package: LockedPackage, before: Resolution) -> bool:
 def _is_same_place(user: LockedInstance, other: LockedInstance) -> bool:
     """Tell whether a user's manifest replaces a generated package: same package, same place."""
     same = (user.ecosystem, user.name) == (other.ecosystem, other.name)
-    near = other.slot.kind == SlotKind.CLUSTER or user.slot.namespace == other.slot.namespace
-    return same and near and other.slot.kind in SHARED_SLOT_KINDS
+    is_near = other.slot.kind == SlotKind.CLUSTER or user.slot.namespace == other.slot.namespace
+    return same and is_near and other.slot.kind in SHARED_SLOT_KINDS
 
 
 def _with_present_parents(
@@ -372,8 +374,8 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
     A package stays although nothing needs it, or because a manifest may be unreadable.
     """
     decided = {*map(str, solution.resolved), *map(str, solution.failed)}
-    kept = {str(package.instance) for package in after.packages} - decided
-    if not kept:
+    undecided = {str(package.instance) for package in after.packages} - decided
+    if not undecided:
         return ()
     brought: dict[str, set[PackageId]] = {}
     for resolved in solution.resolved.values():
@@ -382,7 +384,7 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
             *resolved.candidate.compositions,
         ):
             brought.setdefault(name, set()).add(resolved.instance.package)
-    owners = exclusive_owners(before, kept)
+    owners = exclusive_owners(before, undecided)
     return tuple(o for o in owners if o not in held and brought.get(o[0], set()) - {o[1]})
 
 
@@ -391,7 +393,7 @@ def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[s
     if not upgrade:
         return frozenset()
     ids = (*((id_, id_) for id_ in inputs.catalogue.packages), *inputs.catalogue.names.items())
-    return frozenset(own.name for id_, own in ids if not upgrade.isdisjoint((id_.name, str(id_))))
+    return frozenset(aliases.name for id_, aliases in ids if not upgrade.isdisjoint((id_.name, str(id_))))
 
 
 def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
@@ -412,7 +414,7 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
             for edge in solution.resolved[parent].edges
             if edge.target == instance and edge.active
         ]
-        given = [
+        values = [
             _is_provided(
                 requirement,
                 install,
@@ -420,7 +422,7 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
             )
             for requirement, install, parent in asking
         ]
-        missing = [each for each in resolved.candidate.inputs if not any(gives(each) for gives in given)]
+        missing = [item for item in resolved.candidate.inputs if not any(gives(item) for gives in values)]
         for requirement, install, _ in asking if missing else ():
             yield _problem(resolved, requirement, install, missing)
 
@@ -462,7 +464,7 @@ def _problem(
 ) -> Problem:
     alias = requirement.alias or resolved.instance.package.name
     message = f"{resolved.candidate} needs the {', the '.join(map(str, missing))}, which no manifest gives it"
-    names = [each.name for each in missing if each.kind is InputKind.PARAMETER]
+    names = [item.name for item in missing if item.kind is InputKind.PARAMETER]
     ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
     if len(names) < len(missing):
         ways.append(

@@ -159,8 +159,8 @@ class _FleetUpdate(NamedTuple):
             return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
         nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
         decided = replace(self.decide(nothing, old, keeps=False), problems=(), warnings=())
-        left = decided.after.resolution if decided.after else Resolution()
-        is_empty = not left.packages and not any(ownership_entries(left))
+        remaining = decided.after.resolution if decided.after else Resolution()
+        is_empty = not remaining.packages and not any(ownership_entries(remaining))
         return replace(decided, after=None) if is_empty else decided
 
 

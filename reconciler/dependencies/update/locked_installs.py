@@ -42,11 +42,11 @@ def held_installs(
     locked version, with the ranges, bindings and dependencies that the lock has. Order-free.
     """
     stalled = {problem.subject for problem in problems if problem.reason is not Reason.UNBOUND_INPUT}
-    own = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
+    by_users = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
     choosing = {skipped.parent for skipped in before.skipped}
     held = {}
     for install in inputs.installs:
-        locked = own.get((install.kind, install_slot(install).namespace, install.name))
+        locked = by_users.get((install.kind, install_slot(install).namespace, install.name))
         if locked is None or install.requested or install.external:
             continue
         is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
@@ -75,9 +75,9 @@ def _overrides(published: Iterable[Candidate], locked: LockedPackage) -> Iterato
     """Yield the ranges that the lock has and the package has not, whatever overrides the manifest has now."""
     requires = [r for c in published if c.version.text == locked.version for r in c.requires]
     needs = [n for requirement in requires for n in requirement.alternatives if isinstance(n, PackageNeed)]
-    own = {(str(need.id), need.range.text, need.range.prereleases) for need in needs}
+    written = {(str(need.id), need.range.text, need.range.prereleases) for need in needs}
     for need in locked.dependencies if needs else ():
-        if need.need == "package" and (need.id, need.constraints, need.prereleases) not in own:
+        if need.need == "package" and (need.id, need.constraints, need.prereleases) not in written:
             range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
             yield Override(need.alias or need.id.partition(":")[2], range_)
 
@@ -104,13 +104,13 @@ def problems_of(held: LockedInstalls, problems: Iterable[Problem], before: Resol
         install = held.get(problem.subject)
         if install is None or install.requested is None:
             continue
-        own, other = install.need.id, install.requested.id
-        if own == other:
+        asked_id, other = install.need.id, install.requested.id
+        if asked_id == other:
             yield problem
         else:
-            kept = f"keeps {own.name} {versions[Instance(own, install_slot(install))]}"
-            message = f"{install} {kept} instead of {other.name}: {problem.message}"
-            yield replace(problem, message=message, consequence=f", which {kept}")
+            keeps = f"keeps {asked_id.name} {versions[Instance(asked_id, install_slot(install))]}"
+            message = f"{install} {keeps} instead of {other.name}: {problem.message}"
+            yield replace(problem, message=message, consequence=f", which {keeps}")
 
 
 def with_former_objects(fresh: Resolution, before: Resolution, solution: Solution) -> Resolution:

@@ -352,7 +352,7 @@ def _expand(text: str, word: str) -> list[Comparator]:
             bounds = [("<", floor), (">=", _ceiling(text, bound, floor))]
         case _:
             bounds = [(">=", floor), ("<", _ceiling(text, bound, floor))]
-    return [_comparator(text, *each) for each in bounds]
+    return [_comparator(text, *bound) for bound in bounds]
 
 
 def _comparator(text: str, op: str, bound: str) -> Comparator:

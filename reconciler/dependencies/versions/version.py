@@ -179,9 +179,9 @@ def rank(
     if policy is VersionPolicy.NEAREST:
         upward = [version for version in rising if version.height >= origin.height]
         return (*upward, *(version for version in falling if version.height < origin.height))
-    near: dict[VersionPolicy, Callable[[Version], bool]] = {
+    is_near: dict[VersionPolicy, Callable[[Version], bool]] = {
         VersionPolicy.EXACT: lambda version: version.number == origin.number,
         VersionPolicy.MAX_PATCH: lambda version: version.core[:2] == origin.core[:2],
         VersionPolicy.MAX_MINOR: lambda version: version.core[0] == origin.core[0],
     }
-    return tuple(version for version in falling if near[policy](version))
+    return tuple(version for version in falling if is_near[policy](version))

@@ -138,7 +138,7 @@ def test_values_go_to_the_alternative_that_has_their_alias() -> None:
 def test_without_an_account_to_install_with_nothing_is_generated() -> None:
     found = emitted(SHOP.replace(ACCOUNT, "paused: false") + package("db.io", "1.4.0"))
 
-    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
+    assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
     assert [problem.message for problem in found.problems] == [
         "No package that requires it names a service account that could install it"
     ]
@@ -385,7 +385,7 @@ def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
 
     found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
 
-    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
+    assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
 
 
 def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
@@ -393,7 +393,7 @@ def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
 
     found = generate_manifests(replace(world, installs=()), locked_of(world), owner=OWNER)
 
-    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
+    assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
 
 
 def test_an_empty_lock_generates_nothing() -> None:

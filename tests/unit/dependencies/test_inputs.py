@@ -139,7 +139,7 @@ def test_parameters_of_a_version_that_vanished_stay_as_they_were_written() -> No
 
     found = generate_manifests(world_of(text), scope.after, owner="main/default/dependencies@one")
 
-    assert (found.files, found.kept) == ({}, {"installations/app.yaml", "installations/db.yaml"})
+    assert (found.files, found.retained) == ({}, {"installations/app.yaml", "installations/db.yaml"})
 
 
 def test_what_is_bound_to_an_installation_needs_nothing_more() -> None:
