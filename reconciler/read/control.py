@@ -314,8 +314,8 @@ def _unknown(name: str, opened: OpenControl) -> UsageError:
 def _others(mirror: Mirror, branch: str) -> list[str]:
     """Return the branches that people made but one, those that changes are usually merged into first."""
     names = (ref.removeprefix(HEADS) for ref in mirror.refs() if ref.startswith(HEADS))
-    own = {name for name in names if name.partition("/")[0] not in BRANCH_DIRECTORIES}
-    return sorted(own - {branch}, key=lambda name: (name not in _USUAL, name))
+    branches = {name for name in names if name.partition("/")[0] not in BRANCH_DIRECTORIES}
+    return sorted(branches - {branch}, key=lambda name: (name not in _USUAL, name))
 
 
 def _base_hint(opened: OpenControl, proposed: str) -> str:

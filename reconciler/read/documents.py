@@ -115,8 +115,8 @@ def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
             parse_file(path, b"\n" * lines + chunk, limits)
             for lines, chunk in zip(above, chunks, strict=False)
         ]
-        objects = tuple(each for part in parts for each in part.objects)
-        return FileContent(objects, tuple(each for part in parts for each in part.broken))
+        objects = tuple(item for part in parts for item in part.objects)
+        return FileContent(objects, tuple(document for part in parts for document in part.broken))
 
 
 def _parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:

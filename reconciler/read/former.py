@@ -130,19 +130,19 @@ def _registered(
     located: Iterable[Registration], written: Mapping[ObjectName, Registration]
 ) -> tuple[list[_Place], dict[ObjectName, DefectError]]:
     places, broken = list[_Place](), dict[ObjectName, DefectError]()
-    for each in located:
-        git, as_written = each.manifest.spec.git, written[each.key].manifest.spec.git
+    for item in located:
+        git, as_written = item.manifest.spec.git, written[item.key].manifest.spec.git
         if git is None or as_written is None:
             continue
         try:
-            with guard(f"Repository {each.key}"):
+            with guard(f"Repository {item.key}"):
                 remote = parse_remote(git.repo)
                 address = recorded_address(as_written.repo, remote.address)
-                places.append(_Place(remote.url, _directory(git), git.branch, address, each.key))
+                places.append(_Place(remote.url, _directory(git), git.branch, address, item.key))
         except UnavailableError:
             continue
         except DefectError as error:
-            broken[each.key] = error
+            broken[item.key] = error
     return places, broken
 
 

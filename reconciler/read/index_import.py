@@ -123,9 +123,9 @@ class _Finder(Struct):
 
     def _bundle(self, path: str, value: Mapping[str, Any], place: SourcePosition) -> None:
         name, tag, _ = parse_image(str(value.get("reference") or ""))
-        registry, own = str(value.get("registry") or ""), str(value.get("name") or "")
-        named = self.source.replace("*", own) if own else ""
-        source = named or name or (f"{registry}/{own}" if registry and own else "")
+        registry, own_name = str(value.get("registry") or ""), str(value.get("name") or "")
+        named = self.source.replace("*", own_name) if own_name else ""
+        source = named or name or (f"{registry}/{own_name}" if registry and own_name else "")
         version = str(value.get("version") or tag or self.version)
         self._add(source, version, {path.rpartition("/")[2]: _text(value)}, value, place)
 
@@ -147,7 +147,7 @@ class _Finder(Struct):
         )
         for path, value, place in self.metas:
             directory, _, file = path.rpartition("/")
-            other = next((each for each in files_of[directory] if each != path), None)
+            other = next((path_there for path_there in files_of[directory] if path_there != path), None)
             if other is not None:
                 message = f"{other.rpartition('/')[2]} describes the package of this directory, too"
                 self._refuse(value, place, Reason.INVALID_MANIFEST, message, _TWO_HINT)
@@ -156,32 +156,34 @@ class _Finder(Struct):
             if apis := below.get(directory):
                 files[_APIS] = b"---\n".join(_text(_slim(api)) for api in apis)
             metadata, spec = (value.get(key) or {} for key in ("metadata", "spec"))
-            own = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+            own_name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
             stated = str(spec.get("repository") or "") if isinstance(spec, Mapping) else ""
             named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
-            self._add(self.source.replace("*", own) or stated, self.version or named, files, value, place)
+            self._add(
+                self.source.replace("*", own_name) or stated, self.version or named, files, value, place
+            )
         self._refuse_twins()
         return self.collected
 
     def _refuse_twins(self) -> None:
         """Take none of several files that are one version with different contents."""
         by_version: dict[tuple[str, str], list[FoundVersion]] = {}
-        for each in self.collected.versions:
-            by_version.setdefault((each.source, each.version), []).append(each)
+        for item in self.collected.versions:
+            by_version.setdefault((item.source, item.version), []).append(item)
         self.collected.versions.clear()
         for (source, version), alike in by_version.items():
-            twins = [next((t for t in alike if t.files != each.files), None) for each in alike]
-            for each, twin in zip(alike, twins, strict=True):
+            twins = [next((t for t in alike if t.files != item.files), None) for item in alike]
+            for item, twin in zip(alike, twins, strict=True):
                 if twin is None:
-                    self.collected.versions.append(each)
+                    self.collected.versions.append(item)
                     continue
                 message = f"{twin.location} is {source} {version}, too, with other content"
                 hint = "Import the right one of the two alone."
-                self._refuse(each.manifest, each.marks, Reason.INVALID_MANIFEST, message, hint)
+                self._refuse(item.manifest, item.marks, Reason.INVALID_MANIFEST, message, hint)
 
     def _root(self, path: str, roots: Container[str]) -> str | None:
         """Return the directory of a file's Crossplane package; None for a chart's and for examples."""
-        for parent in ("" if str(each) == "." else str(each) for each in PurePosixPath(path).parents):
+        for parent in ("" if str(above) == "." else str(above) for above in PurePosixPath(path).parents):
             if parent in roots:
                 is_aside = not _ASIDE.isdisjoint(path[len(parent) :].split("/")[:-1])
                 return None if is_aside else parent
@@ -299,15 +301,15 @@ def _slim(document: Mapping[str, Any]) -> dict[str, Any]:
     spec = document.get("spec")
     if document.get("kind") == "Composition" or not isinstance(spec, Mapping):
         return slim
-    kept = {key: value for key, value in spec.items() if key not in ("versions", "conversion", "validation")}
+    short = {key: value for key, value in spec.items() if key not in ("versions", "conversion", "validation")}
     versions = spec.get("versions")
     if isinstance(versions, list):
-        kept["versions"] = [
+        short["versions"] = [
             {key: version[key] for key in ("name", "served") if key in version}
             for version in versions
             if isinstance(version, Mapping)
         ]
-    return {**slim, "spec": kept}
+    return {**slim, "spec": short}
 
 
 def version_folder(source: str, version: str) -> str:

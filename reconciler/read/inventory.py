@@ -73,7 +73,7 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 
 _SHORT = 12
-_SHOWN = 3
+_MOST_SETS = 3
 _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
 
 Registration = Sourced[Repository]
@@ -142,8 +142,8 @@ def _names(inventory: Inventory) -> Iterator[str]:
     yield from (inventory.policy.instance, inventory.control.remote, inventory.control.branch)
     for variant in inventory.variants:
         yield from (*variant.key, variant.source.location.path)
-    for each in inventory.sets:
-        yield from (*each.key, each.source.location.path)
+    for declared in inventory.sets:
+        yield from (*declared.key, declared.source.location.path)
     for view in inventory.views.values():
         yield from (*view.key, view.remote, view.branch, view.directory, view.cluster, *view.files)
         yield from (*view.branches, *view.tags, *view.packages)
@@ -229,7 +229,7 @@ class _ControlContent(NamedTuple):
 def _control_units(opened: OpenControl, policy: Policy) -> Iterator[str | ObjectName]:
     """Yield the units of the control repository: paths of files, and names that records are about."""
     root, walk = opened.mirror.commit(opened.commit.oid).tree, Walk(SUFFIXES, depth=policy.limits.path_depth)
-    yield from (each.path for each in walk.below(opened.objects, root, ""))
+    yield from (file.path for file in walk.below(opened.objects, root, ""))
     tip = opened.mirror.refs().get(state_ref(policy.instance))
     yield from recorded_names(opened.mirror, tip, policy.limits)
 
@@ -325,16 +325,16 @@ def _read_declared(
     opened: OpenControl, policy: Policy, snapshot: Snapshot, left_out: Mapping[str, DefectError]
 ) -> _Declared:
     registrations = tuple(_cluster_registrations(snapshot, policy))
-    registered = [each for each in registrations if isinstance(each, Sourced)]
+    registered = [item for item in registrations if isinstance(item, Sourced)]
     manifests = read_manifests(
         opened.objects,
         opened.commit.oid,
         policy,
-        registered=[registration.manifest for registration in registered],
+        registered=[item.manifest for item in registered],
         is_control=lambda repo: normalise_url(_address(repo, opened.mirror.remote)) == opened.mirror.url,
         left_out=left_out,
     )
-    problems = (each for each in registrations if isinstance(each, Problem))
+    problems = (item for item in registrations if isinstance(item, Problem))
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))
 
 
@@ -363,10 +363,10 @@ def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     note = f"Commit {opened.commit.oid[:_SHORT]} is read"
     note += "" if opened.pushed else ", which is not pushed"
     if uncommitted:
-        count, more = len(uncommitted), len(uncommitted) - _SHOWN
+        count, more = len(uncommitted), len(uncommitted) - _MOST_SETS
         files = f"{plural(count, 'uncommitted file')} {verb(count, 'is', 'are')}"
         rest = f" and {more} more" if more > 0 else ""
-        note += f"; {files} not: {', '.join(uncommitted[:_SHOWN])}{rest}"
+        note += f"; {files} not: {', '.join(uncommitted[:_MOST_SETS])}{rest}"
     yield note
 
 
@@ -416,9 +416,9 @@ def _removals(
 ) -> Removals:
     """Return the commits that removed recorded objects which no manifest declares any more."""
     manifests = declared_now.manifests
-    declared = {*(variant_key(each.key) for each in manifests.variants), *manifests.stalled}
-    declared |= {set_key(each.key) for each in manifests.sets}
-    declared |= {ObjectKey(GROUP, "Repository", *each.key) for each in declared_now.registrations}
+    declared = {*(variant_key(item.key) for item in manifests.variants), *manifests.stalled}
+    declared |= {set_key(item.key) for item in manifests.sets}
+    declared |= {ObjectKey(GROUP, "Repository", *item.key) for item in declared_now.registrations}
     authored = [r for r in state.records.values() if not r.requested_by and not cluster_of(r.key)]
     recorded = {(record.manifest, owner_key(record)) for record in authored}
     recorded |= {
@@ -427,7 +427,7 @@ def _removals(
         for place in record.downstreams
         if place.registration
     }
-    absent = {each for each in recorded if each[1] not in declared and each[0] not in manifests.broken}
+    absent = {item for item in recorded if item[1] not in declared and item[0] not in manifests.broken}
     if not absent or standing.is_outdated:
         return Removals()
 
@@ -471,13 +471,13 @@ def _read_views(
     written = {r.key: r for r in content.declared.registrations}
     located = [_located(r, options.control.mirror) for r in written.values()]
     former, broken = find_former(content.inventory, located, written) if options.deep else ({}, {})
-    written |= {key: each.registration for key, each in former.items()}
-    located += [_located(each.registration, options.control.mirror) for each in former.values()]
+    written |= {key: place.registration for key, place in former.items()}
+    located += [_located(place.registration, options.control.mirror) for place in former.values()]
 
     def as_written(views: Views) -> Views:
         named = {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
         named |= {
-            key: replace(named[key], former=each.former) for key, each in former.items() if key in named
+            key: replace(named[key], former=place.former) for key, place in former.items() if key in named
         }
         return named | {key: unusable(named[key], error) for key, error in broken.items() if key in named}
 
@@ -490,7 +490,7 @@ def _read_views(
     def check(view: RepositoryView) -> Problem | None:
         # The address of a former place is of the state branch, which no proposed change chooses.
         some = (allowed,) if view.key in former else checks
-        return next((problem for each in some if (problem := each(view))), None)
+        return next((problem for refuse in some if (problem := refuse(view))), None)
 
     views = read_repositories(
         located,

@@ -138,8 +138,8 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
     paths = {f"{LOCKS_DIRECTORY}/{path}" for path in (*main, *files, *written)}
     edited = {path for commit in foreign for path in _changed(mirror, commit, paths)}
     start = mirror.merge_base(base, tip) if base else None
-    left = mirror.commit(start).tree if start else None
-    moved = mirror.changed_paths(left, mirror.commit(base).tree, paths) if base else ()
+    tree = mirror.commit(start).tree if start else None
+    moved = mirror.changed_paths(tree, mirror.commit(base).tree, paths) if base else ()
     return LockBranch(
         tip=Commit(tip, mirror.commit(tip).committer.time),
         files=files,
@@ -158,11 +158,11 @@ def _below(paths: Iterable[str]) -> frozenset[str]:
 
 def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths at which a commit differs from every parent: a merge alone edits nothing."""
-    left = set(paths)
+    remaining = set(paths)
     for parent in commit.parents or (None,):
         before = mirror.commit(parent).tree if parent else None
-        left = mirror.changed_paths(before, commit.tree, left)
-    yield from left
+        remaining = mirror.changed_paths(before, commit.tree, remaining)
+    yield from remaining
 
 
 class ImageDigests(NamedTuple):

@@ -43,7 +43,7 @@ from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 _SIMILAR = 0.85
 """Ratio from which an unknown API group or kind is a misspelling of a known one."""
-_SHOWN = 5
+_MOST_FOREIGN = 5
 """Fields that one hint lists."""
 _MAX_NAME = 253
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -85,8 +85,8 @@ def _migrate_set(value: Mapping[str, Any]) -> str:
     if isinstance(parse_model(PackageVariantSet, current), PackageVariantSet):
         return f"Its fields are those of {porch.PACKAGE_VARIANT_SET}: change its apiVersion."
     if lost := untranslated_fields(value):
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-        fields = ", ".join(lost[:_SHOWN])
+        more = f" and {len(lost) - _MOST_FOREIGN} more" if len(lost) > _MOST_FOREIGN else ""
+        fields = ", ".join(lost[:_MOST_FOREIGN])
         return f"Write it as {porch.PACKAGE_VARIANT_SET}, by hand: {fields}{more} cannot be translated."
     return f"Write it as {porch.PACKAGE_VARIANT_SET}:\n{migrate_set(value)}"
 
@@ -149,7 +149,7 @@ def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
 
 def _meant_kinds(kind: object) -> list[ManifestKind]:
     """Return the kind of ours that a kind is, or is a misspelling of."""
-    by_name = {each.kind: each for each in MANIFEST_KINDS.values()}
+    by_name = {entry.kind: entry for entry in MANIFEST_KINDS.values()}
     meant = get_close_matches(kind, by_name, 1, _SIMILAR) if isinstance(kind, str) else ()
     return [by_name[name] for name in meant]
 
@@ -165,7 +165,7 @@ def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:
         hint = f"Add apiVersion: {meant.api_version}{_corrected(kind, meant)}."
         return UnsupportedObject(Reason.MISSING_FIELD, message, hint, "apiVersion", meant.group_kind)
     if isinstance(api_version, str) and (group := group_of(api_version)) in _GROUPS:
-        kinds = ", ".join(each.kind for each in MANIFEST_KINDS if each.group == group)
+        kinds = ", ".join(entry.kind for entry in MANIFEST_KINDS if entry.group == group)
         hint = f"Add the kind, one of {kinds}."
         return UnsupportedObject(Reason.MISSING_FIELD, "Missing required field kind", hint, "kind")
     return None
@@ -376,27 +376,27 @@ def read_manifests(
         UnavailableError: The control repository is unreadable.
     """
     found_files, contents = _list_files(objects, commit, policy), _Contents()
-    files = {path: each for path, each in found_files.files.items() if path not in left_out}
+    files = {path: file for path, file in found_files.files.items() if path not in left_out}
     # Registrations decide which packages are read, so files outside of packages come first.
     _parse([file for file, _ in files.values() if file.package is None], objects, policy, contents)
     directories = _registered_directories(contents, policy, registered, is_control)
-    kept = {path for path, (file, via) in files.items() if not _is_registered(file, via, directories)}
-    inside = [file for path, (file, _) in files.items() if file.package is not None and path in kept]
+    unregistered = {path for path, (file, via) in files.items() if not _is_registered(file, via, directories)}
+    inside = [file for path, (file, _) in files.items() if file.package is not None and path in unregistered]
     _parse(inside, objects, policy, contents)
     classified = [
-        *_classify(contents, sorted(kept & contents.by_path.keys()), policy),
+        *_classify(contents, sorted(unregistered & contents.by_path.keys()), policy),
         *(
             Classification(broken=problem.location.path, problems=(problem,))
             for problem in contents.problems
-            if problem.location.path in kept
+            if problem.location.path in unregistered
         ),
         *(_left_out(path, left_out[path]) for path in found_files.files.keys() & left_out.keys()),
     ]
-    paths = {each.source.location.path for each in classified if each.source}
+    paths = {item.source.location.path for item in classified if item.source}
     manifests = _assemble(classified, objects.last_touched(commit, sorted(paths)))
     return replace(
         manifests,
-        files=frozenset(kept | left_out.keys()),
+        files=frozenset(unregistered | left_out.keys()),
         unread=found_files.unread,
         missing=found_files.missing,
     )
@@ -414,9 +414,9 @@ def declared_objects(path: str, data: bytes, policy: Policy) -> frozenset[Object
     """Return the objects that a file declares, valid or not; None if it may declare others. Total."""
     contents = _Contents({path: parse_file(path, data, yaml_limits(policy.limits))})
     classified = _classify(contents, [path], policy)
-    if any(each.broken for each in classified):
+    if any(item.broken for item in classified):
         return None
-    return frozenset(each.key for each in classified if each.key)
+    return frozenset(item.key for item in classified if item.key)
 
 
 def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
@@ -469,9 +469,9 @@ def _registered_directories(
     for path in sorted(contents.by_path, key=lambda p: (p.count("/"), p)):
         if any(d and is_below(path, d) for d in directories):
             continue
-        for each in _classify(contents, [path], policy):
-            if isinstance(each.manifest, Repository):
-                directory = _directory(each.manifest, is_control)
+        for item in _classify(contents, [path], policy):
+            if isinstance(item.manifest, Repository):
+                directory = _directory(item.manifest, is_control)
                 directories |= {directory} if directory is not None else set()
     return frozenset(directories)
 
@@ -492,7 +492,7 @@ def _classify(contents: _Contents, paths: Iterable[str], policy: Policy) -> list
     classified: list[Classification] = []
     for path in paths:
         content = contents.by_path[path]
-        classified += (_guarded(each, policy) for each in content.objects)
+        classified += (_guarded(item, policy) for item in content.objects)
         classified += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
     return classified
 
@@ -517,15 +517,15 @@ def _guarded(parsed: ParsedObject, policy: Policy) -> Classification:
 
 def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Manifests:
     by_key: dict[ObjectKey, list[Classification]] = {}
-    for each in classified:
-        if each.key is not None:
-            by_key.setdefault(each.key, []).append(each)
+    for item in classified:
+        if item.key is not None:
+            by_key.setdefault(item.key, []).append(item)
     duplicates = {key: declared for key, declared in by_key.items() if len(declared) > 1}
-    problems = {problem for each in classified for problem in each.problems}
+    problems = {problem for item in classified for problem in item.problems}
     problems |= {problem for key in duplicates for problem in _duplicates(key, duplicates[key])}
-    invalid = {each.key for each in classified if each.key and each.manifest is None}
-    valid = [each for each in classified if each.manifest is not None and each.key not in duplicates]
-    documents = (each.document for each in classified if each.document)
+    invalid = {item.key for item in classified if item.key and item.manifest is None}
+    valid = [item for item in classified if item.manifest is not None and item.key not in duplicates]
+    documents = (item.document for item in classified if item.document)
     timed = (replace(document, source=_with_time(document.source, times)) for document in documents)
     return Manifests(
         variants=_sourced(valid, PackageVariant, times),
@@ -533,8 +533,8 @@ def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Man
         repositories=_sourced(valid, Repository, times),
         documents=tuple(sorted(timed, key=lambda document: document.source.location)),
         stalled=frozenset(invalid | duplicates.keys()),
-        claims={each.key.object_name: each.claim for each in classified if each.key and each.claim},
-        broken=frozenset(each.broken for each in classified if each.broken),
+        claims={item.key.object_name: item.claim for item in classified if item.key and item.claim},
+        broken=frozenset(item.broken for item in classified if item.broken),
         problems=tuple(sorted(problems)),
         notes=_notes(classified),
     )
@@ -542,7 +542,7 @@ def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Man
 
 def _duplicates(key: ObjectKey, declared: list[Classification]) -> Iterable[Problem]:
     """Yield a problem at each declaration of an object, with the locations of the others."""
-    locations = sorted(each.source.location for each in declared if each.source)
+    locations = sorted(item.source.location for item in declared if item.source)
     for here in locations:
         others = ", ".join(str(there) for there in locations if there != here)
         message = f"{key.subject} is also declared at {others}"
@@ -553,9 +553,9 @@ def _sourced(
     valid: Iterable[Classification], model: type[M], times: Mapping[str, int]
 ) -> tuple[Sourced[M], ...]:
     manifests = [
-        Sourced(each.key.object_name, each.manifest, _with_time(each.source, times))
-        for each in valid
-        if each.key and each.source and isinstance(each.manifest, model)
+        Sourced(item.key.object_name, item.manifest, _with_time(item.source, times))
+        for item in valid
+        if item.key and item.source and isinstance(item.manifest, model)
     ]
     return tuple(sorted(manifests, key=lambda s: (s.key, s.source.location)))
 
@@ -565,11 +565,11 @@ def _with_time(source: Source, times: Mapping[str, int]) -> Source:
 
 
 def _notes(classified: Iterable[Classification]) -> tuple[str, ...]:
-    foreign = Counter(each.foreign for each in classified if each.foreign)
+    foreign = Counter(item.foreign for item in classified if item.foreign)
     if not foreign:
         return ()
     # Those of a kind are known by it, the others by the file of the first.
-    first = next((f", the first in {each.broken}" for each in classified if each.foreign and each.broken), "")
+    first = next((f", the first in {item.broken}" for item in classified if item.foreign and item.broken), "")
     kinds = ", ".join(
         f"{kind} ({count}{first if kind.startswith('(') else ''})" for kind, count in sorted(foreign.items())
     )

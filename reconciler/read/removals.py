@@ -38,7 +38,7 @@ def find_removals(
 
     `absent` are the objects, each after the file that declared it when it was recorded.
     """
-    declarations = {Declaration(*each) for each in absent}
+    declarations = {Declaration(*item) for item in absent}
     search = _Search(history, policy)
     reference = standing.applied or (None if standing.contains_applied else standing.newest)
     later = search.declared_at(reference, declarations)
@@ -50,7 +50,7 @@ def find_removals(
     if earlier := declarations - later:
         removals |= search.find(commit, earlier, frozenset())
     missing = {declaration for declaration in declarations if declaration.key not in removals}
-    return Removals(removals, {each.key: _unproven(each, is_shallow=history.is_shallow) for each in missing})
+    return Removals(removals, {item.key: _unproven(item, is_shallow=history.is_shallow) for item in missing})
 
 
 def _unproven(declaration: Declaration, *, is_shallow: bool) -> str:
@@ -79,8 +79,8 @@ class _Search:
         if commit is None:
             return set()
         declarations = set(declarations)
-        self._fetch(commit, {each.path for each in declarations})
-        return {each for each in declarations if self._declares(commit, each)}
+        self._fetch(commit, {item.path for item in declarations})
+        return {item for item in declarations if self._declares(commit, item)}
 
     def find(
         self, tip: Oid, declarations: Collection[Declaration], hidden: Container[Oid]
@@ -132,18 +132,18 @@ class _Search:
             without: set[Declaration] = set()
             last: dict[Declaration, tuple[int, Oid, Oid]] = {}
             for parent in self._parents(commit):
-                changed = self._history.changed_paths(parent.tree, commit.tree, {each.path for each in here})
-                had = {each for each in here if each.path in changed and declares(parent.oid, each)}
+                changed = self._history.changed_paths(parent.tree, commit.tree, {item.path for item in here})
+                had = {item for item in here if item.path in changed and declares(parent.oid, item)}
                 last |= dict.fromkeys(had, (commit.committer.time, commit.oid, parent.oid))
                 lacking = here - had
                 without |= lacking
                 if lacking and parent.oid not in hidden:
                     pending.setdefault(parent.oid, set()).update(lacking)
                     heapq.heappush(heap, (-parent.committer.time, parent.oid))
-            for each, pair in last.items():
-                into = merged if each in without else certain
-                into[each] = max(pair, into.get(each, pair))
-        return {each: (parent, child) for each, (_, child, parent) in (merged | certain).items()}
+            for item, pair in last.items():
+                into = merged if item in without else certain
+                into[item] = max(pair, into.get(item, pair))
+        return {item: (parent, child) for item, (_, child, parent) in (merged | certain).items()}
 
     def _parents(self, commit: CommitData) -> Iterator[CommitData]:
         for oid in commit.parents:
@@ -187,8 +187,8 @@ class _Search:
             return None
         data = self._history.blob(blob, self._policy.limits.manifest_bytes)
         manifests = parse_manifests({declaration.path: data}, self._policy)
-        sets = {set_key(each.key): each.manifest for each in manifests.sets}
-        variants = {variant_key(each.key): each.manifest for each in manifests.variants}
+        sets = {set_key(declared.key): declared.manifest for declared in manifests.sets}
+        variants = {variant_key(declared.key): declared.manifest for declared in manifests.variants}
         return sets.get(declaration.key) or variants.get(declaration.key)
 
     def _fetch(self, commit: Oid, paths: Iterable[str]) -> None:
@@ -202,7 +202,7 @@ class _Search:
             tip,
             declarations,
             hidden,
-            lambda commit, each: self._history.blob_at(commit, each.path) is not None,
+            lambda commit, declaration: self._history.blob_at(commit, declaration.path) is not None,
         )
-        pairs = ((parent, each.path) for each, (parent, _) in there.items())
+        pairs = ((parent, declaration.path) for declaration, (parent, _) in there.items())
         self._history.ensure(filter(None, (self._history.blob_at(*pair) for pair in pairs)))

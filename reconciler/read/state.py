@@ -171,11 +171,11 @@ class _Reader(Struct, frozen=True):
     def files(self, directory: str) -> list[FileEntry]:
         """Return the files with records below a directory, without those that are left out as a whole."""
         files = fetch_files(self.objects, self.commit, directory, (".json", LINES_SUFFIX))
-        own = [file for file in files if file.path != VARIANTS_FORMAT]
+        records = [file for file in files if file.path != VARIANTS_FORMAT]
         return (
-            [f for f in own if any(name not in self.left_out for name in self.names(f))]
+            [f for f in records if any(name not in self.left_out for name in self.names(f))]
             if self.left_out
-            else own
+            else records
         )
 
     def names(self, file: FileEntry) -> set[ObjectName]:

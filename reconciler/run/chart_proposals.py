@@ -79,8 +79,8 @@ def propose_charts(inputs: RunInputs) -> ProposedCharts:
         try:
             with guard(view.url):
                 mirror = inputs.mirrors.of(view.url)
-                followed = [each for each in _followed(view, mirror) if (view.url, each.path) not in done]
-                done |= {(view.url, each.path) for each in followed}
+                followed = [chart for chart in _followed(view, mirror) if (view.url, chart.path) not in done]
+                done |= {(view.url, chart.path) for chart in followed}
                 if followed:
                     _propose(view, mirror, followed, inputs=inputs, reader=reader, proposed=proposed)
         except ReconcilerError as error:
@@ -118,19 +118,19 @@ def _propose(
     policy, changes, bodies = inventory.policy, list[Change](), dict[str, str]()
     forge, refs = inputs.forges.of(mirror), mirror.refs()
     pulls = forge.list_pulls()
-    for each in followed:
-        ref = chart_ref(policy.instance, each.path)
-        place = ProposalPlace(view.key, view.url, each.path, commit, view.branch)
+    for chart in followed:
+        ref = chart_ref(policy.instance, chart.path)
+        place = ProposalPlace(view.key, view.url, chart.path, commit, view.branch)
         main = refs.get(f"{HEADS}{view.branch}")
         try:
-            with guard(f"{view.url} {each.path}"):
+            with guard(f"{view.url} {chart.path}"):
                 branch = (
-                    open_branch(mirror, refs[ref], main, each.path, policy.commits) if ref in refs else None
+                    open_branch(mirror, refs[ref], main, chart.path, policy.commits) if ref in refs else None
                 )
-                proposal = _proposal(each, mirror, ref, place, reader)
+                proposal = _proposal(chart, mirror, ref, place, reader)
         except ReconcilerError as error:
-            where = Location(f"{each.path}/{CONFIGURATION}")
-            problem = Problem(where, _reason(error), str(error), error.hint, each.path)
+            where = Location(f"{chart.path}/{CONFIGURATION}")
+            problem = Problem(where, _reason(error), str(error), error.hint, chart.path)
             proposed.problems.append(problem)
             continue
         if proposal is not None:

@@ -92,10 +92,10 @@ def check_proposal(
     compares = _base_policy(proposal) is not None
 
     def read(reading: ReadOptions) -> RunInputs:
-        shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
+        depth = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         with open_task("reading"):
-            inventory = read_inventory(options.control, mirrors, os.environ, shown)
-            inventory = with_former_variants(options.control, inventory, shown.control, mirrors, shown)
+            inventory = read_inventory(options.control, mirrors, os.environ, depth)
+            inventory = with_former_variants(options.control, inventory, depth.control, mirrors, depth)
             return RunInputs(inventory, mirrors)
 
     def read_both() -> tuple[RunInputs | None, RunInputs]:

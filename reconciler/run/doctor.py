@@ -165,8 +165,8 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
     if not every:
         hint = "Import one with `reconciler snapshot import` if sets select objects of clusters."
         yield _warning("snapshot", inventory.policy.snapshot.path, "There is no snapshot", hint)
-    for each in every:
-        taken = each.time if each.taken is None else each.taken
+    for cluster_snapshot in every:
+        taken = cluster_snapshot.time if cluster_snapshot.taken is None else cluster_snapshot.taken
         age = inventory.control.commit.time - taken
         if age > inventory.policy.snapshot.max_age_s:
             message = (
@@ -174,16 +174,16 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
             )
             yield _warning(
                 "snapshot",
-                each.path or each.cluster,
+                cluster_snapshot.path or cluster_snapshot.cluster,
                 message,
                 "Import the cluster again with `reconciler snapshot import`.",
             )
-        elif not each.complete:
+        elif not cluster_snapshot.complete:
             hint = "Import it with `reconciler snapshot import`, which says what it lists completely."
             message = "It lists no kind completely, so nothing is deleted because an object is not there"
-            yield _warning("snapshot", each.path or each.cluster, message, hint)
+            yield _warning("snapshot", cluster_snapshot.path or cluster_snapshot.cluster, message, hint)
         else:
-            yield Diagnosis("snapshot", each.path or each.cluster)
+            yield Diagnosis("snapshot", cluster_snapshot.path or cluster_snapshot.cluster)
 
 
 def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
@@ -197,7 +197,7 @@ def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
     return [
         *unread,
         Diagnosis("reach", view.remote),
-        *(finding for each in views for finding in _branches(each)),
+        *(finding for view in views for finding in _branches(view)),
         *_tags(view),
         *_rights(view, inputs),
         *_forge(view, inventory),

@@ -132,9 +132,11 @@ def _labels(oid: Oid, path: str, mirror: Mirror) -> Mapping[str, str]:
     """Return the labels that a commit gave a package: our own, one that merged it, or that squashed it."""
     commit = mirror.find_commit(oid)
     merged = map(mirror.find_commit, commit.parents[1:]) if commit else ()
-    texts = (each.message for each in (commit, *merged) if each)
-    named = (each for text in texts for each in parse_annotations(text) if each.package == path)
-    return next((each.labels for each in named if each.labels), {})
+    texts = (source.message for source in (commit, *merged) if source)
+    named = (
+        annotation for text in texts for annotation in parse_annotations(text) if annotation.package == path
+    )
+    return next((annotation.labels for annotation in named if annotation.labels), {})
 
 
 def read_entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:

@@ -190,7 +190,11 @@ def _reader(policy: Policy, cache_dir: Path | None, *named: str, is_own: bool = 
 
 def _of_directory(path: Path, policy: Policy, cache_dir: Path | None, depth: int = 0) -> VendoredChart:
     files = _own_files(read_directory(path, policy.limits), path.name)
-    remote = (each.repository for each in missing_dependencies(_texts(files)) if "://" in each.repository)
+    remote = (
+        dependency.repository
+        for dependency in missing_dependencies(_texts(files))
+        if "://" in dependency.repository
+    )
     named = [address for address in remote if not address.startswith(_FILE)]
     reader = _reader(policy, cache_dir, *named, is_own=True)
 
@@ -305,7 +309,9 @@ def _vendored(
         hint = "Name a chart that depends on it."
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
     missing = missing_dependencies(_texts(files))
-    if unknown := ", ".join(each.name for each in missing if not each.repository.startswith(_SCHEMES)):
+    if unknown := ", ".join(
+        dependency.name for dependency in missing if not dependency.repository.startswith(_SCHEMES)
+    ):
         raise RefusedError(
             f"{chart.name} depends on charts that its charts/ does not have: {unknown}",
             hint="Write the address of their repository (https://, oci:// or file://) into Chart.yaml, or put"
@@ -360,10 +366,10 @@ def _is_elsewhere(remote: str) -> bool:
 
 def _locked(needed: ChartDependency, chart: VendoredChart, reader: ChartReader) -> str:
     """Return the version that the lock of a chart names for a dependency, else its range."""
-    name = next((each for each in _LOCKS if each in chart.files), "")
+    name = next((entry for entry in _LOCKS if entry in chart.files), "")
     lock = _mapping(chart.files, name, chart.source, reader.policy.limits)
-    for each in mappings_at(lock, "dependencies"):
-        if each.get("name") == needed.name and (version := str(each.get("version") or "")):
+    for name_of_lock in mappings_at(lock, "dependencies"):
+        if name_of_lock.get("name") == needed.name and (version := str(name_of_lock.get("version") or "")):
             if not choose_version([version], needed.version):
                 what = f"{name} of {chart.name} names {needed.name} {version}"
                 hint = "Run `helm dependency update` on it, or ask who made it."
@@ -415,12 +421,12 @@ def pinned_chart(configuration: bytes) -> PinnedChart | None:
     if not _PIN.fullmatch(pin) or not versions or not charts or "://" not in address:
         return None
     untagged, _, tag = address.rpartition(":")
-    given = mapping_at(charts[0], "chartArgs")
+    arguments = mapping_at(charts[0], "chartArgs")
     return PinnedChart(
-        str(given.get("name") or ""),
+        str(arguments.get("name") or ""),
         address if "/" in tag else untagged,
         versions,
-        str(given.get("version") or ""),
+        str(arguments.get("version") or ""),
     )
 
 
@@ -435,17 +441,17 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
         ConfigurationError: The chart is invalid, or the configuration cannot be edited.
     """
     home = f"{CHART_HOME}/{chart.name}/"
-    kept = {path: file for path, file in before.items() if not path.startswith(home)}
+    others = {path: file for path, file in before.items() if not path.startswith(home)}
     if before:
-        kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart)
+        others[CONFIGURATION] = _updated(before[CONFIGURATION], chart)
     if _VALUES in before:
         old = {path.removeprefix(home): file for path, file in before.items() if path.startswith(home)}
         texts = _values_text(chart.name, old), _values_text(chart.name, chart.files)
         merged = merge_text(*texts, before[_VALUES].data.decode(errors="surrogateescape"))
         if merged is not None:
             data = merged.text.encode(errors="surrogateescape")
-            kept[_VALUES] = File.of(data, before[_VALUES].mode)
-    files = {**_new_files(chart, name), **kept, **_below(home, chart.files)}
+            others[_VALUES] = File.of(data, before[_VALUES].mode)
+    files = {**_new_files(chart, name), **others, **_below(home, chart.files)}
     hint = "Nothing of it was used. Ask who made the chart for one without such a file."
     check_names(files, before, maker=f"The chart {chart.source}", hint=hint)
     return files

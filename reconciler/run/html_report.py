@@ -106,12 +106,12 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
     differences = find_differences(planned, sorted_changes(plan))
     rows = package_rows(sorted_changes(plan), _sources(planned, None, differences, ()))
-    own = [
+    recorded = [
         replace(row, op="", risks=(), categories=(), cause=-1)
         for row in rows
         if row.phase or not row.repository
     ]
-    phases = Counter(row.phase for row in own)
+    phases = Counter(row.phase for row in recorded)
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
     report = HtmlReport(
         ReportKind.STATUS,
@@ -119,7 +119,7 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
         summary or "No package is there.",
         losses=tuple(loss_texts(plan.losses)),
         needs=tuple(needs_after(plan)),
-        packages=tuple(sorted(own, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
+        packages=tuple(sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
         diffs=differences.diffs,
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
@@ -247,9 +247,9 @@ def _diff_rows(cause: FoldedChanges, names: Names, differences: Differences) -> 
         place = differences.places.get(first.package, -1)
         files = differences.diffs[place].files if place >= 0 else ()
         size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
-        shown = names_text(diff.changes, names) if cause.is_folded else ""
+        packages = names_text(diff.changes, names) if cause.is_folded else ""
         count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
-        text = ": ".join(filter(None, (f"{count}{shown}", size)))
+        text = ": ".join(filter(None, (f"{count}{packages}", size)))
         yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
 
 

@@ -143,7 +143,9 @@ def with_former_variants(
         with suppress(ConfigurationError):  # nothing is known to have been desired
             there = assume_upstreams(read_inventory(control, mirrors, os.environ, shallow))
             downstreams = downstream_packages(expand(there).variants, there)
-            before = {(each.key, package): each.spec for package, of in downstreams.items() for each in of}
+            before = {
+                (variant.key, package): variant.spec for package, of in downstreams.items() for variant in of
+            }
     return replace(inventory, control=replace(inventory.control, before=before))
 
 

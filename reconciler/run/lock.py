@@ -233,8 +233,8 @@ def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) 
         if inventory.stalled or inventory.problems:
             hint += " Manifests that could not be read are named by `reconciler lock`."
         # A variant of that name exists, but its upstream does not float: no other name is meant.
-        exists = any(name in (str(each.key), each.key.name) for each in variants)
-        keys = [each.key for each in variants if not exists and is_floating(upstream_data(each))]
+        exists = any(name in (str(variant.key), variant.key.name) for variant in variants)
+        keys = [variant.key for variant in variants if not exists and is_floating(upstream_data(variant))]
         hint = suggest(name, [spelled for key in keys for spelled in (str(key), key.name)], otherwise=hint)
         raise UsageError(f"No PackageVariant with a floating upstream is called {name}", hint=hint)
     return variant

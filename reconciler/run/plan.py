@@ -121,7 +121,9 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
         with opened_pipelines(inputs) as run:
             with stage("render"):
                 rendered = _render(inputs, fleet, contents, run)
-            broken = {each.variant: each.defect for each in rendered.variants.values() if each.defect}
+            broken = {
+                outcome.variant: outcome.defect for outcome in rendered.variants.values() if outcome.defect
+            }
             if broken:
                 defects |= broken
                 continue
@@ -154,7 +156,11 @@ def _names(plan: Plan) -> Iterator[str]:
     for change in plan.all_changes:
         yield from (change.package.path, *change.repository, *(change.variant or ()))
         yield from (text for write in change.writes for text in (write.ref, getattr(write, "message", "")))
-        yield from (text for each in change.conflicts for text in (each.path, each.resource, each.field))
+        yield from (
+            text
+            for conflict in change.conflicts
+            for text in (conflict.path, conflict.resource, conflict.field)
+        )
         if change.pull is not None:
             yield from (change.pull.head, change.pull.base, change.pull.title, *change.pull.labels)
 

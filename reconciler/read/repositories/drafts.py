@@ -52,8 +52,8 @@ def read_draft(
     ref, named, tip, package = branch
     merged = mirror.ancestry(main) if main else frozenset()
     base = mirror.merge_base(main, tip.oid) if main else None
-    own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
-    ours, foreign = split_by_author(own, policy)
+    commits = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
+    ours, foreign = split_by_author(commits, policy)
     foreign = [commit for commit in foreign if commit.oid not in onto.hidden]
     # A commit that only merges main into the branch does not write the package.
     newest = next((c for c in ours if _touches(mirror, c, named.path)), ours[0] if ours else None)
@@ -72,7 +72,7 @@ def read_draft(
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
         is_touched=any(_touches(mirror, commit, named.path) for commit in foreign),
-        answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
+        answers=read_answers((c.message for c in reversed(commits)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
     )

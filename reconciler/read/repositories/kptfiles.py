@@ -68,8 +68,8 @@ class HeaderIndex:
     def _shared(self, header: KptfileHeader) -> KptfileHeader:
         """Return a header that holds upstreams of other headers as one object: a fleet has few."""
         upstream, lock = (
-            each and self._upstreams.setdefault(each, each)
-            for each in (header.upstream, header.upstream_lock)
+            upstream and self._upstreams.setdefault(upstream, upstream)
+            for upstream in (header.upstream, header.upstream_lock)
         )
         return replace(header, upstream=upstream, upstream_lock=lock)
 

@@ -59,7 +59,7 @@ def read_trees(inventory: Inventory, mirrors: Mirrors) -> PackageTrees:
     look_up((*_followed(inventory), *_locked(views, earlier.values()), *pinned))
     subpackages = _read_subpackages(inventory, mirrors, trees)
     if subpackages:
-        headers = [header for each in subpackages.values() for header in each.values()]
+        headers = [header for headers_by_path in subpackages.values() for header in headers_by_path.values()]
         look_up((*_locked(views, headers), *_tagged(inventory, headers)))
     existing = {at: tree for at, tree in trees.items() if tree}
     return PackageTrees(existing, times, earlier, subpackages)
@@ -81,24 +81,24 @@ def _read_subpackages(
             upstreams.add(PackageKey(view.url, view.full_path(upstream.package or "")))
     by_remote: dict[str, set[Oid]] = {}
     for view in views.values() if ordered else ():
-        own = by_remote.setdefault(view.remote, set())
-        own |= {tree for at, tree in trees.items() if tree and (at.url, at.path) in upstreams}
+        wanted_trees = by_remote.setdefault(view.remote, set())
+        wanted_trees |= {tree for at, tree in trees.items() if tree and (at.url, at.path) in upstreams}
         for path, package in view.packages.items():
             is_upstream = PackageKey(view.url, path) in upstreams
             headers = [package.main_header, *(draft.header for draft in package.drafts)]
             if is_upstream or any(header and header.owner for header in headers):
-                own |= {each.tree for each in package.drafts}
-                own |= {package.main_tree} if package.main_tree else set()
+                wanted_trees |= {state.tree for state in package.drafts}
+                wanted_trees |= {package.main_tree} if package.main_tree else set()
             if is_upstream:
-                own |= {each.tree for each in package.published}
-                own |= {each.tree for each in package.unpublished}
+                wanted_trees |= {nested.tree for nested in package.published}
+                wanted_trees |= {state.tree for state in package.unpublished}
     index, headers_by_tree = HeaderIndex(), {}
-    for remote, own in by_remote.items():
+    for remote, wanted_trees in by_remote.items():
         mirror = mirrors.open(remote)
-        inside = {tree: list(find_subpackages(mirror, tree)) for tree in own if mirror.has(tree)}
-        index.load(mirror, (each.kptfile for packages in inside.values() for each in packages))
+        inside = {tree: list(find_subpackages(mirror, tree)) for tree in wanted_trees if mirror.has(tree)}
+        index.load(mirror, (nested.kptfile for packages in inside.values() for nested in packages))
         for tree, packages in inside.items():
-            headers_by_tree[tree] = {each.path: index.header(each.kptfile) for each in packages}
+            headers_by_tree[tree] = {state.path: index.header(state.kptfile) for state in packages}
     return headers_by_tree
 
 

@@ -77,7 +77,7 @@ def read_snapshot(objects: Mirror, commit: Oid, policy: Policy, left_out: Contai
     if tree is None:
         return Snapshot(path=path)
     below = Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path)
-    walked = [UnreadPath(each.path, LEFT_OUT) if each.path in left_out else each for each in below]
+    walked = [UnreadPath(path.path, LEFT_OUT) if path.path in left_out else path for path in below]
     objects.ensure(file.oid for file in walked if isinstance(file, FileEntry))
     inside = {
         directory: [file for file in walked if file.path.startswith(f"{directory}/")]
@@ -86,14 +86,14 @@ def read_snapshot(objects: Mirror, commit: Oid, policy: Policy, left_out: Contai
     beside = [file for file in walked if not any(file in files for files in inside.values())]
     times = objects.last_touched(commit, [path, *inside])
     read = (_read_cluster(objects, files, directory, limits) for directory, files in inside.items())
-    clusters = {each.cluster: replace(each, time=times.get(each.path, 0)) for each in read}
+    clusters = {snapshot.cluster: replace(snapshot, time=times.get(snapshot.path, 0)) for snapshot in read}
     if not beside and len(clusters) == 1:
         root = next(iter(clusters.values()))
     elif beside or not clusters:
         root = replace(_read_one(objects, beside, path, limits), time=times.get(path, 0))
     else:
         root = Snapshot(path=path)
-    problems = {*root.problems, *(problem for each in clusters.values() for problem in each.problems)}
+    problems = {*root.problems, *(problem for snapshot in clusters.values() for problem in snapshot.problems)}
     return replace(root, clusters=clusters, path=path, problems=tuple(sorted(problems)))
 
 

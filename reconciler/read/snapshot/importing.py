@@ -345,14 +345,14 @@ def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple
 
 def _lists_after(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> list[ObjectList]:
     """Return the lists of the new header: the imported ones, and the others with their old time."""
-    kept = []
+    others = []
     for listed in old.spec.lists:
         kind = GroupKind(listed.group, listed.kind)
         other_namespace = options.namespace and listed.namespace not in ("*", options.namespace)
         if kind not in lists.objects or other_namespace:
-            kept.append(listed.model_copy(update={"time": listed.time or old.spec.time}))
+            others.append(listed.model_copy(update={"time": listed.time or old.spec.time}))
     fresh = [entry for kind in lists.objects for entry in _fresh(kind, lists, options)]
-    return sorted([*kept, *fresh], key=lambda o: (o.group, o.kind, o.namespace))
+    return sorted([*others, *fresh], key=lambda o: (o.group, o.kind, o.namespace))
 
 
 def _fresh(kind: GroupKind, lists: _Lists, options: ImportOptions) -> Iterator[ObjectList]:
@@ -386,17 +386,17 @@ def _served(
     if resources.served:
         return sorted({f"{version} {kind}" for version, kind in resources.served}), ()
     if not resources.names:
-        kept = "The served APIs stay those of an earlier import: give --api-resources to renew them"
-        return old.spec.served, (kept,) if old.spec.served is not None else ()
+        unchanged = "The served APIs stay those of an earlier import: give --api-resources to renew them"
+        return old.spec.served, (unchanged,) if old.spec.served is not None else ()
     apis = dict(_resource_apis(lists))
     unknown = sorted(resources.names - apis.keys())
     if not unknown:
         return sorted({api for name in resources.names for api in apis[name]}), ()
     names = plural(len(unknown), "resource name")
     kinds = verb(len(unknown), "is of an unknown kind", "are of unknown kinds")
-    shown = ", ".join([*unknown[:_MOST_NAMES], *(["…"] if len(unknown) > _MOST_NAMES else [])])
+    listed = ", ".join([*unknown[:_MOST_NAMES], *(["…"] if len(unknown) > _MOST_NAMES else [])])
     note = (
-        f"{names} {kinds} ({shown}): the served APIs "
+        f"{names} {kinds} ({listed}): the served APIs "
         "are not recorded; give the table of `kubectl api-resources` in place of `-o name`"
     )
     return old.spec.served, (note,)

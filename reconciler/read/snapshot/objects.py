@@ -101,25 +101,25 @@ class JsonBody:
 
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body without a Secret's data, managed fields, kubectl's last applied object and status."""
-    kept = dict(body)
+    public = dict(body)
     # Status changes with every heartbeat: only installed packages need all of it, for their version, and
     # gates of rollouts what tells the health of an object.
-    api_version = str(kept.get("apiVersion") or "")
+    api_version = str(public.get("apiVersion") or "")
     if group_of(api_version) not in GROUPS:
-        status = kept.pop("status", None)
-        if f"{api_version} {kept.get('kind')}" in HEALTH_KINDS and isinstance(status, Mapping):
-            kept["status"] = _health(status)
-    if kept.get("kind") == "Secret" and kept.get("apiVersion") == "v1":
-        kept.pop("data", None)
-        kept.pop("stringData", None)
-    metadata = kept.get("metadata")
+        status = public.pop("status", None)
+        if f"{api_version} {public.get('kind')}" in HEALTH_KINDS and isinstance(status, Mapping):
+            public["status"] = _health(status)
+    if public.get("kind") == "Secret" and public.get("apiVersion") == "v1":
+        public.pop("data", None)
+        public.pop("stringData", None)
+    metadata = public.get("metadata")
     if isinstance(metadata, Mapping):
         metadata = {k: v for k, v in metadata.items() if k != "managedFields"}
         annotations = metadata.get("annotations")
         if isinstance(annotations, Mapping) and LAST_APPLIED in annotations:
             metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
-        kept["metadata"] = metadata
-    return kept
+        public["metadata"] = metadata
+    return public
 
 
 _HEALTH_FIELDS = (
@@ -132,16 +132,16 @@ _CONDITION_FIELDS = ("type", "status", "reason", "message")
 
 def _health(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return what tells the health of an object, without times and what else changes while it is the same."""
-    kept = {name: status[name] for name in _HEALTH_FIELDS if name in status}
+    selected = {name: status[name] for name in _HEALTH_FIELDS if name in status}
     health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
     if isinstance(health, Mapping):
-        kept["health"] = {name: health[name] for name in ("status", "message") if name in health}
+        selected["health"] = {name: health[name] for name in ("status", "message") if name in health}
     if isinstance(sync, Mapping) and "status" in sync:
-        kept["sync"] = {"status": sync["status"]}
+        selected["sync"] = {"status": sync["status"]}
     if isinstance(conditions, list):
         items = (item for item in conditions if isinstance(item, Mapping))
-        kept["conditions"] = [{k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items]
-    return kept
+        selected["conditions"] = [{k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items]
+    return selected
 
 
 def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
@@ -360,8 +360,8 @@ def _read_yaml_object(parsed: ParsedObject) -> SnapshotObject | Problem:
 
 def _collect(parsed: Iterable[SnapshotObject | Problem]) -> FileObjects:
     parsed = tuple(parsed)
-    objects = tuple(each for each in parsed if isinstance(each, SnapshotObject))
-    return FileObjects(objects, tuple(each for each in parsed if isinstance(each, Problem)))
+    objects = tuple(item for item in parsed if isinstance(item, SnapshotObject))
+    return FileObjects(objects, tuple(item for item in parsed if isinstance(item, Problem)))
 
 
 def _problem(where: Location, message: str) -> Problem:
