@@ -142,6 +142,7 @@ def _ready(name: str, conditions: Mapping[str, Mapping[str, Any]]) -> GateResult
         return _PASSED
     text = _because(f"{name} is not ready", str(ready.get("message") or ready.get("reason") or ""))
     is_busy = conditions.get("Reconciling", {}).get("status") == "True" or ready.get("status") != "False"
+    # kstatus: Reconciling is progress, and Stalled is a failure whatever else is there.
     stalled = conditions.get("Stalled", {}).get("status") == "True"
     return GateResult(Verdict.WAITING if is_busy and not stalled else Verdict.FAILED, text)
 

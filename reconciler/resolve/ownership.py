@@ -48,6 +48,7 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
         return None
     owning, _, rest = header.owner.partition("/")
     namespace, slash, name = rest.partition("/")
+    # Several instances may share a repository: each owns what its annotation names.
     if owning != inventory.policy.instance or not slash or not namespace or not name:
         return None
     owner = ObjectName(namespace, name)
@@ -139,12 +140,14 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
 
     Total: true for merge, squash and rebase alike, because content is compared, not commits.
     """
+    # A branch at a commit of main has nothing of its own: fast-forward merges leave it so.
     if draft.tree == package.main_tree or draft.base == draft.tip.oid:
         return True
     pulls_of_draft = PullRequests.of(pulls).at(short_branch(draft.ref))
     if any(pull.state is PullState.MERGED and pull.head_oid == draft.tip.oid for pull in pulls_of_draft):
         return True
     since = [revision.tree for revision in package.unpublished]
+    # Main may have had the tree before the draft began: only what came after that is a merge.
     if draft.base_tree in since:
         last = len(since) - 1 - since[::-1].index(draft.base_tree)
         since = since[last + 1 :]

@@ -111,6 +111,7 @@ def _locked(
     if pin is not None:
         return pin
     record, applied = inventory.records.get(variant.key), inventory.locks.get(variant.key)
+    # After a force push nothing may lead to the commit any more: its tree was recorded.
     if record is not None and applied is not None and record.upstream_commit == applied.commit == commit:
         recorded = replace(selected.commit, oid=commit, time=0)
         return replace(
@@ -173,6 +174,7 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
 
 def _follows(variant: DesiredVariant, pin: Pin) -> bool:
     consent = variant.annotations.get(FOLLOW, "").strip()
+    # Git abbreviates to seven digits: fewer may name another commit.
     return len(consent) >= _SHORTEST and pin.commit.oid.startswith(consent)
 
 
@@ -228,6 +230,7 @@ def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Pro
 
 
 def _selectors(what: str) -> Iterator[dict[str, Any]]:
+    # Tags come first: v3 may be one, and Porch would take it for a number.
     yield {"tag": what}
     if (number := whole_number(what.removeprefix("v"))) is not None:
         yield {"revision": number}

@@ -78,6 +78,7 @@ def _revisions(
         if find_owner(state.header, key, inventory) is None or state.tree == tree:
             continue
         number += 1
+        # A tag that main does not contain has its number for good: we move no tag.
         while short_tag(tag_ref(package.path, number)) in view.tags:
             number += 1
         tree = state.tree

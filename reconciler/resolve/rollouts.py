@@ -168,6 +168,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
     for name, revision, wave in named:
         written = f"{revision}/{wave}" if wave else revision
         example = f"{current}/{min(waves)}" if wave else current
+        # A tag that moved adds its commit to the name of the revision: orders may have either.
         if revision not in revisions and _COMMIT.sub("", revision) not in revisions:
             message = f"{name} names {written}, and no revision of the set is called {revision}"
             hint = f'The rollout of {rolling.key} brings {current}: write "{example}".'

@@ -212,6 +212,7 @@ class _Lookup(Struct, frozen=True):
         yield upstream.branch, _Lookup.by_branch
 
     def by_revision(self, number: str) -> Pin | Problem:
+        # Porch numbers the package revision of the branch -1.
         if int(number) == PLACEHOLDER:
             return self.by_branch(self.view.branch)
         for revision in self.package.published:
@@ -231,6 +232,7 @@ class _Lookup(Struct, frozen=True):
             if draft.workspace == workspace:
                 ref = short_branch(draft.ref)
                 return pin_at(self.view, self.package.path, draft.tip, draft.tree, ref=ref, revision=0)
+        # That revision has the name of the branch as its workspace in Porch.
         if workspace == self.view.branch:
             return self.by_branch(workspace)
         names = [*(r.workspace for r in self.package.published), *(d.workspace for d in self.package.drafts)]

@@ -203,6 +203,7 @@ def resolve_variant(
     if pin is None:
         return WaitingVariant(variant, choice.offers, choice.waits)
     path = view.full_path(downstream.package or "")
+    # A Kptfile that cannot be read may have another owner: nothing is written over it.
     if path in view.broken:
         return (replace(view.broken[path], location=variant.source.location).owned_by(variant.owner),)
     record = inventory.records.get(variant.key)
@@ -216,6 +217,7 @@ def resolve_variant(
     local = package.main_tree or (
         view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
     )
+    # Of these revisions the content tells, when it is rendered, which one a package was copied from.
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)

@@ -58,6 +58,7 @@ def assign_waves(waves: Sequence[Wave], targets: Mapping[ObjectName, Labels]) ->
     assigned: dict[ObjectName, str] = {}
     for wave in waves:
         selects = compile_selector(LabelSelector.model_validate(wave.selector))
+        # Rounded up, as maxSurge of a Deployment: a tenth of nine packages is one.
         room = amount(wave.size, len(targets), up=True)
         free = [key for key in sorted(targets) if key not in assigned and selects(targets[key])]
         assigned |= dict.fromkeys(free[:room], wave.name)
@@ -129,6 +130,7 @@ def _judge(
     """
     judged = [member for member in members if not member.ended]
     failed = [member for member in judged if member.failure]
+    # Rounded down, as maxUnavailable of a Deployment: a tenth of nine packages is none.
     budget = amount(wave.failure_budget, len(judged), up=False)
     if wave.name in orders.skipped:
         return WaveStatus(wave.name, WavePhase.SKIPPED, members)
