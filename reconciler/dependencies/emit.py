@@ -411,7 +411,10 @@ def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
     version = package.version.removeprefix("v")
     by_digest = package.digest.startswith("sha256:")
     pin = {"digest": package.digest} if by_digest else {"version": version}
-    parameters = {name: _as_text(value) for name, value in generated.settings.get("parameters", {}).items()}
+    parameters = {
+        name: value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        for name, value in generated.settings.get("parameters", {}).items()
+    }
     settings = {**generated.settings, **({"parameters": parameters} if parameters else {})}
     return {
         "schemaType": PORTER_KIND,
@@ -423,10 +426,6 @@ def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
         **dict(sorted(settings.items())),
         "custom": {**annotations, **({VERSION: version} if by_digest else {})},
     }
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 VERSION = "reconciler.dev/version"

@@ -117,6 +117,7 @@ def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[Pl
     for platform, selection, name in selections:
         if selection is not None and selection.constraints:
             path = ("spec", name, "constraints")
+            # Distributions report versions such as 1.29.1-gke.5: a prerelease of a platform is admitted.
             range_ = notes.range(Dialect.CARVEL, selection.constraints, path, prereleases=())
             yield PlatformNeed(platform, range_, notes.at(*path))
 

@@ -158,6 +158,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
     if parsed is None or OWNER in annotations(document):
         return notes.reading()
     name, tag, digest = parse_source(parsed.spec.image or parsed.spec.package)
+    # Names of revisions end in a hash, and may be cut: the label names the package object.
     labels = parsed.metadata.labels or {}
     activation = ActivationRequest(
         parsed.kind,
@@ -173,6 +174,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
 
 def _pinned(tag: str, digest: str, notes: Diagnostics) -> VersionRange:
     path: Path = ("spec", "package")
+    # A digest counts, whatever the tag beside it: registries do the same.
     if digest:
         return exact_range(Dialect.CROSSPLANE, digest)
     if not tag:

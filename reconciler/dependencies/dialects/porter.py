@@ -142,7 +142,9 @@ def read_bundle(
     shape = tuple(
         tuple(
             sorted(
-                (str(item.get("name")), str(item.get("type") or "")) for item in _mappings(document.get(key))
+                (str(item.get("name")), str(item.get("type") or ""))
+                for _, item in _listed(document.get(key))
+                if isinstance(item, Mapping)
             )
         )
         for key in ("outputs", "parameters", "credentials")
@@ -428,11 +430,6 @@ class _Required(Struct, frozen=True):
 
 def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
-
-
-def _mappings(section: Any) -> list[Mapping[str, Any]]:
-    """Return those outputs, parameters or credentials of a bundle that have fields."""
-    return [item for _, item in _listed(section) if isinstance(item, Mapping)]
 
 
 def _inputs(document: Document) -> Iterator[BundleInput]:

@@ -82,6 +82,7 @@ def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
     namespace, slash, short = name.rpartition("/")
     interfaces = [need for need in context.requirement.alternatives if isinstance(need, InterfaceNeed)]
     inputs = context.lookup.inputs
+    # Porter looks in the namespace of the parent, then among global installations.
     for space in [namespace] if slash else [context.site.namespace, ""]:
         target = f"binding:{qualified(space, short)}"
         for install in inputs.installs:

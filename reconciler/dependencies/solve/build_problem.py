@@ -128,6 +128,7 @@ def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequiremen
     instance = lookup.instance_of(install)
     scope = RequirementContext(install.namespace, (install.name,), install)
     locked = lookup.locked(instance) if install.requested else None
+    # What is held at its lock may have the locked version alone.
     allowed = lookup.allowed(instance, install.need.range) if locked is None else frozenset({locked})
     cause = Cause(CauseKind.REQUESTED, str(install), str(install.need))
     requirement = Requirement((install.need,), alias=install.name, location=install.location)
@@ -165,6 +166,7 @@ def _demands(
             signature = cached[1]
         else:
             signature = _signature(written)
+            # The requirement is held with it, or another one could get its id.
             signatures[id(written)] = (written, signature)
         cause = Cause(CauseKind.REQUIRES, subject, signature)
         demand = InstanceRequirement(
