@@ -259,10 +259,6 @@ _REMOVED = {
 """Settings of earlier versions, each with what to use instead."""
 
 
-def _hint(fault: FieldError) -> str:
-    return _REMOVED.get(str(fault.path[-1]), fault.hint) if fault.of_key else fault.hint
-
-
 def _error(
     faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
 ) -> ConfigurationError:
@@ -274,6 +270,7 @@ def _error(
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)
 
-    placed = sorted((place(fault), fault.message, _hint(fault)) for fault in faults)
+    hints = (_REMOVED.get(str(f.path[-1]), f.hint) if f.of_key else f.hint for f in faults)
+    placed = sorted((place(fault), fault.message, hint) for fault, hint in zip(faults, hints, strict=True))
     errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
     return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

@@ -119,7 +119,8 @@ def _recorded(
             if why is None or name in broken:
                 continue
             reason, is_aside = why
-            address = addresses.get(downstream.url) or _address(downstream)
+            local = downstream.url if downstream.url.startswith("/") else ""
+            address = addresses.get(downstream.url) or downstream.remote or local
             place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
             left = _Left(record, downstream.known_as, is_aside)
             groups[place, Reason.DEFECT if broken else reason].setdefault(downstream.path, left)
@@ -138,16 +139,13 @@ def _registered(
             with guard(f"Repository {item.key}"):
                 remote = parse_remote(git.repo)
                 address = recorded_address(as_written.repo, remote.address)
-                places.append(_Place(remote.url, _directory(git), git.branch, address, item.key))
+                directory = str(PurePosixPath("/" + git.directory)).strip("/")
+                places.append(_Place(remote.url, directory, git.branch, address, item.key))
         except UnavailableError:
             continue
         except DefectError as error:
             broken[item.key] = error
     return places, broken
-
-
-def _directory(git: GitRepository) -> str:
-    return str(PurePosixPath("/" + git.directory)).strip("/")
 
 
 def _why_former(
@@ -161,7 +159,8 @@ def _why_former(
     """Return why no Repository is at a recorded place, and whether one is on another branch; else None."""
     if now is None and is_stalled:
         return Reason.OWNER_STALLED, False
-    if now is None and inventory.control.broken and _may_be_unread(downstream, inventory):
+    broken, file = inventory.control.broken, downstream.registration
+    if now is None and broken and (not file or file in broken):
         return Reason.MANIFEST_UNREADABLE, False
     if now is not None and (downstream.remote == now.address or _is_missing_here(downstream)):
         # The fleet itself is somewhere else than when this was recorded, with the same relative addresses.
@@ -175,19 +174,10 @@ def _why_former(
     return None if is_known else (reason, True)
 
 
-def _may_be_unread(downstream: RecordedDownstream, inventory: Inventory) -> bool:
-    return not downstream.registration or downstream.registration in inventory.control.broken
-
-
 def _is_missing_here(downstream: RecordedDownstream) -> bool:
     """Tell whether nothing is at a path of this machine, of which an older version recorded no address."""
     path = local_path(downstream.url) if downstream.url.startswith("/") and not downstream.remote else None
     return path is not None and not path.exists() and not path.with_name(f"{path.name}.git").exists()
-
-
-def _address(downstream: RecordedDownstream) -> str:
-    """Return the address of a repository that is not registered, "" if it is not known."""
-    return downstream.remote or (downstream.url if downstream.url.startswith("/") else "")
 
 
 def _free_name(place: _Place, known_as: str, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:

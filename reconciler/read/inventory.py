@@ -111,6 +111,8 @@ def read_inventory(
     def complete(left_out: Mapping[Unit, DefectError]) -> Inventory:
         inventory = read.without(left_out)
         trees = read_trees(inventory, mirrors) if options.deep else PackageTrees()
+        # A plan depends on the time of the run for a rollout, and after a merge that was refused.
+        uses_time = inventory.policy.uses_time or any(r.refused for r in inventory.records.values())
         return replace(
             inventory,
             trees=trees.trees,
@@ -119,7 +121,7 @@ def read_inventory(
             subpackages=trees.subpackages,
             trust=read_trust(inventory, mirrors) if options.deep else {},
             opening=read_opening(inventory.policy, forges.clock.now()),
-            now=int(forges.clock.now()) if _uses_time(inventory) else 0,
+            now=int(forges.clock.now()) if uses_time else 0,
             notes=(
                 *options.notes,
                 *_position(inventory.control.standing),
@@ -157,11 +159,6 @@ def _with_views(inventory: Inventory, views: Views) -> Inventory:
         repositories={key: view for key, view in views.items() if view.former is None},
         former={key: view for key, view in views.items() if view.former is not None},
     )
-
-
-def _uses_time(inventory: Inventory) -> bool:
-    """Tell whether a plan depends on the time of the run: a rollout does, and a merge that was refused."""
-    return inventory.policy.uses_time or any(record.refused for record in inventory.records.values())
 
 
 def _read_repositories(

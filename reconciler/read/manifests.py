@@ -222,13 +222,6 @@ def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
         partial = partial._replace(errors=(*wrong, *partial.errors, *keys))
         problems += [_problem(error, place) for error in dict.fromkeys(partial.errors)]
         problems += check_partial(partial, source, policy.limits)
-    return _stalled(key, source, problems, value)
-
-
-def _stalled(
-    key: ObjectKey | None, source: Source, problems: Iterable[Problem], value: Mapping[str, Any]
-) -> Classification:
-    """Return the classification of an invalid object; of one without identity, its file is broken."""
     if key is None:
         return Classification(None, None, source, tuple(problems), broken=source.location.path)
     owned = tuple(problem.owned_by(key) for problem in problems)

@@ -2,12 +2,11 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import NamedTuple
 
 from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.git.commits import CommitData
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.standing import Removal, Removals, Standing
 from reconciler.names.ids import ObjectKey, Oid
@@ -123,7 +122,7 @@ class _Search:
         merged: dict[Declaration, tuple[int, Oid, Oid]] = {}
         pending: dict[Oid, set[Declaration]] = {} if tip in hidden else {tip: set(declarations)}
         # By time for speed only: a parent that is popped too early is pushed again by its other children.
-        heap = [(-self._time(tip), tip)]
+        heap = [(0, tip)]
         while heap:
             _, oid = heapq.heappop(heap)
             here, commit = pending.pop(oid, set()), self._history.find_commit(oid)
@@ -131,7 +130,7 @@ class _Search:
                 continue
             without: set[Declaration] = set()
             last: dict[Declaration, tuple[int, Oid, Oid]] = {}
-            for parent in self._parents(commit):
+            for parent in filter(None, map(self._history.find_commit, commit.parents)):
                 changed = self._history.changed_paths(parent.tree, commit.tree, {item.path for item in here})
                 had = {item for item in here if item.path in changed and declares(parent.oid, item)}
                 last |= dict.fromkeys(had, (commit.committer.time, commit.oid, parent.oid))
@@ -144,15 +143,6 @@ class _Search:
                 into = merged if item in without else certain
                 into[item] = max(pair, into.get(item, pair))
         return {item: (parent, child) for item, (_, child, parent) in (merged | certain).items()}
-
-    def _parents(self, commit: CommitData) -> Iterator[CommitData]:
-        for oid in commit.parents:
-            if (parent := self._history.find_commit(oid)) is not None:
-                yield parent
-
-    def _time(self, oid: Oid) -> int:
-        commit = self._history.find_commit(oid)
-        return commit.committer.time if commit else 0
 
     def _may_declare(self, path: str) -> bool:
         return path.endswith(SUFFIXES) and any(is_below(path, below) for below in self._policy.manifests)

@@ -108,7 +108,18 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     if group_of(api_version) not in GROUPS:
         status = public.pop("status", None)
         if f"{api_version} {public.get('kind')}" in HEALTH_KINDS and isinstance(status, Mapping):
-            public["status"] = _health(status)
+            selected = {name: status[name] for name in _HEALTH_FIELDS if name in status}
+            health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
+            if isinstance(health, Mapping):
+                selected["health"] = {name: health[name] for name in ("status", "message") if name in health}
+            if isinstance(sync, Mapping) and "status" in sync:
+                selected["sync"] = {"status": sync["status"]}
+            if isinstance(conditions, list):
+                items = (item for item in conditions if isinstance(item, Mapping))
+                selected["conditions"] = [
+                    {k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items
+                ]
+            public["status"] = selected
     if public.get("kind") == "Secret" and public.get("apiVersion") == "v1":
         public.pop("data", None)
         public.pop("stringData", None)
@@ -128,20 +139,6 @@ _HEALTH_FIELDS = (
     *("numberReady", "updatedNumberScheduled", "desiredNumberScheduled"),
 )
 _CONDITION_FIELDS = ("type", "status", "reason", "message")
-
-
-def _health(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what tells the health of an object, without times and what else changes while it is the same."""
-    selected = {name: status[name] for name in _HEALTH_FIELDS if name in status}
-    health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
-    if isinstance(health, Mapping):
-        selected["health"] = {name: health[name] for name in ("status", "message") if name in health}
-    if isinstance(sync, Mapping) and "status" in sync:
-        selected["sync"] = {"status": sync["status"]}
-    if isinstance(conditions, list):
-        items = (item for item in conditions if isinstance(item, Mapping))
-        selected["conditions"] = [{k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items]
-    return selected
 
 
 def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
