@@ -16,7 +16,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.functions.declared import check_functions
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import Inventory, Unit
+from reconciler.inventory.inventory import Unit
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, NamedCommit, Side, compare, lock_files
@@ -110,7 +110,8 @@ def check_proposal(
 
     merged, proposed = read_both()
     unread = {} if level is Level.MANIFESTS else _unread(merged, proposed)
-    if level is Level.AUTO and not _is_readable((merged or proposed).inventory):
+    registered = (merged or proposed).inventory.repositories.values()
+    if level is Level.AUTO and registered and not any(view.is_available for view in registered):
         level = Level.MANIFESTS
         unread = _without_credential(unread, merged, proposed)
         merged, proposed = read_both()
@@ -174,11 +175,6 @@ def _renamed(trusted: Policy | None, proposal: ProposedChange) -> Iterator[Probl
 
 def _named(side: OpenControl) -> NamedCommit:
     return NamedCommit(side.branch, side.commit.oid)
-
-
-def _is_readable(inventory: Inventory) -> bool:
-    views = inventory.repositories.values()
-    return not views or any(view.is_available for view in views)
 
 
 def _unread(*sides: RunInputs | None) -> dict[Problem, OnUnavailable]:

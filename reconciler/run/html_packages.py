@@ -63,6 +63,7 @@ class _RowReader:
         overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
+        labels = self._sources.labels
         parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
         return PackageRow(
             repository,
@@ -70,7 +71,7 @@ class _RowReader:
             **_overview_fields(overview, change),
             **_status_fields(status),
             variant=str(change.variant or ""),
-            op=self._label(change),
+            op=str(change.op) if labels is None else labels.get(change.package, self._sources.other),
             reason=str(row_reason(change, status)),
             detail=join_texts("; ", dict.fromkeys(parts)),
             manifest=str(change.location or ""),
@@ -130,10 +131,6 @@ class _RowReader:
         since = {name: f"{c.subject} ({c.author}, {c.commit[:8]})" for name, c in origins.items()}
         return tuple(conflict_texts(known_bases(change, origins), since))
 
-    def _label(self, change: Change) -> str:
-        labels = self._sources.labels
-        return str(change.op) if labels is None else labels.get(change.package, self._sources.other)
-
     def _web_url(self, change: Change) -> str:
         """Return the directory of the package on main at its forge, "" where either is not there."""
         view, context = self._inputs.inventory.views[change.repository], self._sources.planned.plan.context
@@ -177,8 +174,5 @@ def _status_fields(status: PackageStatus | None) -> dict[str, str]:
     if status is None:
         return {}
     number = f"#{status.pull}" if status.pull else ""
-    return {"phase": str(status.phase), "since": _date(status.since), "pull": number, "pull_url": status.url}
-
-
-def _date(time: int) -> str:
-    return str(datetime.fromtimestamp(time, UTC).date()) if time else ""
+    since = str(datetime.fromtimestamp(status.since, UTC).date()) if status.since else ""
+    return {"phase": str(status.phase), "since": since, "pull": number, "pull_url": status.url}

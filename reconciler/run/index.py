@@ -1,8 +1,8 @@
 """The runs of `index sync` and `index missing`: what manifests and the index need, and what is not there."""
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.expand import expand
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import local_path
-from reconciler.git.working_copy import WorkingCopy, find_working_copy
+from reconciler.git.working_copy import find_working_copy
 from reconciler.http.reply_cache import ReplyCache
 from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
@@ -90,7 +90,11 @@ def sync_index(options: RunOptions, chosen: SyncOptions) -> IndexSync:
         raise UsageError(f"{options.control} is no working copy of the control repository", hint=hint)
     inputs = read_inputs(options)
     inventory = _on_disk(inputs, options)
-    files = dict(_index_files(copy))
+    files = {
+        path.relative_to(copy.root).as_posix(): path.read_bytes()
+        for path in sorted((copy.root / INDEX_DIRECTORY).rglob("*"))
+        if path.suffix in INDEX_SUFFIXES and path.is_file()
+    }
     result, requests = synchronise(replace(inputs, inventory=inventory), chosen, files)
     written = []
     for version in result.versions:
@@ -114,7 +118,9 @@ def synchronise(
     request = SyncRequest(
         tuple(sorted(installs, key=lambda install: (str(install), install.location))),
         catalogue or _catalogue(inventory),
-        tuple(document for document in inventory.documents if _is_repository(document.value)),
+        tuple(
+            document for document in inventory.documents if document.value.get("kind") == "PackageRepository"
+        ),
         present,
         every=chosen.every,
         checks_tags=chosen.checks_tags,
@@ -133,10 +139,6 @@ def synchronise(
 def _catalogue(inventory: Inventory) -> Catalogue:
     index = read_index(inventory.index)
     return build_catalogue(index.candidates, index.refused)
-
-
-def _is_repository(value: Mapping[str, Any]) -> bool:
-    return value.get("kind") == "PackageRepository"
 
 
 def _on_disk(inputs: RunInputs, options: RunOptions) -> Inventory:
@@ -159,9 +161,3 @@ def _on_disk(inputs: RunInputs, options: RunOptions) -> Inventory:
         index=folders.documents,
         problems=tuple(sorted({*problems, *folders.problems})),
     )
-
-
-def _index_files(copy: WorkingCopy) -> Iterator[tuple[str, bytes]]:
-    for path in sorted((copy.root / INDEX_DIRECTORY).rglob("*")):
-        if path.suffix in INDEX_SUFFIXES and path.is_file():
-            yield path.relative_to(copy.root).as_posix(), path.read_bytes()

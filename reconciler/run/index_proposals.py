@@ -1,6 +1,6 @@
 """The run of `index sync --pull-request`: one reviewed pull request for each source, and for each chart."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace as changed
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.dependencies.update.changes import VersionChange, version_changes
 from reconciler.expand import expand
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files
 from reconciler.names.refs import HEADS, index_ref, short_branch
@@ -77,9 +77,9 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     place = ProposalPlace(name, inventory.control.url, INDEX_DIRECTORY, commit, control.head_branch)
     before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
     for ref, versions in sorted(by_ref.items()):
-        documents = (*inventory.index, *_documents(versions, policy.limits))
-        moves = _decide(inputs, replace(inventory, index=documents))
         added = {f"{v.folder}/{name}": data for v in versions for name, data in v.files.items()}
+        documents = (*inventory.index, *parse_index(added, policy.limits).documents)
+        moves = _decide(inputs, replace(inventory, index=documents))
         names = {version.candidate.id.name for version in versions}
         files = {path.removeprefix(f"{INDEX_DIRECTORY}/"): File.of(data) for path, data in added.items()}
         problems = (str(problem.message) for problem in result.problems)
@@ -112,11 +112,6 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
         charts.count,
         is_idle=result.is_idle and not charts.followed,
     )
-
-
-def _documents(versions: Iterable[NewVersion], limits: Limits) -> tuple[SourcedDocument, ...]:
-    files = {f"{v.folder}/{name}": data for v in versions for name, data in v.files.items()}
-    return parse_index(files, limits).documents
 
 
 def _decide(inputs: RunInputs, inventory: Inventory) -> tuple[VersionChange, ...]:
