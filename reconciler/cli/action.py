@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import orjson
 
 from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
@@ -24,12 +25,17 @@ from reconciler.cli.workflow import (
     pull_number,
 )
 from reconciler.git.urls import local_path
+from reconciler.git.working_copy import find_working_copy, is_repository
+from reconciler.plan.changes import Outcome, exit_of
+from reconciler.report.json import outcome_value, plan_value
+from reconciler.report.sarif import plan_sarif
+from reconciler.report.summary import count_ops, summary_line
+from reconciler.report.text import failures, outcome_lines
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 
 if TYPE_CHECKING:
     from reconciler.base.text import Text
-    from reconciler.plan.changes import Outcome
-    from reconciler.run.options import RunOptions
-    from reconciler.run.plan import PlannedRun
 
 MODES = ("check", "plan", "apply", "index-sync")
 FLAGS = {"comment": True, "strict": False, "detailed-exitcode": False}
@@ -131,8 +137,6 @@ class Inputs:
     @property
     def is_fetched(self) -> bool:
         """Whether the workflow's own repository is meant, and no step checked it out."""
-        from reconciler.git.working_copy import find_working_copy, is_repository
-
         if self.text("control") not in {"", "."} or not self._environment.get("GITHUB_REPOSITORY"):
             return False
         return find_working_copy(self._workspace) is None and not is_repository(self._workspace)
@@ -174,10 +178,7 @@ def _check(ctx: click.Context, inputs: Inputs, level: str, flags: Mapping[str, b
 
 
 def _plan(runner: Runner, inputs: Inputs, *, apply: bool, detailed: bool) -> Exit:
-    from reconciler.plan.changes import exit_of
-    from reconciler.report.text import outcome_lines
     from reconciler.run.apply import apply_plan
-    from reconciler.run.plan import plan_run
 
     if apply:
         check_event(os.environ)
@@ -210,23 +211,13 @@ def _sync_index(ctx: click.Context, runner: Runner, inputs: Inputs) -> Exit:
     return Exit(code)
 
 
-def _settings(inputs: Inputs, *, writes: bool) -> "RunOptions":
-    from reconciler.run.options import RunOptions
-
+def _settings(inputs: Inputs, *, writes: bool) -> RunOptions:
     return with_shard(RunOptions(inputs.control, usable_cache(None, writes=writes)), inputs.text("shard"))
 
 
-def _tell(
-    runner: Runner, inputs: Inputs, planned: "PlannedRun", outcome: "Outcome | None", code: Exit
-) -> None:
+def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome | None, code: Exit) -> None:
     """Give the runner the annotations, summary and outputs of a plan or its outcome."""
-    import orjson
-
-    from reconciler.report.json import outcome_value, plan_value
     from reconciler.report.markdown import plan_markdown
-    from reconciler.report.sarif import plan_sarif
-    from reconciler.report.summary import count_ops, summary_line
-    from reconciler.report.text import failures
     from reconciler.run.html_report import plan_report
 
     plan, names = planned.plan, planned.names

@@ -1,17 +1,19 @@
 """`apply`: plan, then do it."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
+import orjson
 
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
 from reconciler.cli.differences import html_option, write_page
-from reconciler.cli.measuring import measuring_options
+from reconciler.cli.measuring import Measuring, measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -25,14 +27,16 @@ from reconciler.cli.output import (
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from reconciler.cli.measuring import Measuring
-    from reconciler.plan.changes import Effect, Outcome, Plan
-    from reconciler.run.options import RunOptions
-    from reconciler.run.plan import PlannedRun
+from reconciler.plan.changes import Effect, Outcome, Plan, exit_of
+from reconciler.report.isolation import tell, tell_outcome
+from reconciler.report.json import outcome_value
+from reconciler.report.markdown import plan_markdown
+from reconciler.report.needs import need_lines, needs_after
+from reconciler.report.text import effect_line, outcome_lines
+from reconciler.run.apply import apply_plan
+from reconciler.run.html_report import plan_report
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 
 T = TypeVar("T")
 
@@ -50,13 +54,13 @@ T = TypeVar("T")
     "saved", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]"
 )
 def apply(
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     checksum: str,
     html_file: Path | None,
     saved: Path | None,
     *,
-    measuring: "Measuring",
+    measuring: Measuring,
     shard: str,
     unchanged: bool,
 ) -> Exit:
@@ -78,39 +82,29 @@ def apply(
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer()
     settings = with_shard(settings, shard)
-    from reconciler.plan.changes import exit_of
-    from reconciler.run.plan import plan_run
-
     planned = plan_run(settings, to_apply=True)
     measuring.count(planned)  # a plan that is refused has numbers, too
     outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     measuring.count(planned, outcome)
     if html_file is not None:
-        from reconciler.run.html_report import plan_report
-
         write_page(html_file, plan_report(planned, outcome))
     return code
 
 
 def _apply(
     printer: Printer,
-    planned: "PlannedRun",
+    planned: PlannedRun,
     checksum: str,
     form: Output,
     *,
     unchanged: bool,
-) -> "Outcome":
+) -> Outcome:
     """Show a plan, apply it, and show the outcome.
 
     Raises:
         RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
     """
-    from reconciler.report.isolation import tell, tell_outcome
-    from reconciler.report.needs import need_lines, needs_after
-    from reconciler.report.text import outcome_lines
-    from reconciler.run.apply import apply_plan
-
     if form is Output.TEXT:
         show_plan(printer, planned, form, unchanged=unchanged, to_apply=True)
     try:
@@ -122,7 +116,7 @@ def _apply(
         raise
     plan, names = planned.plan, planned.names
 
-    def show(make: "Callable[[Plan, Outcome], T]") -> "T":
+    def show(make: Callable[[Plan, Outcome], T]) -> T:
         return tell(plan, lambda some: tell_outcome(outcome, lambda done: make(some, done)))
 
     match form:
@@ -134,12 +128,8 @@ def _apply(
             left = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
             printer.lines(need_lines(left, paint=printer.paint, width=printer.width))
         case Output.JSON:
-            from reconciler.report.json import outcome_value
-
             printer.value(show(lambda some, done: outcome_value(some, done, names)))
         case _:
-            from reconciler.report.markdown import plan_markdown
-
             printer.text(show(lambda some, done: plan_markdown(some, names, done)))
             printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)]), err=True)
     return outcome
@@ -151,8 +141,6 @@ def _saved_checksum(saved: Path, checksum: str) -> str:
     Raises:
         UsageError: The file has no plan, or another checksum is given.
     """
-    import orjson
-
     hint = "Write one with `reconciler plan -o json --out plan.json`."
     try:
         plan = orjson.loads(saved.read_bytes())
@@ -168,14 +156,12 @@ def _saved_checksum(saved: Path, checksum: str) -> str:
 
 @contextmanager
 def _progress(
-    printer: Printer, planned: "PlannedRun", *, shown: bool
-) -> "Iterator[Callable[[Sequence[Effect]], None]]":
+    printer: Printer, planned: PlannedRun, *, shown: bool
+) -> Iterator[Callable[[Sequence[Effect]], None]]:
     """Yield what to call with new effects: steps of the progress on a terminal, a line each otherwise."""
-    from reconciler.report.text import effect_line
-
     with open_task("applying", planned.steps) as task:
 
-        def advance(effects: "Sequence[Effect]") -> None:
+        def advance(effects: Sequence[Effect]) -> None:
             # What cannot be shown must not stop what is being done.
             with suppress(DefectError), guard("lines about effects"):
                 lines = [effect_line(effect) for effect in effects]

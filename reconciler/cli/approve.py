@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -21,20 +21,39 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
+from reconciler.cli.pull_requests import (
+    ListedPull,
+    PullFilter,
+    approvable,
+    closed_error,
+    find_or_open_pulls,
+    find_pulls,
+    is_merged,
+    is_pattern,
+    list_pulls,
+    objection_errors,
+    outdated_error,
+    shared_error,
+    unheld_error,
+)
+from reconciler.forge.local.approval import LocalMerge
+from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.merge import DeletionHead, DraftHead, OutdatedError, parse_head
+from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS, short_tag
-
-if TYPE_CHECKING:
-    from reconciler.cli.pull_requests import ListedPull
-    from reconciler.plan.changes import Approvable, Plan
-    from reconciler.run.options import RunOptions
-    from reconciler.run.plan import PlannedRun
+from reconciler.plan.changes import Approvable, Plan
+from reconciler.plan.unread import find_unread
+from reconciler.report.json import listing
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_fleet, plan_run
 
 
 class Approved(NamedTuple):
     """Result of one approval."""
 
-    listed: "ListedPull"
+    listed: ListedPull
     commit: str = ""
     revision: str = ""
     error: ReconcilerError | None = None
@@ -67,7 +86,7 @@ class Approved(NamedTuple):
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")
 @dry_run_option
 def approve(
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     names: Sequence[str],
     *,
@@ -95,20 +114,6 @@ def approve(
       reconciler approve --all                     everything that is open
       reconciler approve --propose-only edge-east/nginx
     """
-    from reconciler.cli.pull_requests import (
-        PullFilter,
-        find_or_open_pulls,
-        find_pulls,
-        is_pattern,
-        list_pulls,
-        shared_error,
-    )
-    from reconciler.inventory.inventory import PullState
-    from reconciler.plan.unread import find_unread
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import plan_fleet, plan_run
-
     chosen_by = PullFilter(sets, labels)
     if bool(names) == (every or (bool(chosen_by) and not names)):
         raise UsageError(
@@ -171,13 +176,13 @@ def approve(
 class _Plans(NamedTuple):
     """The plan before the first approval, and one that is made after them; each is computed when needed."""
 
-    before: "Callable[[], Plan]"
-    after: "Callable[[], PlannedRun]"
+    before: Callable[[], Plan]
+    after: Callable[[], PlannedRun]
 
 
 def _approve_all(
-    pulls: "Sequence[ListedPull]",
-    refused: "Mapping[str, Approved]",
+    pulls: Sequence[ListedPull],
+    refused: Mapping[str, Approved],
     plans: _Plans,
     *,
     named: AbstractSet[str],
@@ -188,8 +193,6 @@ def _approve_all(
     Only a person who names it publishes what a manifest does not want any more, or what takes objects of a
     cluster with it: a pattern does not. `refused` are those that nothing is asked about any more.
     """
-    from reconciler.cli.pull_requests import objection_errors
-
     matched = [pull for pull in pulls if pull.name not in named]
     withdrawn = objection_errors(matched, plans.before()) if matched else {}
     results: dict[str, Approved] = dict(refused)
@@ -215,10 +218,8 @@ def _approve_all(
     return [results[pull.name] for pull in pulls]
 
 
-def _judge(listed: "ListedPull", plan: "Callable[[], Plan]") -> "Approved | Approvable":
+def _judge(listed: ListedPull, plan: Callable[[], Plan]) -> Approved | Approvable:
     """Return the readiness of a pull request that may be approved, the result of any other."""
-    from reconciler.cli.pull_requests import approvable, closed_error, is_merged, unheld_error
-
     if is_merged(listed):
         return Approved(listed, already="merged")
     if error := closed_error(listed) or unheld_error(listed):
@@ -232,13 +233,8 @@ def _judge(listed: "ListedPull", plan: "Callable[[], Plan]") -> "Approved | Appr
     return Approved(listed, error=error)
 
 
-def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRun]") -> Iterator[Approved]:
+def _approve_ready(chosen: Sequence[ListedPull], plan: Callable[[], PlannedRun]) -> Iterator[Approved]:
     """Approve pull requests of one repository."""
-    from reconciler.cli.pull_requests import outdated_error
-    from reconciler.forge.local.approval import LocalMerge
-    from reconciler.forge.local.forge import LocalForge
-    from reconciler.forge.local.merge import OutdatedError
-
     forge, mirror = chosen[0].forge, chosen[0].mirror
     if isinstance(forge, LocalForge):
         merges = forge.approve_all([LocalMerge(each.pull.number, each.pull.head_oid) for each in chosen])
@@ -263,9 +259,7 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRu
             yield Approved(listed, merge, tags.get(merge, ""), is_queued=not merge)
 
 
-def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
-    from reconciler.cli.pull_requests import closed_error, is_merged
-
+def _propose(listed: ListedPull, *, dry_run: bool) -> Approved:
     if is_merged(listed):
         return Approved(listed, already="merged")
     if closed := closed_error(listed):
@@ -305,8 +299,6 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
 
 def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
-    from reconciler.forge.local.merge import DeletionHead, DraftHead, parse_head
-
     if result.is_queued:
         return "in the merge queue of its branch, which merges it"
     if not result.listed.is_local:

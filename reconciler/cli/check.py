@@ -2,29 +2,33 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
+import orjson
 from msgspec.structs import replace
 
+from reconciler.apply.check_comment import write_check_comment
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.cli.differences import diff_option, html_option, show_check_differences, write_page
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
     detailed_exitcode_option,
     make_printer,
     output_options,
 )
 from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem, current_runner
-
-if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.plan.compare import Comparison
-    from reconciler.run.check import CheckResult
-    from reconciler.run.options import RunOptions
+from reconciler.plan.changes import problem_exits
+from reconciler.plan.compare import Comparison
+from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
+from reconciler.report.isolation import tell_comparison
+from reconciler.report.sarif import comparison_sarif
+from reconciler.run.check import CheckResult, Level, check_proposal
+from reconciler.run.options import RunOptions
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 LEVELS = ("auto", "manifests", "fleet")
@@ -65,7 +69,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @html_option
 def check(
     *,
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     base: str,
     head: str,
@@ -96,9 +100,6 @@ def check(
       reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
-    from reconciler.report.isolation import tell_comparison
-    from reconciler.run.check import Level, check_proposal
-
     if shows_diff and output != Output.TEXT:
         raise UsageError("--diff prints patches", hint="Leave out --output.")
     runner = current_runner()
@@ -109,7 +110,7 @@ def check(
         raise
     printer = make_printer()
 
-    def make(comparison: "Comparison") -> _Shown:
+    def make(comparison: Comparison) -> _Shown:
         part = replace(checked, comparison=comparison)
         code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
         return _make_forms(printer, part, code)
@@ -133,7 +134,7 @@ def check(
 class _Shown(NamedTuple):
     """A check in all of its forms, and what the runner of a workflow shows."""
 
-    checked: "CheckResult"
+    checked: CheckResult
     code: Exit
     lines: list[str]
     value: dict[str, Any]
@@ -143,12 +144,8 @@ class _Shown(NamedTuple):
     outputs: dict[str, str]
 
 
-def _make_forms(printer: "Printer", checked: "CheckResult", code: Exit) -> _Shown:
-    import orjson
-
-    from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
+def _make_forms(printer: Printer, checked: CheckResult, code: Exit) -> _Shown:
     from reconciler.report.markdown import comparison_markdown
-    from reconciler.report.sarif import comparison_sarif
 
     comparison, names = checked.comparison, checked.names
     return _Shown(
@@ -173,7 +170,7 @@ def _make_forms(printer: "Printer", checked: "CheckResult", code: Exit) -> _Show
     )
 
 
-def _show(printer: "Printer", shown: _Shown, form: Output) -> None:
+def _show(printer: Printer, shown: _Shown, form: Output) -> None:
     match form:
         case Output.TEXT:
             printer.lines(shown.lines)
@@ -194,17 +191,15 @@ def _tell(runner: Runner, shown: _Shown, json_file: Path | None, sarif_file: Pat
     runner.tell(shown.outputs)
 
 
-def _changed(comparison: "Comparison") -> str:
+def _changed(comparison: Comparison) -> str:
     """Return `true`, `false`, or `unknown` where what was read changes nothing and not all was read."""
     if not comparison.is_empty:
         return "true"
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: "Printer", shown: _Shown, number: int) -> None:
+def _comment(printer: Printer, shown: _Shown, number: int) -> None:
     """Comment on the pull request; a comment that cannot be written is a note."""
-    from reconciler.apply.check_comment import write_check_comment
-
     checked, why = shown.checked, "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
         text = printer.redactor.text(shown.markdown)
@@ -213,9 +208,7 @@ def _comment(printer: "Printer", shown: _Shown, number: int) -> None:
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])
 
 
-def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool) -> Exit:
-    from reconciler.plan.changes import problem_exits
-
+def _exit_of(checked: CheckResult, level: str, *, strict: bool, detailed: bool) -> Exit:
     comparison = checked.comparison
     exits = {*problem_exits(comparison.new), *(problem_exits(comparison.old) if strict else ())}
     if any(problem.reason == Reason.DEFECT for problem in comparison.old):

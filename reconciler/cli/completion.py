@@ -1,8 +1,10 @@
 """`completion`: the script that completes commands and options in a shell."""
 
 import click
+from click.shell_completion import ShellComplete, get_completion_class
 
 from reconciler.base.errors import Exit
+from reconciler.cli.main import COMPLETING, main
 from reconciler.cli.output import make_printer
 
 SHELLS = ("bash", "zsh", "fish")
@@ -19,10 +21,6 @@ def completion(shell: str) -> Exit:
       reconciler completion zsh > ~/.zfunc/_reconciler            with fpath+=~/.zfunc before compinit
       reconciler completion fish > ~/.config/fish/completions/reconciler.fish
     """
-    from click.shell_completion import ShellComplete, get_completion_class
-
-    from reconciler.cli.main import COMPLETING, main
-
     complete = get_completion_class(shell)
     if complete is not None:
         # The class of bash would start a bash to learn its version.

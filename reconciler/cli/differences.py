@@ -15,15 +15,21 @@ from reconciler.base.progress import current_display, open_task
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
-from reconciler.cli.output import require_readable
+from reconciler.cli.output import Printer, require_readable
+from reconciler.plan.changes import Change
+from reconciler.plan.chart_values import template_of
+from reconciler.plan.compare import WITHDRAW
+from reconciler.report.folding import common_text, equal_differences, general_text, names_text
+from reconciler.report.overview import variant_set
+from reconciler.report.patch import package_patch
+from reconciler.report.summary import change_order, detail, sorted_changes
+from reconciler.run.check import CheckResult
+from reconciler.run.differences import is_deletion, read_sides
+from reconciler.run.explain import read_origins, trace_variant
+from reconciler.run.plan import PlannedRun
 
 if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.plan.changes import Change
     from reconciler.report.html import HtmlReport
-    from reconciler.run.check import CheckResult
-    from reconciler.run.plan import PlannedRun
-
 _MOST_VALUES = 20
 """Changed values of charts that a difference lists; more than these are counted."""
 
@@ -50,7 +56,7 @@ def write_page(path: Path, report: "HtmlReport") -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]":
+def select_changes(planned: PlannedRun, texts: Sequence[str]) -> list[Change]:
     """Return the changes of the packages that the texts name, in the order of reports.
 
     A text is `REPO/PACKAGE`, a pattern of it, or a set as `NAME` or `NAMESPACE/NAME`.
@@ -59,8 +65,6 @@ def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]
         UsageError: A text names no package and no set.
         UnavailableError: The repository that it names could not be read.
     """
-    from reconciler.report.summary import sorted_changes
-
     changes = sorted_changes(planned.plan)
     names = {change.package: _names(planned, change) for change in changes}
     every = {name for own in names.values() for name in own}
@@ -72,10 +76,8 @@ def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]
     return [c for c in changes if any(fnmatchcase(n, text) for n in names[c.package] for text in texts)]
 
 
-def _names(planned: "PlannedRun", change: "Change") -> set[str]:
+def _names(planned: PlannedRun, change: Change) -> set[str]:
     """Return the names of a package: its own, that with its whole path, and those of its set."""
-    from reconciler.report.overview import variant_set
-
     names = {planned.names.of(change), f"{change.repository.name}/{change.package.path}"}
     if change.variant is not None and planned.plan.context is not None:
         key = variant_set(change.variant, planned.plan.context)
@@ -83,16 +85,13 @@ def _names(planned: "PlannedRun", change: "Change") -> set[str]:
     return names
 
 
-def changed_files(planned: "PlannedRun") -> "list[Change]":
+def changed_files(planned: PlannedRun) -> list[Change]:
     """Return the changes of a plan that write or remove files, in the order of reports."""
-    from reconciler.report.summary import sorted_changes
-    from reconciler.run.differences import is_deletion
-
     return [c for c in sorted_changes(planned.plan) if c.written is not None or is_deletion(c)]
 
 
 def show_differences(
-    printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool = False
+    printer: Printer, planned: PlannedRun, changes: Sequence[Change], *, unfolded: bool = False
 ) -> None:
     """Print the patch of each change, through the pager on a terminal; equal ones once unless `unfolded`."""
     lines = _lines(printer, planned, changes, unfolded=unfolded)
@@ -105,11 +104,8 @@ def show_differences(
         click.echo_via_pager((f"{printer.redactor.text(line)}\n" for line in lines), color=printer.is_colored)
 
 
-def show_check_differences(printer: "Printer", checked: "CheckResult") -> None:
+def show_check_differences(printer: Printer, checked: CheckResult) -> None:
     """Print what merging a proposed change does to the files of packages, if packages were compared."""
-    from reconciler.plan.compare import WITHDRAW
-    from reconciler.report.summary import change_order
-
     if checked.proposed is None:
         printer.lines(["# Packages were not compared."])
         return
@@ -118,15 +114,9 @@ def show_check_differences(printer: "Printer", checked: "CheckResult") -> None:
 
 
 def _lines(
-    printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool
+    printer: Printer, planned: PlannedRun, changes: Sequence[Change], *, unfolded: bool
 ) -> Iterator[str]:
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
-    from reconciler.plan.chart_values import template_of
-    from reconciler.report.folding import common_text, equal_differences, general_text, names_text
-    from reconciler.report.patch import package_patch
-    from reconciler.report.summary import detail
-    from reconciler.run.differences import read_sides
-
     groups = [[c] for c in changes] if unfolded else equal_differences(changes)
     firsts = [group[0] for group in groups]
     shown = False
@@ -153,10 +143,8 @@ def _lines(
         yield "# No file of a package changes."
 
 
-def _value_lines(planned: "PlannedRun", change: "Change") -> Iterator[str]:
+def _value_lines(planned: PlannedRun, change: Change) -> Iterator[str]:
     """Yield the values of its charts that a change changes, each with its origin."""
-    from reconciler.run.explain import read_origins, trace_variant
-
     origins, _ = read_origins(planned, change, trace_variant(planned, change))
     changed = [each for each in origins if not each.file and each.field.startswith(".")]
     for each in changed[:_MOST_VALUES]:
@@ -166,6 +154,6 @@ def _value_lines(planned: "PlannedRun", change: "Change") -> Iterator[str]:
         yield f"# and {plural(len(changed) - _MOST_VALUES, 'changed value')} more"
 
 
-def _heading(change: "Change") -> str:
+def _heading(change: Change) -> str:
     """Return what happens to a package; where nothing does, its difference is that of the draft in review."""
     return "in review" if change.op == "keep" else str(change.op)

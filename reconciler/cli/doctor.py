@@ -1,20 +1,18 @@
 """`doctor`: check the set-up, and name the next step for whatever is wrong."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from reconciler.base.errors import Exit
 from reconciler.cli.output import Output, control_options, make_printer, output_options
-
-if TYPE_CHECKING:
-    from reconciler.run.options import RunOptions
+from reconciler.report.doctor import Severity, finding_lines, findings_value
+from reconciler.run.doctor import diagnose
+from reconciler.run.options import RunOptions
 
 
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def doctor(settings: "RunOptions", output: str) -> Exit:
+def doctor(settings: RunOptions, output: str) -> Exit:
     r"""Check the set-up: git, configuration, credentials, engines, clock, snapshots, and every repository.
 
     Of a repository: whether it can be reached and written, its branches and tags, and its forge. Nothing is
@@ -25,9 +23,6 @@ def doctor(settings: "RunOptions", output: str) -> Exit:
       reconciler doctor
       reconciler doctor -o json
     """
-    from reconciler.report.doctor import Severity, finding_lines, findings_value
-    from reconciler.run.doctor import diagnose
-
     findings = diagnose(settings)
     printer = make_printer()
     if output == Output.JSON:

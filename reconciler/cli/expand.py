@@ -1,6 +1,7 @@
 """`expand`: print the PackageVariants that the sets expand to."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -9,20 +10,23 @@ from reconciler.base.escape import terminal
 from reconciler.base.suggestions import suggest
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
     make_printer,
     output_options,
     show_standing,
     show_unread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from reconciler.cli.output import Printer
-    from reconciler.expand import Desired, DesiredVariant
-    from reconciler.inventory.inventory import Inventory
-    from reconciler.run.options import RunOptions
+from reconciler.expand import Desired, DesiredVariant
+from reconciler.expand.expansion import empty_selections
+from reconciler.expand.variants import to_manifest
+from reconciler.inventory.inventory import Inventory
+from reconciler.krm.yaml import emit
+from reconciler.plan.unread import find_unread
+from reconciler.report.json import problem_value
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import resolve_inputs
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -33,9 +37,7 @@ API_VERSION = "reconciler.dev/v1alpha1"
 @output_options(Output.YAML, Output.JSON)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")
 @click.option("--authored", is_flag=True, help="Print the PackageVariants that people wrote too.")
-def expand(
-    settings: "RunOptions", sets: tuple[str, ...], output: str, *, trace: bool, authored: bool
-) -> Exit:
+def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: bool, authored: bool) -> Exit:
     r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
 
     Without a name also those that others need and no manifest declares, each with the annotation
@@ -48,11 +50,6 @@ def expand(
       reconciler expand default/edge --trace   one set, and where each field comes from
       reconciler expand -o json | jq '.variants | length'
     """
-    from reconciler.expand.expansion import empty_selections
-    from reconciler.plan.unread import find_unread
-    from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import resolve_inputs
-
     world = read_inputs(settings)
     inventory = world.inventory
     selected = _wanted(sets, inventory)
@@ -74,7 +71,7 @@ def expand(
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 
 
-def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str]]:
+def _wanted(sets: Sequence[str], inventory: Inventory) -> set[tuple[str, str]]:
     keys = {tuple(pvs.key) for pvs in inventory.sets}
     default = inventory.policy.default_namespace
     names = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
@@ -86,17 +83,14 @@ def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str
 
 
 def _show(
-    printer: "Printer",
-    variants: "Sequence[DesiredVariant]",
-    desired: "Desired",
-    inventory: "Inventory",
+    printer: Printer,
+    variants: Sequence[DesiredVariant],
+    desired: Desired,
+    inventory: Inventory,
     *,
     as_json: bool,
     trace: bool,
 ) -> None:
-    from reconciler.expand.variants import to_manifest
-    from reconciler.report.json import problem_value
-
     problems = (*inventory.problems, *desired.problems)
     if as_json:
         shown: dict[str, Any] = {
@@ -116,10 +110,7 @@ def _show(
         printer.lines([terminal(str(problem)), *hint], err=True)
 
 
-def _document(variant: "DesiredVariant", inventory: "Inventory", *, trace: bool) -> "Iterator[str]":
-    from reconciler.expand.variants import to_manifest
-    from reconciler.krm.yaml import emit
-
+def _document(variant: DesiredVariant, inventory: Inventory, *, trace: bool) -> Iterator[str]:
     yield "---"
     if trace:
         yield f"# {variant.source.location}"

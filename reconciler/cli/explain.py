@@ -1,7 +1,7 @@
 """`explain`: the change of one package, its obstacles, its revisions, and the origin of its fields."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,14 +16,23 @@ from reconciler.cli.output import (
     require_readable,
     show_standing,
 )
-
-if TYPE_CHECKING:
-    from reconciler.expand import DesiredVariant
-    from reconciler.plan.changes import Change
-    from reconciler.report.obstacles import Standstill
-    from reconciler.report.provenance import Origin
-    from reconciler.run.options import RunOptions
-    from reconciler.run.plan import PlannedRun
+from reconciler.expand import DesiredVariant
+from reconciler.plan.changes import Change
+from reconciler.plan.status import current_states
+from reconciler.report.history import history_items, history_lines
+from reconciler.report.json import API_VERSION, change_value, problem_value
+from reconciler.report.obstacles import Standstill, problems_of
+from reconciler.report.provenance import Origin
+from reconciler.report.text import change_lines, problem_lines
+from reconciler.run.explain import (
+    explain_standstill,
+    named_changes,
+    read_history,
+    read_origins,
+    trace_variant,
+)
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 
 _NEWEST = "newest"
 
@@ -40,7 +49,7 @@ _NEWEST = "newest"
 @click.option("--history", "shows_history", is_flag=True, help="Its revisions: when, from what, by whom.")
 @click.argument("package", metavar="REPO/PACKAGE")
 def explain(
-    settings: "RunOptions", output: str, package: str, *, goal: str | None, shows_history: bool
+    settings: RunOptions, output: str, package: str, *, goal: str | None, shows_history: bool
 ) -> Exit:
     r"""Explain one package: its change, the reason, and the origin of each field that we put into it.
 
@@ -59,14 +68,6 @@ def explain(
       reconciler explain edge-east/nginx --history
       reconciler explain edge-east/nginx -o json
     """
-    from reconciler.plan.status import current_states
-    from reconciler.report.history import history_items, history_lines
-    from reconciler.report.json import API_VERSION, change_value, problem_value
-    from reconciler.report.obstacles import problems_of
-    from reconciler.report.text import change_lines, problem_lines
-    from reconciler.run.explain import explain_standstill, read_history, read_origins, trace_variant
-    from reconciler.run.plan import plan_run
-
     planned = plan_run(settings)
     inventory = planned.inputs.inventory
     change = _find_change(planned, package)
@@ -117,15 +118,13 @@ def explain(
     return Exit.DONE
 
 
-def _find_change(planned: "PlannedRun", package: str) -> "Change":
+def _find_change(planned: PlannedRun, package: str) -> Change:
     """Return the change of the package that a text names.
 
     Raises:
         UsageError: No repository has such a package, and none is planned.
         UnavailableError: Its repository could not be read.
     """
-    from reconciler.run.explain import named_changes
-
     changes = list(named_changes(planned))
     for *names, change in changes:
         if package in names:
@@ -140,7 +139,7 @@ def _find_change(planned: "PlannedRun", package: str) -> "Change":
     raise UsageError(f"The plan has no package {package}", hint=hint)
 
 
-def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
+def _trace(variant: DesiredVariant | None) -> Iterator[tuple[str, str]]:
     """Yield where the variant came from: its set, and which expression gave which field."""
     if variant is None:
         return
@@ -151,7 +150,7 @@ def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
     yield from sorted(variant.trace.items())
 
 
-def _standstill_lines(standstill: "Standstill") -> Iterator[str]:
+def _standstill_lines(standstill: Standstill) -> Iterator[str]:
     versions = {
         "on main": standstill.main,
         "in review": standstill.review,
@@ -169,7 +168,7 @@ def _standstill_lines(standstill: "Standstill") -> Iterator[str]:
             yield f"       next: {message_line(obstacle.hint)}"
 
 
-def _field_lines(origins: "Sequence[Origin]") -> Iterator[str]:
+def _field_lines(origins: Sequence[Origin]) -> Iterator[str]:
     if origins:
         yield "  fields:"
     for origin in origins:
@@ -180,7 +179,7 @@ def _field_lines(origins: "Sequence[Origin]") -> Iterator[str]:
         yield f"      from {terminal(origin.source)}{terminal(where)}"
 
 
-def _value(origin: "Origin") -> dict[str, Any]:
+def _value(origin: Origin) -> dict[str, Any]:
     location = origin.location._asdict() if origin.location else None
     return {
         "file": origin.file,

@@ -3,20 +3,36 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 from msgspec import Struct
 
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
-from reconciler.cli.output import Output, cache_dir_option, config_option, make_printer, output_options
-from reconciler.cli.package import read_policy, runtime_option
-
-if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.policy import Engine, Policy
-    from reconciler.read.control import OpenControl
+from reconciler.cli.output import (
+    Output,
+    Printer,
+    cache_dir_option,
+    config_option,
+    make_printer,
+    output_options,
+)
+from reconciler.cli.package import policy_of_file, runtime_option
+from reconciler.functions.catalog import CLAIMS, PSEUDO, UNSTUDIED, parse_image
+from reconciler.functions.pipeline import declared_steps, find_engine
+from reconciler.functions.runtimes.container import ContainerRuntime
+from reconciler.functions.runtimes.pipelines import open_runtimes
+from reconciler.functions.step import InvalidPipelineError, Unrunnable
+from reconciler.git.working_copy import find_working_copy
+from reconciler.krm.yaml import SetValue, apply_edits
+from reconciler.policy import Engine, Policy
+from reconciler.read.control import OpenControl, open_control
+from reconciler.read.credentials import commit_signing
+from reconciler.read.files import read_directory
+from reconciler.read.governance import read_options, read_policy
+from reconciler.run.inputs import check_opened
+from reconciler.run.options import RunOptions, open_mirrors
 
 
 @click.group()
@@ -40,9 +56,7 @@ def list_functions(config: Path | None, output: str) -> int:
     Example:
       reconciler functions list
     """
-    from reconciler.functions.catalog import CLAIMS, PSEUDO, UNSTUDIED
-
-    policy = read_policy(config).functions
+    policy = policy_of_file(config).functions
     builtins = [
         # A later patch was not studied: it is not run, though a floating tag of its minor is.
         {"name": name, "from": _dotted(claim.low), "below": _dotted((*claim.newest[:2], claim.newest[2] + 1))}
@@ -107,13 +121,10 @@ def pull(
     Example:
       reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
-    from reconciler.functions.runtimes.container import ContainerRuntime
-    from reconciler.krm.yaml import SetValue, apply_edits
-
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
     lock = _open_lock(control, cache_dir) if control is not None else None
-    policy = lock.policy.functions if lock is not None else read_policy(config).functions
+    policy = lock.policy.functions if lock is not None else policy_of_file(config).functions
     engine = runtime or policy.runtime
     if not engine:
         raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")
@@ -147,12 +158,11 @@ class _Lock(Struct, frozen=True):
     """The lock of a control repository, and its policy."""
 
     control: str
-    opened: "OpenControl"
-    policy: "Policy"
+    opened: OpenControl
+    policy: Policy
 
     def write(self, pins: dict[str, str]) -> None:
         """Put pins where the lock is: on the state branch, or into the working copy where it is reviewed."""
-        from reconciler.git.working_copy import find_working_copy
         from reconciler.workdir.image_digests import pin_in_copy, pin_on_branch
 
         if self.policy.lock.is_reviewed:
@@ -168,12 +178,6 @@ class _Lock(Struct, frozen=True):
 
 
 def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
-    from reconciler.read.control import open_control
-    from reconciler.read.credentials import commit_signing
-    from reconciler.read.governance import read_options, read_policy
-    from reconciler.run.inputs import check_opened
-    from reconciler.run.options import RunOptions, open_mirrors
-
     mirrors = open_mirrors(RunOptions(control, cache_dir))
     opened = open_control(control, mirrors)
     policy = read_options(opened, os.environ).govern(read_policy(opened, os.environ))
@@ -184,8 +188,6 @@ def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
 
 
 def _tagged(text: str) -> str:
-    from reconciler.functions.catalog import parse_image
-
     image = parse_image(text)
     if image is None:
         raise UsageError(f"{text!r} is no image name", hint="Write it like ghcr.io/acme/set-labels:v1.")
@@ -194,12 +196,6 @@ def _tagged(text: str) -> str:
 
 def _named_by(directory: Path, policy: Any) -> set[str]:
     """Return the images of a package that nothing here runs, by name and tag."""
-    from reconciler.functions.catalog import parse_image
-    from reconciler.functions.pipeline import declared_steps, find_engine
-    from reconciler.functions.runtimes.pipelines import open_runtimes
-    from reconciler.functions.step import InvalidPipelineError, Unrunnable
-    from reconciler.read.files import read_directory
-
     images = set()
     with open_runtimes(replace(policy, images={})) as runtimes:
         try:
@@ -217,5 +213,5 @@ def _dotted(version: tuple[int, int, int]) -> str:
     return "v" + ".".join(map(str, version))
 
 
-def _printer() -> "Printer":
+def _printer() -> Printer:
     return make_printer(color=False)

@@ -1,18 +1,18 @@
 """`graph`: the dependencies of the fleet as a tree of text."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.suggestions import suggest
 from reconciler.cli.output import control_options, make_printer, show_standing, show_unread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from reconciler.report.graph import Group
-    from reconciler.run.options import RunOptions
+from reconciler.plan.unread import find_unread
+from reconciler.report.dependency_graph import dependency_graph, highlight, node_names
+from reconciler.report.graph import Group, text_tree
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import resolve_inputs
 
 
 @click.command()
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     metavar="PACKAGE|KIND",
     help="Only one path from a manifest to a package, or to the owner of a kind.",
 )
-def graph(*, settings: "RunOptions", cluster: str, why: str) -> Exit:
+def graph(*, settings: RunOptions, cluster: str, why: str) -> Exit:
     r"""Draw the dependencies of the fleet: what needs what, who owns which kind, what is shared or unused.
 
     It draws the locks as `lock` would write them now; clusters with equal locks are drawn once. A shared
@@ -41,12 +41,6 @@ def graph(*, settings: "RunOptions", cluster: str, why: str) -> Exit:
       reconciler graph --cluster prod --why db.io   why is db.io in prod?
       reconciler graph --why Bucket.s3.aws.io       which package owns it, and why is it there?
     """
-    from reconciler.plan.unread import find_unread
-    from reconciler.report.dependency_graph import dependency_graph, highlight
-    from reconciler.report.graph import text_tree
-    from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import resolve_inputs
-
     printer = make_printer(color=False)
     inputs = read_inputs(settings)
     exits = show_unread(printer, find_unread(inputs.inventory))
@@ -76,10 +70,8 @@ def graph(*, settings: "RunOptions", cluster: str, why: str) -> Exit:
     return worst(exits)
 
 
-def _missing(name: str, cluster: str, drawn: "Iterable[Group]", fleet: "Iterable[Group]") -> UsageError:
+def _missing(name: str, cluster: str, drawn: Iterable[Group], fleet: Iterable[Group]) -> UsageError:
     """Return the error that no cluster that is drawn has a package."""
-    from reconciler.report.dependency_graph import highlight, node_names
-
     elsewhere = [group.title for group in highlight(fleet, name)]
     if cluster and elsewhere:
         hint = f"Name one that has it: {', '.join(elsewhere)}."

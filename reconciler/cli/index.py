@@ -2,19 +2,43 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.cli.index_sync import missing, sync
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.catalog.index import IndexContents, IndexEntry
-    from reconciler.dependencies.model.packages import Candidate, PackageId
+from reconciler.dependencies.catalog.index import (
+    NO_DEFAULTS,
+    IndexContents,
+    IndexEntry,
+    layer_path,
+    list_packages,
+    parse_id,
+    read_index,
+)
+from reconciler.dependencies.dialects.reading import canonical_interface
+from reconciler.dependencies.model.cluster import build_catalogue
+from reconciler.dependencies.model.packages import Candidate, PackageId
+from reconciler.git.working_copy import find_working_copy
+from reconciler.names.problems import Problem
+from reconciler.policy import Limits
+from reconciler.read.dependencies import INDEX_SUFFIXES, parse_version, read_index_directory
+from reconciler.read.index_import import (
+    HEADER,
+    find_tagged_versions,
+    find_versions,
+    header_bytes,
+    version_folder,
+)
+from reconciler.report.json import listing
+from reconciler.report.text import problem_lines
+from reconciler.run.options import RunOptions, open_mirrors
+from reconciler.workdir.control_files import add_version, remove_folders, write_layer
 
 
 def _control(command: Command) -> Command:
@@ -84,10 +108,6 @@ def list_(
     Example:
       reconciler index list --interface io.cnab.interface.mysql --environment production
     """
-    from reconciler.dependencies.catalog.index import list_packages
-    from reconciler.dependencies.model.cluster import build_catalogue
-    from reconciler.report.json import listing
-
     index = _read(_root(control))
     environment = words["environment"] or index.environment_of(words["cluster"])
     listed = list_packages(
@@ -124,8 +144,6 @@ def show(control: str, output: str, package: str) -> Exit:
     """
     candidates = _candidates(_read(_root(control)), package)
     if output == Output.JSON:
-        from reconciler.report.json import listing
-
         make_printer().value(listing("IndexVersion", map(_version_value, candidates)))
         return Exit.DONE
     lines = []
@@ -168,8 +186,6 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
       reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
-    from reconciler.read.index_import import HEADER
-
     _one_layer(environment, cluster)
     root = _root(control)
     ecosystem, source = _split_source(options.pop("source"))
@@ -188,17 +204,13 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
     return Exit.DONE
 
 
-def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> "tuple[PackageId, str, list[str]]":
+def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[PackageId, str, list[str]]:
     """Write a version with its header; return its package, its folder, and the files, none if it is there.
 
     Raises:
         ConfigurationError: It is not understood.
         RefusedError: It is there with another content: what was published is not changed.
     """
-    from reconciler.read.dependencies import parse_version
-    from reconciler.read.index_import import HEADER, version_folder
-    from reconciler.workdir.control_files import add_version
-
     folder = version_folder(options["source"], options["version"])
     files = {**files, HEADER: _header(options)}
     reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
@@ -236,12 +248,6 @@ def import_(
       reconciler index import --source 'x.example.com/acme/*' configurations/
       reconciler index import --git https://example.com/acme/aws.git --source x.example.com/acme/aws
     """
-    from reconciler.base.reasons import Reason
-    from reconciler.names.problems import Problem
-    from reconciler.read.index_import import find_tagged_versions, find_versions
-    from reconciler.report.text import problem_lines
-    from reconciler.run.options import RunOptions, open_mirrors
-
     if bool(paths) == bool(repository):
         raise UsageError(
             "Nothing to import is named", hint="Name files or directories, or a repository with --git."
@@ -282,8 +288,6 @@ def import_(
 
 def _files(path: Path) -> Iterable[Path]:
     """Return a file, or every file below a directory that may hold a manifest."""
-    from reconciler.read.dependencies import INDEX_SUFFIXES
-
     if not path.is_dir():
         return [path]
     return (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and p.is_file())
@@ -304,8 +308,6 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
       reconciler index remove crossplane:x.example.com/acme/aws v1.2.0
       reconciler index remove crossplane:x.example.com/acme/aws
     """
-    from reconciler.workdir.control_files import remove_folders, write_layer
-
     root = _root(control)
     index = _read(root)
     versions = _candidates(index, package)
@@ -345,8 +347,6 @@ def set_default(
     Example:
       reconciler index set-default io.cnab.interface.mysql bundle:r.example.com/azure-mysql
     """
-    from reconciler.dependencies.catalog.index import parse_id
-
     id_ = parse_id(package)
     if id_ is None:
         raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="Write it like bundle:r.example.com/mysql.")
@@ -362,11 +362,7 @@ class _Chosen(NamedTuple):
     line: str
 
 
-def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
-    from reconciler.dependencies.catalog.index import NO_DEFAULTS, layer_path
-    from reconciler.dependencies.dialects.reading import canonical_interface
-    from reconciler.workdir.control_files import write_layer
-
+def _choose(root: Path, interface: str, id_: PackageId, environment: str, cluster: str) -> _Chosen:
     _one_layer(environment, cluster)
     path = layer_path(environment=environment, cluster=cluster)
     contents, name = _read(root), canonical_interface(interface)
@@ -393,8 +389,6 @@ def _one_layer(environment: str, cluster: str) -> None:
 
 def _split_source(text: str) -> tuple[str, str]:
     """Return the ecosystem that a source begins with, if any, and the name in it."""
-    from reconciler.dependencies.catalog.index import parse_id
-
     id_ = parse_id(text)
     return (str(id_.ecosystem), id_.name) if id_ else ("", text)
 
@@ -405,8 +399,6 @@ def _root(control: str) -> Path:
     Raises:
         UsageError: `control` is no directory that people work in.
     """
-    from reconciler.git.working_copy import find_working_copy
-
     copy = find_working_copy(Path(control))
     if copy is None:
         hint = "Name a working copy with --control, or run the command inside it."
@@ -414,27 +406,20 @@ def _root(control: str) -> Path:
     return copy.root
 
 
-def _read(root: Path) -> "IndexContents":
+def _read(root: Path) -> IndexContents:
     """Return the index of a working copy; print problems of single files to standard error."""
-    from reconciler.dependencies.catalog.index import read_index
-    from reconciler.policy import Limits
-    from reconciler.read.dependencies import read_index_directory
-    from reconciler.report.text import problem_lines
-
     folders = read_index_directory(root, Limits())
     contents = read_index(folders.documents)
     make_printer().lines(problem_lines(sorted({*folders.problems, *contents.problems})), err=True)
     return contents
 
 
-def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
+def _candidates(contents: IndexContents, package: str) -> list[Candidate]:
     """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`.
 
     Raises:
         UsageError: No package, or more than one, is called so.
     """
-    from reconciler.dependencies.model.cluster import build_catalogue
-
     catalogue = build_catalogue(contents.candidates)
     named = [id_ for id_ in catalogue.packages if package in (id_.name, str(id_))]
     if len(named) != 1:
@@ -447,9 +432,6 @@ def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
 
 
 def _header(options: dict[str, Any]) -> bytes:
-    from reconciler.dependencies.dialects.reading import canonical_interface
-    from reconciler.read.index_import import header_bytes
-
     bare = options.get("interface") and not options["manifests"]
     return header_bytes(
         options["source"],
@@ -463,7 +445,7 @@ def _header(options: dict[str, Any]) -> bytes:
     )
 
 
-def _version_value(candidate: "Candidate") -> dict[str, Any]:
+def _version_value(candidate: Candidate) -> dict[str, Any]:
     return {
         "package": str(candidate.id),
         "version": str(candidate.version),
@@ -487,7 +469,7 @@ def _label_pairs(labels: Iterable[str]) -> dict[str, str]:
     return dict(label.partition("=")[::2] for label in labels)
 
 
-def _value(entry: "IndexEntry") -> dict[str, Any]:
+def _value(entry: IndexEntry) -> dict[str, Any]:
     return {
         "package": str(entry.package),
         "versions": list(entry.versions),

@@ -1,7 +1,6 @@
 """`index sync` and `index missing`: fill the index from registries, and name what it lacks."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,19 +9,21 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
     make_printer,
     output_options,
     show_files,
     writing_control_options,
 )
-
-if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.dependencies.catalog.index import MissingPackage
-    from reconciler.names.problems import Problem
-    from reconciler.run.options import RunOptions
-    from reconciler.sources.sync import SyncResult
+from reconciler.dependencies.catalog.index import MissingPackage
+from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.names.problems import Problem
+from reconciler.report.json import listing
+from reconciler.report.text import effect_line, problem_lines
+from reconciler.run.index import SyncOptions, find_missing_packages, sync_index
+from reconciler.run.options import RunOptions
+from reconciler.sources.sync import SyncResult
 
 _SYNC = "`reconciler index sync`"
 
@@ -35,7 +36,7 @@ _SYNC = "`reconciler index sync`"
     "--pull-request", is_flag=True, help="Propose them, and newer charts: a pull request for each source."
 )
 @output_options(Output.TEXT, Output.JSON)
-def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
+def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
     r"""Bring the versions that something needs into the index.
 
     It is the only command that reads registries. It starts from what installs and the versions in the index
@@ -59,9 +60,6 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
       reconciler index sync --pull-request         in a scheduled job
       reconciler index sync --check-tags           once a day: a tag list does not tell that a tag moved
     """
-    from reconciler.report.text import effect_line
-    from reconciler.run.index import SyncOptions, sync_index
-
     chosen, printer = SyncOptions(every, check_tags), make_printer()
     if pull_request:
         from reconciler.run.index_proposals import propose_versions
@@ -90,15 +88,13 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, 
     return _exit_of(result.problems)
 
 
-def _show_result(printer: "Printer", result: "SyncResult", *, is_idle: bool) -> None:
-    from reconciler.report.text import problem_lines
-
+def _show_result(printer: Printer, result: SyncResult, *, is_idle: bool) -> None:
     nothing = ["No manifest and no index entry needs a package of a registry"] if is_idle else []
     printer.lines(problem_lines(result.problems), err=True)
     printer.notes([*result.notes, *nothing])
 
 
-def _exit_of(problems: "Iterable[Problem]") -> Exit:
+def _exit_of(problems: Iterable[Problem]) -> Exit:
     reasons = {problem.reason for problem in problems}
     if Reason.DEFECT in reasons:
         return Exit.BUG
@@ -110,7 +106,7 @@ def _exit_of(problems: "Iterable[Problem]") -> Exit:
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def missing(settings: "RunOptions", output: str) -> Exit:
+def missing(settings: RunOptions, output: str) -> Exit:
     r"""Name all packages and versions that installs lack.
 
     Manifests and index are read as they are on disk. Exits 3 if something is missing.
@@ -119,10 +115,6 @@ def missing(settings: "RunOptions", output: str) -> Exit:
     Example:
       reconciler index missing
     """
-    from reconciler.report.json import listing
-    from reconciler.report.text import problem_lines
-    from reconciler.run.index import find_missing_packages
-
     lacking = find_missing_packages(settings)
     printer = make_printer()
     printer.lines(problem_lines(lacking.problems), err=True)
@@ -135,16 +127,14 @@ def missing(settings: "RunOptions", output: str) -> Exit:
     return Exit.INVALID_INPUT if lacking.packages or lacking.problems else Exit.DONE
 
 
-def _lines(package: "MissingPackage") -> Iterable[str]:
+def _lines(package: MissingPackage) -> Iterable[str]:
     others = ", other versions of it are known" if package.is_known else ""
     yield f"{package}{others}"
     yield f"  needed by {', '.join(package.needed_by)}"
 
 
-def _steps(packages: "Iterable[MissingPackage]") -> Iterable[str]:
+def _steps(packages: Iterable[MissingPackage]) -> Iterable[str]:
     """Yield the commands that bring packages, by where their ecosystem keeps them."""
-    from reconciler.dependencies.model.packages import Ecosystem
-
     ecosystems = {package.id.ecosystem for package in packages}
     if ecosystems & {Ecosystem.XPKG, Ecosystem.BUNDLE}:
         yield f"{_SYNC} brings them from their registries, `reconciler index import PATH` from files."
@@ -155,7 +145,7 @@ def _steps(packages: "Iterable[MissingPackage]") -> Iterable[str]:
         yield "Packages of kpt are published by a tag in their repository, with a package.yaml."
 
 
-def _value(package: "MissingPackage") -> dict[str, object]:
+def _value(package: MissingPackage) -> dict[str, object]:
     return {
         "package": str(package.id),
         "range": package.range.text,

@@ -11,7 +11,16 @@ from reconciler.base.errors import ConfigurationError, Exit, RefusedError, Usage
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
 from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.cli.schema import manifest_schema
+from reconciler.cli.validate import problem_lines
+from reconciler.git.working_copy import find_working_copy
+from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.file_names import check_names
+from reconciler.read.configuration import parse_configuration
+from reconciler.report.json import dump
+from reconciler.run.validate import validate_files
+from reconciler.workdir.control_files import read_manifest_files
+from reconciler.workdir.porch_export import convert_export
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -102,17 +111,11 @@ def init(
 
 def _wrong(files: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that `validate` prints about converted manifests: no rule can mend these."""
-    from reconciler.cli.validate import problem_lines
-    from reconciler.run.validate import validate_files
-
     data = {path: text.encode() for path, text in files.items() if path.startswith("manifests/")}
     yield from problem_lines(validate_files(data).problems)
 
 
 def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]:
-    from reconciler.workdir.control_files import read_manifest_files
-    from reconciler.workdir.porch_export import convert_export
-
     conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
     notes += conversion.lines()
     return conversion.manifests
@@ -144,9 +147,6 @@ def _ask_for_clusters() -> Iterator[str]:
 
 def editor_schemas(files: Container[str]) -> dict[str, str]:
     """Return the schemas that the first files of a control repository name, by their paths."""
-    from reconciler.cli.schema import manifest_schema
-    from reconciler.report.json import dump
-
     kinds = ["Reconciler", *(kind for kind, name in FILES.items() if f"manifests/{name}" in files)]
     return {f"{SCHEMAS}/{kind.lower()}.json": dump(manifest_schema(kind), Redactor()) for kind in kinds}
 
@@ -173,8 +173,6 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
 def _next_steps(
     directory: Path, starter: Starter, files: Mapping[str, str], *, converted: bool, is_valid: bool
 ) -> Iterator[str]:
-    from reconciler.git.working_copy import find_working_copy
-
     yield ""
     yield "Next:"
     if not converted and not starter.is_complete:
@@ -200,8 +198,6 @@ def _next_steps(
 
 def _branch_of(upstream: str) -> str:
     """Return the checked-out branch of an upstream on this machine, main for any other."""
-    from reconciler.git.working_copy import find_working_copy
-
     copy = find_working_copy(Path(upstream)) if upstream and Path(upstream).is_dir() else None
     return (copy and copy.branch) or "main"
 
@@ -217,9 +213,6 @@ def _check(name: str, files: Mapping[str, str]) -> None:
     Raises:
         UsageError: A file would be wrong.
     """
-    from reconciler.krm.yaml import YamlError, load_documents
-    from reconciler.read.configuration import parse_configuration
-
     try:
         parse_configuration(files["reconciler.yaml"].encode(), "reconciler.yaml", {})
     except ConfigurationError as error:

@@ -1,7 +1,6 @@
 """`lock`: resolve dependencies and record the pins; `lock hold` and `follow`."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +8,7 @@ from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
+    Printer,
     make_printer,
     output_options,
     resolving_options,
@@ -16,11 +16,13 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
-
-if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.run.lock import LockResult, PinRequest
-    from reconciler.run.options import RunOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
+from reconciler.report.json import listing, problem_value
+from reconciler.report.locks import lock_lines, lock_values
+from reconciler.report.proposal import pin_line
+from reconciler.report.text import effect_line, problem_lines
+from reconciler.run.lock import LockResult, PinRequest, decide_lock, lock_fleet, read_lock_inputs
+from reconciler.run.options import RunOptions
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def lock(
     context: click.Context,
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     *,
     check: bool,
@@ -54,9 +56,6 @@ def lock(
       reconciler lock --upgrade db.io      take the best version of db.io that fits
       reconciler lock --prune              remove unneeded packages
     """
-    from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
-    from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
-
     if context.invoked_subcommand:
         return Exit.DONE
     options = settings.resolving
@@ -80,7 +79,7 @@ def lock(
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
 
 
-def _check_frozen(locking: "LockResult") -> None:
+def _check_frozen(locking: LockResult) -> None:
     """Refuse a decision that moves a pin.
 
     Raises:
@@ -101,7 +100,7 @@ def _check_frozen(locking: "LockResult") -> None:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("name", metavar="[NAMESPACE/]VARIANT")
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
-def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
+def hold(settings: RunOptions, output: str, name: str, what: str) -> Exit:
     r"""Keep the upstream of a variant at one commit.
 
     Its tag, range or branch may come to mean another one.
@@ -114,8 +113,6 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
       reconciler lock hold web                     stay here
       reconciler lock hold team-a/web v1.4.0       go back to 1.4.0, and stay there
     """
-    from reconciler.run.lock import PinRequest
-
     return _lock(settings, PinRequest(hold={name: what}), output)
 
 
@@ -128,22 +125,17 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     required=True,
     metavar="[NAMESPACE/]VARIANT...",
 )
-def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
+def follow(settings: RunOptions, output: str, names: tuple[str, ...]) -> Exit:
     r"""Let upstreams follow their tag, range or branch again.
 
     \b
     Examples:
       reconciler lock follow web
     """
-    from reconciler.run.lock import PinRequest
-
     return _lock(settings, PinRequest(follow=frozenset(names)), output)
 
 
-def _lock(settings: "RunOptions", pinning: "PinRequest", output: str) -> Exit:
-    from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
-    from reconciler.run.lock import lock_fleet
-
+def _lock(settings: RunOptions, pinning: PinRequest, output: str) -> Exit:
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
     printer = make_printer()
     exits = show_unread(printer, locking.unread) | locking.outcome.exits
@@ -151,13 +143,8 @@ def _lock(settings: "RunOptions", pinning: "PinRequest", output: str) -> Exit:
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
 
 
-def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> None:
+def show_locking(printer: Printer, locking: LockResult, output: Output) -> None:
     """Print what was decided about every pin, and what was written."""
-    from reconciler.report.json import listing, problem_value
-    from reconciler.report.locks import lock_lines, lock_values
-    from reconciler.report.proposal import pin_line
-    from reconciler.report.text import effect_line, problem_lines
-
     if output is Output.TEXT:
         printer.lines(map(pin_line, locking.pins))
         printer.lines(problem_lines(locking.invalid, paint=printer.paint))
@@ -173,7 +160,7 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
         printer.value({**value, "upstreams": upstreams, "written": locking.written, "problems": problems})
 
 
-def _pin_notes(locking: "LockResult") -> Iterator[str]:
+def _pin_notes(locking: LockResult) -> Iterator[str]:
     """Yield which pins are not moved yet, or that none is to be moved."""
     if locking.deferred:
         pins = plural(len(locking.deferred), "upstream pin")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from reconciler import __version__
 from reconciler.base.defects import is_machine_limit
@@ -96,6 +97,12 @@ class LazyGroup(click.Group):
         near = close_names(name, COMMANDS, most=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, without importing them, and options."""
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups of commands, without importing them."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -17,11 +17,10 @@ from reconciler import __version__
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.progress import begin_stages, stage_seconds
 from reconciler.base.redact import Redactor
-
-if TYPE_CHECKING:
-    from reconciler.plan.changes import Outcome
-    from reconciler.report.metrics import Sample
-    from reconciler.run.plan import PlannedRun
+from reconciler.plan.changes import Outcome
+from reconciler.report.isolation import tell
+from reconciler.report.metrics import RunFacts, Sample, metrics_text, plan_samples, run_samples
+from reconciler.run.plan import PlannedRun
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,13 +35,10 @@ class Measuring:
         self.counts: tuple[Sample, ...] = ()
         self.labels: dict[str, str] = {}
 
-    def count(self, planned: "PlannedRun", outcome: "Outcome | None" = None) -> None:
+    def count(self, planned: PlannedRun, outcome: Outcome | None = None) -> None:
         """Take the numbers of a plan, and of its outcome if it was applied."""
         if self.metrics_file is None:
             return
-        from reconciler.report.isolation import tell
-        from reconciler.report.metrics import Sample, plan_samples
-
         forges = planned.inputs.forges
         inventory = planned.inputs.inventory
         samples = tell(planned.plan, lambda plan: [*plan_samples(plan, inventory, outcome)])
@@ -59,8 +55,6 @@ class Measuring:
         """
         if self.metrics_file is None:
             return
-        from reconciler.report.metrics import RunFacts, metrics_text, run_samples
-
         own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         facts = RunFacts(
             __version__,

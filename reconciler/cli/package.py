@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 import click
 from msgspec.structs import asdict
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
@@ -25,14 +26,25 @@ from reconciler.cli.output import (
     output_options,
     show_files,
 )
+from reconciler.functions.package_files import other_documents
+from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.runtimes.pipelines import open_runtimes
+from reconciler.functions.runtimes.time_limits import limited
+from reconciler.functions.secrets import MASK, hides_field
+from reconciler.functions.step import PipelineResult, result_list
 from reconciler.git import effects
-from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
-
-if TYPE_CHECKING:
-    from reconciler.functions.step import PipelineResult
-    from reconciler.names.objects import Files
-    from reconciler.policy import FunctionPolicy, Policy
-    from reconciler.render.update import Conflict, Updated, UpdateRefused
+from reconciler.git.working_copy import find_working_copy
+from reconciler.krm.yaml import emit
+from reconciler.names.objects import Files
+from reconciler.names.refs import TAGS, parse_ref, ref_error, tag_ref
+from reconciler.policy import Engine, FunctionPolicy, MergeMode, OnConflict, Policy, Strategy
+from reconciler.read.configuration import parse_configuration
+from reconciler.read.files import read_package
+from reconciler.render.update import Conflict, Updated, UpdateRefused, update_package, upstream_of
+from reconciler.render.update.identifiers import with_identifiers
+from reconciler.report.conflicts import cut_lines
+from reconciler.run.from_chart import read_chart, write_package
+from reconciler.workdir.directory import check_writable, write_directory
 
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
@@ -91,9 +103,7 @@ def from_chart(
       reconciler package from-chart https://charts.example.com/stable/web --config ../fleet/reconciler.yaml
       reconciler package from-chart https://git.example.com/charts.git/charts/web --version v1.2.0
     """
-    from reconciler.run.from_chart import read_chart, write_package
-
-    read = read_chart(chart, version, read_policy(config), cache_dir)
+    read = read_chart(chart, version, policy_of_file(config), cache_dir)
     target = directory or Path(read.name)
     is_new = not target.exists()
     target.mkdir(parents=True, exist_ok=True)
@@ -117,8 +127,6 @@ def from_chart(
 
 def _left_out(target: Path) -> list[str]:
     """Return lines about files that a .gitignore of the repository, or of its user, keeps from the commit."""
-    from reconciler.git.working_copy import find_working_copy
-
     copy = find_working_copy(target.resolve())
     ignored = copy.ignored(path for path in sorted(target.rglob("*")) if path.is_file()) if copy else ()
     head = f"note: a .gitignore leaves out {plural(len(ignored), 'file')} of it, so add them with -f:"
@@ -132,10 +140,6 @@ def _steps_to_publish(directory: Path) -> Iterator[str]:
     Raises:
         RefusedError: No package can be at its path in its repository.
     """
-    from reconciler.api.kptfile import KPTFILE
-    from reconciler.git.working_copy import find_working_copy
-    from reconciler.names.refs import TAGS, parse_ref, ref_error, tag_ref
-
     copy = find_working_copy(directory)
     package = directory.relative_to(copy.root.resolve()).as_posix() if copy else directory.name
     why = "it is the root of its repository" if package == "." else ref_error(tag_ref(package, 1))
@@ -202,10 +206,6 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
     Example:
       reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
-    from reconciler.read.files import read_package
-    from reconciler.render.update import UpdateRefused
-    from reconciler.workdir.directory import check_writable, write_directory
-
     check_writable(out, replaces=local)
     sides = tuple(read_package(side) for side in (original, upstream, local))
     try:
@@ -219,11 +219,8 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
 
 
 def _update(
-    original: "Files", upstream: "Files", local: "Files", *, ref: str, commit: str, **options: Any
-) -> "Updated":
-    from reconciler.render.update import update_package, upstream_of
-    from reconciler.render.update.identifiers import with_identifiers
-
+    original: Files, upstream: Files, local: Files, *, ref: str, commit: str, **options: Any
+) -> Updated:
     if original != upstream:
         original, upstream, local = with_identifiers(original, upstream, local)
     new = upstream_of(local, ref=ref, commit=commit) if ref or commit else None
@@ -242,7 +239,7 @@ def _update(
     )
 
 
-def _print_update(updated: "Updated", sides: tuple["Files", ...], output: str) -> None:
+def _print_update(updated: Updated, sides: tuple[Files, ...], output: str) -> None:
     changes = _changes(sides[2], updated.files)
     conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
     if output == Output.JSON:
@@ -253,7 +250,7 @@ def _print_update(updated: "Updated", sides: tuple["Files", ...], output: str) -
     _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
 
 
-def _print_refusal(refused: "UpdateRefused", sides: tuple["Files", ...], output: str) -> None:
+def _print_refusal(refused: UpdateRefused, sides: tuple[Files, ...], output: str) -> None:
     conflicts = [_conflict_value(conflict, sides) for conflict in refused.conflicts]
     if output == Output.JSON:
         why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
@@ -262,7 +259,7 @@ def _print_refusal(refused: "UpdateRefused", sides: tuple["Files", ...], output:
     _print([f"refused: {refused.reason}: {refused.message}", *_conflict_lines(conflicts)])
 
 
-def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
+def _changes(before: Files, after: Files) -> dict[str, list[str]]:
     both = before.keys() & after.keys()
     return {
         "added": sorted(after.keys() - before.keys()),
@@ -271,9 +268,7 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
     }
 
 
-def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, Any]:
-    from reconciler.functions.secrets import MASK, hides_field
-
+def _conflict_value(conflict: Conflict, sides: tuple[Files, ...]) -> dict[str, Any]:
     value: dict[str, Any] = asdict(conflict)
     values = (conflict.base, conflict.upstream, conflict.local)
     if hides_field(sides, conflict.path, conflict.field, *values):
@@ -283,8 +278,6 @@ def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[st
 
 
 def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
-    from reconciler.report.conflicts import cut_lines
-
     lines = []
     for conflict in conflicts:
         place = ": ".join(
@@ -350,13 +343,6 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     Example:
       reconciler package render edge-east/nginx --out-dir rendered
     """
-    from reconciler.functions.package_files import other_documents
-    from reconciler.functions.pipeline import run_pipeline
-    from reconciler.functions.runtimes.pipelines import open_runtimes
-    from reconciler.functions.runtimes.time_limits import limited
-    from reconciler.read.files import read_package
-    from reconciler.workdir.directory import check_writable, write_directory
-
     policy = _policy(**{name: options[name] for name in _POLICY})
     target = out or directory
     if out is not None:
@@ -369,7 +355,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
     with effects.interruptible(), open_runtimes(policy) as runtimes:
         ends_s = time.monotonic() + policy.run_timeout_s
-        limits = read_policy(options["config"]).limits
+        limits = policy_of_file(options["config"]).limits
         result = run_pipeline(before, runtimes, policy, limited(policy, ends_s), limits=limits)
     if results_dir is not None:
         _write_results(results_dir, result)
@@ -397,8 +383,8 @@ def _policy(
     allow_exec: bool,
     executables: tuple[str, ...],
     compatible: bool,
-) -> "FunctionPolicy":
-    policy = read_policy(config).functions
+) -> FunctionPolicy:
+    policy = policy_of_file(config).functions
     return replace(
         policy,
         runtime=cast("Engine", runtime or policy.runtime),
@@ -409,15 +395,12 @@ def _policy(
     )
 
 
-def read_policy(config: Path | None) -> "Policy":
+def policy_of_file(config: Path | None) -> Policy:
     """Return the settings of a configuration file; the defaults without one.
 
     Raises:
         ConfigurationError: The file is no configuration.
     """
-    from reconciler.policy import Policy
-    from reconciler.read.configuration import parse_configuration
-
     if config is None:
         return Policy()
     return parse_configuration(config.read_bytes(), str(config), os.environ)
@@ -430,16 +413,13 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     return pairs
 
 
-def _write_results(directory: Path, result: "PipelineResult") -> None:
-    from reconciler.functions.step import result_list
-    from reconciler.krm.yaml import emit
-
+def _write_results(directory: Path, result: PipelineResult) -> None:
     listed = Redactor.of_environment(os.environ).value(result_list(result))
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
 
 
-def _print_result(result: "PipelineResult", before: "Files", written: "Files", output: str) -> None:
+def _print_result(result: PipelineResult, before: Files, written: Files, output: str) -> None:
     printer = make_printer(color=False)
     changes = _changes(before, written)
     if output == Output.JSON:
@@ -470,9 +450,7 @@ def _place(result: Any) -> str:
     return f" ({text})" if text else ""
 
 
-def _rendered_value(result: "PipelineResult", changes: dict[str, list[str]]) -> dict[str, Any]:
-    from reconciler.functions.step import result_list
-
+def _rendered_value(result: PipelineResult, changes: dict[str, list[str]]) -> dict[str, Any]:
     return {
         "rendered": result.ok,
         "error": result.error,

@@ -1,7 +1,6 @@
 """`plan`: show what apply would do, and why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,10 @@ from reconciler.cli.differences import (
     show_differences,
     write_page,
 )
-from reconciler.cli.measuring import measuring_options
+from reconciler.cli.measuring import Measuring, measuring_options
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
     detailed_exitcode_option,
     listing_options,
@@ -28,13 +28,14 @@ from reconciler.cli.output import (
     shard_option,
     with_shard,
 )
-
-if TYPE_CHECKING:
-    from reconciler.cli.measuring import Measuring
-    from reconciler.cli.output import Printer
-    from reconciler.plan.changes import Plan
-    from reconciler.run.options import RunOptions
-    from reconciler.run.plan import PlannedRun
+from reconciler.plan.changes import Plan, exit_of
+from reconciler.report.isolation import tell
+from reconciler.report.json import plan_value
+from reconciler.report.needs import needs_after
+from reconciler.report.sarif import plan_sarif
+from reconciler.report.text import plan_lines
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 
@@ -52,13 +53,13 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @measuring_options
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     out: Path | None,
     html_file: Path | None,
     names: tuple[str, ...],
     *,
-    measuring: "Measuring",
+    measuring: Measuring,
     shard: str,
     detailed_exitcode: bool,
     shows_diff: bool,
@@ -86,8 +87,6 @@ def plan(
     _check_usage(output, out, names, shows_diff=shows_diff)
     settings = with_shard(settings, shard)
     if shows_diff:
-        from reconciler.run.plan import plan_run
-
         planned = plan_run(settings)
         measuring.count(planned)
         changes = select_changes(planned, names) if names else changed_files(planned)
@@ -95,8 +94,6 @@ def plan(
         _write_html(html_file, planned)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
-        from reconciler.run.plan import plan_run
-
         planned, form = plan_run(settings), Output(output)
         show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
         _write_html(html_file, planned)
@@ -104,16 +101,14 @@ def plan(
     return _exit_of(planned, detailed=detailed_exitcode)
 
 
-def _write_html(path: Path | None, planned: "PlannedRun") -> None:
+def _write_html(path: Path | None, planned: PlannedRun) -> None:
     if path is not None:
         from reconciler.run.html_report import plan_report
 
         write_page(path, plan_report(planned))
 
 
-def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:
-    from reconciler.plan.changes import exit_of
-
+def _exit_of(planned: PlannedRun, *, detailed: bool) -> Exit:
     return exit_of(planned.plan, detailed=detailed)
 
 
@@ -131,8 +126,8 @@ def _check_usage(output: str, out: Path | None, names: tuple[str, ...], *, shows
 
 
 def show_plan(
-    printer: "Printer",
-    planned: "PlannedRun",
+    printer: Printer,
+    planned: PlannedRun,
     output: Output,
     *,
     unchanged: bool = False,
@@ -140,15 +135,11 @@ def show_plan(
     to_apply: bool = False,
 ) -> None:
     """Print a plan in one form; where it is to be applied, the caller prints what waits for people."""
-    from reconciler.report.isolation import tell
-
     names = planned.names
     match output:
         case Output.TEXT:
-            from reconciler.report.needs import needs_after
-            from reconciler.report.text import plan_lines
 
-            def lines(plan: "Plan") -> list[str]:
+            def lines(plan: Plan) -> list[str]:
                 shown = plan_lines(
                     plan,
                     names,
@@ -163,14 +154,10 @@ def show_plan(
 
             printer.lines(tell(planned.plan, lines))
         case Output.JSON:
-            from reconciler.report.json import plan_value
-
             printer.value(tell(planned.plan, lambda plan: plan_value(plan, names, detailed=detailed)))
         case Output.MARKDOWN:
             from reconciler.report.markdown import plan_markdown
 
             printer.text(tell(planned.plan, lambda plan: plan_markdown(plan, names)))
         case Output.SARIF:
-            from reconciler.report.sarif import plan_sarif
-
             printer.value(tell(planned.plan, lambda plan: plan_sarif(plan, names)))

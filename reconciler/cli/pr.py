@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -23,14 +23,31 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
+from reconciler.cli.pull_requests import (
+    ListedPull,
+    PullFilter,
+    closed_error,
+    find_pulls,
+    hosted_error,
+    hosted_text,
+    list_pulls,
+    local_forge,
+    outdated_error,
+    shared_error,
+    unheld_error,
+)
+from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
+from reconciler.forge.local.store import head_branches
+from reconciler.inventory.inventory import PullState, RecordedStatus
+from reconciler.plan.unread import find_unread
 from reconciler.report.console import table_lines
+from reconciler.report.json import listing, pull_value
+from reconciler.report.status import since_cell
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import plan_run
 
-if TYPE_CHECKING:
-    from reconciler.cli.pull_requests import ListedPull
-    from reconciler.inventory.inventory import RecordedStatus
-    from reconciler.run.options import RunOptions
-
-    Recorded = Mapping[tuple[str, str], RecordedStatus]
+Recorded = Mapping[tuple[str, str], RecordedStatus]
 
 FORMS = (Output.TEXT, Output.JSON)
 
@@ -61,7 +78,7 @@ def pr() -> None:
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
 @filter_options
 def list_(
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     *,
     every: bool,
@@ -74,12 +91,6 @@ def list_(
     Example:
       reconciler pr list --set nginx
     """
-    from reconciler.cli.pull_requests import PullFilter, hosted_error, hosted_text, list_pulls
-    from reconciler.inventory.inventory import PullState
-    from reconciler.plan.unread import find_unread
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
-
     world = read_inputs(settings, lists_ended=every)
     chosen = PullFilter(sets, labels)
     chosen.check_sets(world.inventory)
@@ -109,17 +120,13 @@ def list_(
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def show(settings: "RunOptions", output: str, name: str) -> Exit:
+def show(settings: RunOptions, output: str, name: str) -> Exit:
     r"""Show the title, the text and the changes of a pull request.
 
     \b
     Example:
       reconciler pr show edge-east/nginx
     """
-    from reconciler.cli.pull_requests import find_pulls, list_pulls, local_forge
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
-
     world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
@@ -140,7 +147,7 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
 @output_options(*FORMS)
 @click.argument("name")
 @dry_run_option
-def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
+def merge(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Merge a pull request that is ready.
 
     A draft is approved with `reconciler approve`.
@@ -150,16 +157,6 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
       reconciler pr merge edge-east/nginx
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
-    from reconciler.cli.pull_requests import (
-        closed_error,
-        local_forge,
-        outdated_error,
-        shared_error,
-        unheld_error,
-    )
-    from reconciler.forge.local.merge import OutdatedError
-    from reconciler.run.plan import plan_run
-
     chosen = _choose(settings, name, "Merge")
     plan = cache(lambda: plan_run(settings))
     for each in chosen:
@@ -167,7 +164,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
         if error := closed_error(each) or unheld_error(each) or shared:
             raise error
 
-    def act(listed: "ListedPull") -> dict[str, str]:
+    def act(listed: ListedPull) -> dict[str, str]:
         try:
             return {
                 "commit": local_forge(listed, "Merge").merge(listed.pull.number, expect=listed.pull.head_oid)
@@ -185,16 +182,13 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 @click.argument("name")
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
-def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
+def close(settings: RunOptions, output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
     r"""Close a pull request: its content is not proposed again.
 
     \b
     Example:
       reconciler pr close edge-east#3 --comment "Not before the sale"
     """
-    from reconciler.cli.pull_requests import local_forge, shared_error
-    from reconciler.inventory.inventory import PullState
-
     chosen = _choose(settings, name, "Close")
     if shared := next(
         filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None
@@ -205,7 +199,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
         hint = "Revert its commit on the base, or change what its variant asks for."
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
 
-    def act(listed: "ListedPull") -> dict[str, str]:
+    def act(listed: ListedPull) -> dict[str, str]:
         local_forge(listed, "Close").reject(listed.pull.number, comment=comment)
         return {}
 
@@ -218,7 +212,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
 @output_options(*FORMS)
 @click.argument("name")
 @dry_run_option
-def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
+def reopen(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Open a closed pull request again, as its branch is now.
 
     It is no rejection any more.
@@ -227,9 +221,8 @@ def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> 
     Example:
       reconciler pr reopen edge-east#3
     """
-    from reconciler.cli.pull_requests import local_forge
 
-    def act(listed: "ListedPull") -> dict[str, str]:
+    def act(listed: ListedPull) -> dict[str, str]:
         local_forge(listed, "Reopen").reopen(listed.pull.number)
         return {}
 
@@ -238,11 +231,8 @@ def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> 
     return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
-def _choose(settings: "RunOptions", name: str, verb: str) -> "list[ListedPull]":
+def _choose(settings: RunOptions, name: str, verb: str) -> list[ListedPull]:
     """Return the pull requests that match `name`, all of which Git keeps."""
-    from reconciler.cli.pull_requests import find_pulls, list_pulls, local_forge
-    from reconciler.run.inputs import read_inputs
-
     world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
     chosen = find_pulls(list_pulls(world), name)
@@ -261,16 +251,14 @@ class _Step(NamedTuple):
 
     def take(
         self,
-        pulls: "Sequence[ListedPull]",
-        act: "Callable[[ListedPull], dict[str, str]]",
+        pulls: Sequence[ListedPull],
+        act: Callable[[ListedPull], dict[str, str]],
         printer: Printer,
         output: str,
         *,
         dry_run: bool,
     ) -> Exit:
         """Take the step for each pull request, or tell what it would do, and print it."""
-        from reconciler.report.json import listing
-
         tasks = track(pulls, "changing pull requests")
         results = [(each, {} if dry_run else act(each)) for each in tasks]
         if output == Output.JSON:
@@ -281,7 +269,7 @@ class _Step(NamedTuple):
             printer.lines(self._line(each, dry_run=dry_run) for each, _ in results)
         return Exit.DONE
 
-    def _line(self, listed: "ListedPull", *, dry_run: bool) -> str:
+    def _line(self, listed: ListedPull, *, dry_run: bool) -> str:
         """Return what was done to a pull request; nothing was if it had that state already."""
         word = f"would {self.verb}" if dry_run else self.done
         if listed.pull.state == self.state:
@@ -289,18 +277,13 @@ class _Step(NamedTuple):
         return f"{word} {terminal(listed.name)} {terminal(listed.pull.title)}"
 
 
-def _value(listed: "ListedPull", *, body: bool = False) -> dict[str, Any]:
-    from reconciler.report.json import pull_value
-
+def _value(listed: ListedPull, *, body: bool = False) -> dict[str, Any]:
     value = {**pull_value(listed.pull), "name": listed.name, "package": listed.package}
     return {**value, "body": listed.pull.body} if body else value
 
 
-def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | None:
+def _recorded(listed: ListedPull, recorded: Recorded) -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
-    from reconciler.forge.local.merge import DeletionHead, parse_head
-    from reconciler.forge.local.store import head_branches
-
     status = recorded.get((listed.view.key.name, head_branches(listed.pull.head)[0]))
     if listed.pull.state != "open":
         return None
@@ -315,13 +298,11 @@ def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | No
 
 
 def _table(
-    listed: Sequence["ListedPull"], recorded: "Recorded", none: str, printer: "Printer", *, is_whole: bool
+    listed: Sequence[ListedPull], recorded: Recorded, none: str, printer: Printer, *, is_whole: bool
 ) -> Iterator[str]:
     if not listed:
         yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
-    from reconciler.report.status import since_cell
-
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "AGE" if printer.now else "SINCE", "STATUS")
     rows = []
     for each in listed:
@@ -333,7 +314,7 @@ def _table(
     yield from table_lines(heads, rows, printer.width)
 
 
-def _details(listed: "ListedPull") -> Iterator[str]:
+def _details(listed: ListedPull) -> Iterator[str]:
     pull = listed.pull
     yield f"{terminal(listed.name)}: {terminal(pull.title)} ({_state(listed)})"
     yield f"  package: {terminal(listed.shown)}"
@@ -345,6 +326,6 @@ def _details(listed: "ListedPull") -> Iterator[str]:
     yield from (f"  {terminal(line)}".rstrip() for line in pull.body.splitlines())
 
 
-def _state(listed: "ListedPull") -> str:
+def _state(listed: ListedPull) -> str:
     pull = listed.pull
     return "draft" if pull.state == "open" and pull.draft else str(pull.state)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,13 +17,19 @@ from reconciler.cli.output import (
     show_files,
     show_unread,
 )
+from reconciler.git.working_copy import find_working_copy
+from reconciler.inventory.inventory import RepositoryView
+from reconciler.krm.yaml import emit
 from reconciler.names.ids import ObjectName
+from reconciler.plan.unread import find_unread
+from reconciler.policy import Policy
+from reconciler.read.configuration import FILE, parse_configuration
+from reconciler.read.manifests import parse_manifests
 from reconciler.report.console import table_lines
-
-if TYPE_CHECKING:
-    from reconciler.inventory.inventory import RepositoryView
-    from reconciler.policy import Policy
-    from reconciler.run.options import RunOptions
+from reconciler.report.json import listing
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.workdir.control_files import append_document, read_manifest_files
 
 FORMS = (Output.TEXT, Output.JSON)
 _CLUSTER = "reconciler.dev/cluster"
@@ -74,8 +80,6 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
       reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --cluster east-1
       reconciler repo add teams https://git.example/acme/mono.git --directory teams
     """
-    from reconciler.workdir.control_files import append_document
-
     root, policy = _working_copy(control)
     document = _manifest(name, url, **options)
     _check(document, root, policy)
@@ -87,16 +91,13 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
     return Exit.DONE
 
 
-def _working_copy(control: str) -> "tuple[Path, Policy]":
+def _working_copy(control: str) -> tuple[Path, Policy]:
     """Return the root of a working copy and the policy of its configuration, as they are on disk.
 
     Raises:
         UsageError: There is no working copy with a configuration.
         ConfigurationError: The configuration is wrong.
     """
-    from reconciler.git.working_copy import find_working_copy
-    from reconciler.read.configuration import FILE, parse_configuration
-
     copy = find_working_copy(Path(control))
     if copy is None or not (copy.root / FILE).is_file():
         hint = "Name a working copy with --control, or run the command inside it."
@@ -116,17 +117,13 @@ def _manifest(
     return {**api, "metadata": metadata, "spec": spec}
 
 
-def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
+def _check(document: dict[str, Any], root: Path, policy: Policy) -> None:
     """Refuse a manifest that is invalid, or a name that is registered.
 
     Raises:
         UsageError: The name or the address cannot be.
         RefusedError: The name is registered.
     """
-    from reconciler.krm.yaml import emit
-    from reconciler.read.manifests import parse_manifests
-    from reconciler.workdir.control_files import read_manifest_files
-
     if not document["spec"]["git"]["repo"].strip():
         raise UsageError("The address of the repository is empty", hint="Write reconciler repo add NAME URL.")
     parsed = parse_manifests({"the new manifest": f"{emit(document)}\n".encode()}, policy)
@@ -146,7 +143,7 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
 @repo.command("list")
 @control_options
 @output_options(*FORMS)
-def list_(settings: "RunOptions", output: str) -> Exit:
+def list_(settings: RunOptions, output: str) -> Exit:
     r"""List the registered repositories, and whether they can be read.
 
     Exits 5 if one cannot be read.
@@ -156,10 +153,6 @@ def list_(settings: "RunOptions", output: str) -> Exit:
       reconciler repo list
       reconciler repo list -o json
     """
-    from reconciler.plan.unread import find_unread
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
-
     inventory = read_inputs(settings).inventory
     views = sorted(inventory.repositories.values(), key=lambda view: view.key)
     printer = make_printer()
@@ -174,7 +167,7 @@ def list_(settings: "RunOptions", output: str) -> Exit:
     return worst(show_unread(printer, find_unread(inventory)))
 
 
-def _value(view: "RepositoryView") -> dict[str, Any]:
+def _value(view: RepositoryView) -> dict[str, Any]:
     head = view.head if view.is_available else None
     drafts = sum(len(package.drafts) for package in view.packages.values())
     return {
@@ -193,7 +186,7 @@ def _value(view: "RepositoryView") -> dict[str, Any]:
     }
 
 
-def _cells(view: "RepositoryView") -> Iterator[str]:
+def _cells(view: RepositoryView) -> Iterator[str]:
     value = _value(view)
     yield terminal(view.key.name)
     yield value["type"]

@@ -1,15 +1,17 @@
 """`schema`: the JSON schema of what users write and machines read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from pydantic import BaseModel
 
+from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
+from reconciler.api.snapshot import SnapshotHeader
 from reconciler.base.errors import Exit
+from reconciler.cli.field_descriptions import DescribedFields
 from reconciler.cli.output import Output, make_printer, output_options
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from reconciler.read.configuration import Configuration
 
 NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Snapshot")
 OUTPUTS = {
@@ -75,8 +77,6 @@ def schema(kind: str, output: str) -> Exit:
 
 def manifest_schema(kind: str) -> dict[str, Any]:
     """Return the JSON schema of what users write."""
-    from reconciler.cli.field_descriptions import DescribedFields
-
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_model(kind).model_json_schema(by_alias=True, schema_generator=DescribedFields),
@@ -93,11 +93,7 @@ def _output_schema(kind: str) -> str:
     return next(path for folder in folders if (path := folder / name).is_file()).read_text()
 
 
-def _model(kind: str) -> "type[BaseModel]":
-    from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-    from reconciler.api.snapshot import SnapshotHeader
-    from reconciler.read.configuration import Configuration
-
+def _model(kind: str) -> type[BaseModel]:
     models: tuple[type[BaseModel], ...] = (
         Configuration,
         PackageVariant,

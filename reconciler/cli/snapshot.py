@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,11 +23,27 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
+from reconciler.dependencies.catalog.cluster_inputs import read_platforms
+from reconciler.dependencies.model.packages import Platform
 from reconciler.git import effects
-
-if TYPE_CHECKING:
-    from reconciler.read.snapshot.importing import SnapshotFiles
-    from reconciler.run.options import RunOptions
+from reconciler.git.working_copy import find_working_copy
+from reconciler.policy import Limits
+from reconciler.read.configuration import FILE, parse_configuration
+from reconciler.read.governance import CONFIG_VARIABLE
+from reconciler.read.snapshot import parse_time, snapshot_limits
+from reconciler.read.snapshot.importing import (
+    NO_RESOURCES,
+    ImportOptions,
+    SnapshotFiles,
+    parse_api_resources,
+    parse_kinds,
+    plan_import,
+)
+from reconciler.report.json import API_VERSION, listing
+from reconciler.report.text import problem_lines
+from reconciler.run.options import RunOptions
+from reconciler.run.queries import find_needed_kinds
+from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
 
 
 def _api_resources_option(purpose: str) -> Callable[[Command], Command]:
@@ -100,17 +116,6 @@ def import_(
           --kinds Cluster.example.com,Repository.config.porch.kpt.dev
       git add snapshot && git commit -m "Snapshot" && git push
     """
-    from reconciler.policy import Limits
-    from reconciler.read.snapshot import snapshot_limits
-    from reconciler.read.snapshot.importing import (
-        NO_RESOURCES,
-        ImportOptions,
-        parse_api_resources,
-        parse_kinds,
-        plan_import,
-    )
-    from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
-
     resources = parse_api_resources(api_resources.read_text()) if api_resources else NO_RESOURCES
     options = ImportOptions(
         _seconds(taken),
@@ -144,10 +149,6 @@ def _configured_directory() -> Path:
     Raises:
         UsageError: There is no working copy with a configuration here.
     """
-    from reconciler.git.working_copy import find_working_copy
-    from reconciler.read.configuration import FILE, parse_configuration
-    from reconciler.read.governance import CONFIG_VARIABLE
-
     copy = find_working_copy(Path.cwd())
     path = os.environ.get(CONFIG_VARIABLE) or FILE
     try:
@@ -165,7 +166,7 @@ def _configured_directory() -> Path:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @_api_resources_option("to leave out kinds that the cluster does not serve.")
-def kinds(settings: "RunOptions", output: str, api_resources: Path | None) -> Exit:
+def kinds(settings: RunOptions, output: str, api_resources: Path | None) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters.
 
     They are on one line, as kubectl takes them. kubectl refuses the whole line if the cluster lacks one of
@@ -182,11 +183,6 @@ def kinds(settings: "RunOptions", output: str, api_resources: Path | None) -> Ex
       kubectl get "$KINDS" -A -o json | reconciler snapshot import - --cluster edge-1 --kinds "$KINDS"
       kubectl api-resources > served.txt && reconciler snapshot kinds --api-resources served.txt
     """
-    from reconciler.read.snapshot.importing import parse_api_resources
-    from reconciler.report.json import listing
-    from reconciler.report.text import problem_lines
-    from reconciler.run.queries import find_needed_kinds
-
     needed = find_needed_kinds(settings)
     needed_kinds, is_whole = needed.kinds, not needed.problems and not needed.unread
     printer = make_printer()
@@ -213,9 +209,6 @@ def kinds(settings: "RunOptions", output: str, api_resources: Path | None) -> Ex
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
-    from reconciler.dependencies.catalog.cluster_inputs import read_platforms
-    from reconciler.dependencies.model.packages import Platform
-
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
     platforms_known = {str(name) for name in read_platforms(versions)}
     if unknown := sorted(versions.keys() - platforms_known):
@@ -227,8 +220,6 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
 
 
 def _seconds(text: str) -> int:
-    from reconciler.read.snapshot import parse_time
-
     try:
         return parse_time(text) if text else int(time.time())
     except ValueError as error:
@@ -247,9 +238,7 @@ def _read(name: str) -> tuple[str, bytes]:
         ) from error
 
 
-def _import_value(directory: Path, planned: "SnapshotFiles") -> dict[str, Any]:
-    from reconciler.report.json import API_VERSION
-
+def _import_value(directory: Path, planned: SnapshotFiles) -> dict[str, Any]:
     kinds = [
         {
             "group": count.kind.group,

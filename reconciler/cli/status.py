@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -27,12 +27,28 @@ from reconciler.cli.output import (
     output_options,
     show_standing,
 )
-
-if TYPE_CHECKING:
-    from reconciler.names.problems import Problem
-    from reconciler.report.status import Owner, StatusFilter
-    from reconciler.run.options import RunOptions
-    from reconciler.run.queries import FleetStatus
+from reconciler.expand.expansion import empty_selections
+from reconciler.krm.yaml import emit
+from reconciler.names.problems import Problem
+from reconciler.report.isolation import tell_rows
+from reconciler.report.json import exits_value, listing, problem_value
+from reconciler.report.needs import need_lines, need_value
+from reconciler.report.rollouts import rollout_lines, rollout_value
+from reconciler.report.status import (
+    Owner,
+    StatusFilter,
+    condition,
+    owner_names,
+    set_names,
+    sort_owners,
+    status_csv,
+    status_json_lines,
+    status_lines,
+    status_summary,
+)
+from reconciler.report.text import problem_lines
+from reconciler.run.options import RunOptions
+from reconciler.run.queries import FleetStatus, read_status
 
 FORMS = (Output.TEXT, Output.WIDE, Output.JSON, Output.YAML, Output.JSONL, Output.CSV)
 STATES = (
@@ -66,7 +82,7 @@ SECONDS = 30
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(
     *,
-    settings: "RunOptions",
+    settings: RunOptions,
     output: str,
     sets: tuple[str, ...],
     labels: tuple[str, ...],
@@ -98,10 +114,6 @@ def status(
       reconciler status -o csv > fleet.csv
       reconciler status --html fleet.html          one page for a browser, of the whole fleet
     """
-    from reconciler.expand.expansion import empty_selections
-    from reconciler.report.status import StatusFilter
-    from reconciler.run.queries import read_status
-
     if watch and (output not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and text", hint="Run `reconciler status` from a timer.")
     filters = StatusFilter(tuple(names), sets, labels, states, repositories)
@@ -127,14 +139,12 @@ def status(
 
 
 def _show(
-    printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
+    printer: Printer, observed: FleetStatus, filters: StatusFilter, output: str, sort: str | None
 ) -> Exit:
     """Print the rows of the fleet; one that a bug of ours breaks is a problem."""
-    from reconciler.report.isolation import tell_rows
-
     owners, form = observed.owners, Output(output)
 
-    def make(left_out: Collection[int], more: "Sequence[Problem]") -> tuple[Exit, Any]:
+    def make(left_out: Collection[int], more: Sequence[Problem]) -> tuple[Exit, Any]:
         if not left_out:
             return _make_form(printer, observed, filters, form, sort)
         part = replace(
@@ -156,26 +166,14 @@ def _show(
     return code
 
 
-def _name(owner: "Owner") -> str:
+def _name(owner: Owner) -> str:
     return f"{owner['kind']} {owner['namespace']}/{owner['name']}"
 
 
 def _make_form(
-    printer: Printer, observed: "FleetStatus", filters: "StatusFilter", form: Output, sort: str | None
+    printer: Printer, observed: FleetStatus, filters: StatusFilter, form: Output, sort: str | None
 ) -> tuple[Exit, Any]:
     """Return the exit code and one form: a value for JSON and YAML, a text, or lines."""
-    from reconciler.report.json import exits_value, listing, problem_value
-    from reconciler.report.needs import need_lines, need_value
-    from reconciler.report.rollouts import rollout_lines, rollout_value
-    from reconciler.report.status import (
-        sort_owners,
-        status_csv,
-        status_json_lines,
-        status_lines,
-        status_summary,
-    )
-    from reconciler.report.text import problem_lines
-
     owners: list[Owner] = filters.select(observed.owners)
     if sort or form not in (Output.JSON, Output.YAML):
         owners = sort_owners(owners, sort or SORT_KEYS[0])
@@ -210,22 +208,17 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
     if form is Output.JSON:
         printer.value(value)
         return
-    from reconciler.base.escape import terminal
-    from reconciler.krm.yaml import emit
-
     text = emit(printer.redactor.value(value))
     printer.text("\n".join(map(terminal, text.split("\n"))))
 
 
-def _exits(exits: frozenset[Exit], chosen: "Iterable[Owner] | None") -> set[Exit]:
+def _exits(exits: frozenset[Exit], chosen: Iterable[Owner] | None) -> set[Exit]:
     """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen.
 
     A bug of ours, which may be about anything, is always 1.
     """
     if chosen is None:
         return {*exits} & {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}
-    from reconciler.report.status import condition
-
     stalled = (owner for owner in chosen if condition(owner, "Stalled").get("status") == "True")
     reasons = {condition(owner, "Valid").get("reason") for owner in stalled}
     own = {Exit.BUG, *([Exit.UNAVAILABLE] if Reason.REPOSITORY_UNAVAILABLE in reasons else ())}
@@ -233,14 +226,12 @@ def _exits(exits: frozenset[Exit], chosen: "Iterable[Owner] | None") -> set[Exit
     return ({*exits} & own) | stalls
 
 
-def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
+def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
     """Refuse names that nothing has: they would look like packages that are gone.
 
     Raises:
         UsageError: No owner, package, set, repository or label has a name.
     """
-    from reconciler.report.status import owner_names, set_names
-
     every = list(owners)
     own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}
     groups = (
@@ -257,5 +248,5 @@ def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
                 raise UsageError(f"There is no {what} {text}", hint=hint)
 
 
-def _repository(owner: "Owner") -> str:
+def _repository(owner: Owner) -> str:
     return (owner.get("package") or {}).get("repository") or ""

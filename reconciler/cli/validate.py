@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,14 +13,17 @@ from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, Printer, make_printer, output_options
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git import effects
-
-if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.names.problems import Problem
-    from reconciler.policy import Policy
-    from reconciler.run.validate import Validation
+from reconciler.git.working_copy import find_working_copy
+from reconciler.names.problems import Problem
+from reconciler.policy import Policy
+from reconciler.read.configuration import FILE, parse_configuration
+from reconciler.report.json import API_VERSION, problem_value
+from reconciler.report.sarif import problems_sarif
+from reconciler.run.validate import Validation, validate_files
+from reconciler.workdir.control_files import read_manifest_files
 
 _STDIN = "-"
 
@@ -43,9 +46,6 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
       git show :manifests/web.yaml | reconciler validate -
       reconciler validate -o sarif manifests > results.sarif
     """
-    from reconciler.read.configuration import FILE
-    from reconciler.run.validate import validate_files
-
     policy, files, index, absent = _read(paths)
     result = validate_files(files, policy, index, absent)
     printer = make_printer()
@@ -57,7 +57,7 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
 
 def _read(
     paths: Sequence[str],
-) -> "tuple[Policy | None, dict[str, bytes], dict[str, bytes], list[Problem]]":
+) -> tuple[Policy | None, dict[str, bytes], dict[str, bytes], list[Problem]]:
     """Return the policy of the configuration here, and the contents of manifests and of the index by path.
 
     Configured paths that are not there are problems.
@@ -65,13 +65,6 @@ def _read(
     Raises:
         UsageError: A path does not exist or has no manifest, or none is named and none is configured.
     """
-    from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
-    from reconciler.git.working_copy import find_working_copy
-    from reconciler.names.problems import Problem
-    from reconciler.policy import Policy
-    from reconciler.read.configuration import FILE, parse_configuration
-    from reconciler.workdir.control_files import read_manifest_files
-
     copy = find_working_copy(Path.cwd())
     root = copy.root if copy else Path.cwd()
     path = root / FILE
@@ -111,20 +104,18 @@ def _shown(path: Path) -> str:
     return str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(path)
 
 
-def _show(printer: "Printer", result: "Validation", form: Output) -> None:
+def _show(printer: Printer, result: Validation, form: Output) -> None:
     match form:
         case Output.JSON:
             printer.value(_value(result))
         case Output.SARIF:
-            from reconciler.report.sarif import problems_sarif
-
             printer.value(problems_sarif(result.problems))
         case _:
             printer.lines(_lines(result))
             printer.notes(result.notes)
 
 
-def _lines(result: "Validation") -> Iterator[str]:
+def _lines(result: Validation) -> Iterator[str]:
     """Yield the lines of the errors, then the counts."""
     yield from problem_lines(result.problems)
     checked = f"{plural(result.manifests, 'manifest')} in {plural(result.files, 'file')}"
@@ -132,7 +123,7 @@ def _lines(result: "Validation") -> Iterator[str]:
     yield f"{checked}: {wrong}"
 
 
-def problem_lines(problems: Iterable["Problem"]) -> Iterator[str]:
+def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
     """Yield `file:line:column: reason: message` for each error, as compilers do, and its hint below."""
     for problem in problems:
         yield message_line(str(problem))
@@ -140,9 +131,7 @@ def problem_lines(problems: Iterable["Problem"]) -> Iterator[str]:
         yield from (f"        {message_line(line)}" for line in problem.hint.splitlines()[1:])
 
 
-def _value(result: "Validation") -> dict[str, Any]:
-    from reconciler.report.json import API_VERSION, problem_value
-
+def _value(result: Validation) -> dict[str, Any]:
     problems = [problem_value(problem) for problem in result.problems]
     counts = {"files": result.files, "manifests": result.manifests}
     head = {"apiVersion": API_VERSION, "kind": "Validation"}

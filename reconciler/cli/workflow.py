@@ -14,6 +14,7 @@ from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text
 from reconciler.names.problems import Problem
+from reconciler.report.json import dump
 
 _PULL_REQUEST = "pull_request"
 
@@ -77,8 +78,6 @@ class Runner:
     def save(self, path: Path | None, value: Any) -> None:
         """Write a JSON value to a file that was asked for."""
         if path is not None:
-            from reconciler.report.json import dump
-
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(value, self._redactor), encoding="utf-8")
 
