@@ -204,7 +204,13 @@ def _apply_or_leave(target: Target | DefectError, changes: Sequence[Change]) -> 
     for change in changes:
         try:
             with guard(f"package {change.package}"):
-                _refuse_credentials(change)
+                # A credential in one change is refused before its neighbours share its push.
+                for write in change.writes:
+                    message, at = getattr(write, "message", ""), write.ref
+                    refuse_credentials(at, f"Ref {at}")
+                    refuse_credentials(message, f"The message of the commit at {at}")
+                if change.pull is not None:
+                    outgoing_pull(change.pull)
         except ReconcilerError as refusal:
             refused[change.package] = failed_result(change.repository.name, refusal, {change.package})
     others = [change for change in changes if change.package not in refused]
@@ -217,19 +223,6 @@ def _apply_or_leave(target: Target | DefectError, changes: Sequence[Change]) -> 
         pending = {change.package for change in others if change.pending}
         done = failed_result(changes[0].repository.name, error, pending)
     return merge_results([*refused.values(), done])
-
-
-def _refuse_credentials(change: Change) -> None:
-    """Refuse a change of which a machine would read a credential, before its neighbours share its push.
-
-    Raises:
-        RefusedError: It is in the name of a ref, in the message of a commit, or in a pull request.
-    """
-    for write in change.writes:
-        refuse_credentials(write.ref, f"Ref {write.ref}")
-        refuse_credentials(getattr(write, "message", ""), f"The message of the commit at {write.ref}")
-    if change.pull is not None:
-        outgoing_pull(change.pull)
 
 
 def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:
@@ -249,7 +242,10 @@ def _branches(
 
     Files of variants that are `left_alone` stay as they are.
     """
-    failed = _failed_with_places(plan, inventory, done.failed)
+    # The packages of failed variants have moved: only old records know where they were.
+    former = (record for record in inventory.records.values() if not record.packages.isdisjoint(done.failed))
+    paths = map(record_path, former)
+    failed = done.failed | {plan.record_owners[path] for path in paths if path in plan.record_owners}
     if plan.other_files is not None:
         return _shared_branches(plan, inventory, control, failed)
     policy, source = inventory.policy, inventory.control
@@ -264,15 +260,6 @@ def _branches(
     if is_overtaken(inventory, control, written):
         return written  # the other run observed a newer world, too
     return merge_results([written, write_branch(control, status, policy.commits, time)])
-
-
-def _failed_with_places(
-    plan: Plan, inventory: Inventory, failed: frozenset[PackageKey]
-) -> frozenset[PackageKey]:
-    """Return failed packages with those that their variants have now: only old records know the former."""
-    left = (record for record in inventory.records.values() if not record.packages.isdisjoint(failed))
-    paths = (record_path(record) for record in left)
-    return failed | {plan.record_owners[path] for path in paths if path in plan.record_owners}
 
 
 def _present(

@@ -190,7 +190,9 @@ def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTex
             pushed.composed.append((change, composed))
             if composed not in reported:
                 reported.add(composed)
-                pushed.effects.append(_moved(change, composed))
+                ref, _, new = composed.update
+                kind = EffectKind.PUSHED if new else EffectKind.DELETED
+                pushed.effects.append(Effect(_name(change), kind, ref.removeprefix(HEADS), new or ""))
                 if staged and not isinstance(write, StartBranch):
                     staged.move(write.ref, composed.update.new, composed.time)
         if staged:
@@ -293,16 +295,6 @@ def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]
         yield batch
 
 
-def _moved(change: Change, composed: Composed) -> Effect:
-    ref, _, new = composed.update
-    return Effect(
-        _name(change),
-        EffectKind.PUSHED if new else EffectKind.DELETED,
-        ref.removeprefix(HEADS),
-        new or "",
-    )
-
-
 def _about(change: Change, kind: EffectKind, pull: PullRequest | PullRecord) -> Effect:
     return Effect(_name(change), kind, f"#{pull.number} {pull.title}")
 
@@ -335,7 +327,11 @@ def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> O
             package = _package(write.ref, write.files, write.tree, pack)
             return _commit(write, pack.graft(_base(write, mirror, pack), {write.path: package}), pack, policy)
         case WriteGroup():
-            return _commit(write, _group_tree(write, mirror, pack), pack, policy)
+            trees = {
+                part.path: _package(write.ref, part.files, part.tree, pack) if part.tree else None
+                for part in write.parts
+            }
+            return _commit(write, pack.graft(_base(write, mirror, pack), trees), pack, policy)
         case StartBranch():
             author, committer = _people(policy, "", write.time)
             return pack.commit(pack.files(write.files), (), author, committer, write.message)
@@ -350,14 +346,6 @@ def _time(write: Write, mirror: Mirror) -> int:
     if isinstance(write, MoveRef):
         return mirror.commit(write.to).committer.time if write.to else 0
     return write.time
-
-
-def _group_tree(write: WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
-    trees = {
-        part.path: _package(write.ref, part.files, part.tree, pack) if part.tree else None
-        for part in write.parts
-    }
-    return pack.graft(_base(write, mirror, pack), trees)
 
 
 def _package(ref: str, files: Files, tree: Oid, pack: Pack) -> Oid:

@@ -183,7 +183,8 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool, detailed: bool) -> Exi
     if apply:
         check_event(os.environ)
     printer = make_printer(color=False)
-    planned = plan_run(_settings(inputs, writes=apply), to_apply=apply)
+    settings = RunOptions(inputs.control, usable_cache(None, writes=apply))
+    planned = plan_run(with_shard(settings, inputs.text("shard")), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)
     outcome = None
     try:
@@ -209,10 +210,6 @@ def _sync_index(ctx: click.Context, runner: Runner, inputs: Inputs) -> Exit:
     )
     runner.tell({"exit-code": str(int(code))})
     return Exit(code)
-
-
-def _settings(inputs: Inputs, *, writes: bool) -> RunOptions:
-    return with_shard(RunOptions(inputs.control, usable_cache(None, writes=writes)), inputs.text("shard"))
 
 
 def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome | None, code: Exit) -> None:

@@ -52,7 +52,15 @@ def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: b
     """
     world = read_inputs(settings)
     inventory = world.inventory
-    selected = _wanted(sets, inventory)
+    keys = {tuple(pvs.key) for pvs in inventory.sets}
+    default = inventory.policy.default_namespace
+    selected = {
+        (namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)
+    }
+    for namespace, name in sorted(selected - keys):
+        text, declared = f"{namespace}/{name}", ["/".join(key) for key in keys]
+        hint = suggest(text, declared) or "Declare one: docs/package-variant-sets.md has examples."
+        raise UsageError(f"There is no PackageVariantSet {text}", hint=hint)
     desired = resolve_inputs(world, trace=trace).desired
     variants = [
         variant
@@ -69,17 +77,6 @@ def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: b
         printer.notes([f"There is nothing to expand in {', '.join(inventory.policy.manifests)}"])
     _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
-
-
-def _wanted(sets: Sequence[str], inventory: Inventory) -> set[tuple[str, str]]:
-    keys = {tuple(pvs.key) for pvs in inventory.sets}
-    default = inventory.policy.default_namespace
-    names = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
-    for namespace, name in sorted(names - keys):
-        text, declared = f"{namespace}/{name}", ["/".join(key) for key in keys]
-        hint = suggest(text, declared) or "Declare one: docs/package-variant-sets.md has examples."
-        raise UsageError(f"There is no PackageVariantSet {text}", hint=hint)
-    return names
 
 
 def _show(

@@ -53,10 +53,7 @@ def _own_docstrings(cls: type[Any]) -> dict[str, str]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                described[_name_on_disk(name, annotations[name])] = inspect.cleandoc(text)
+                extras = getattr(annotations[name], "__metadata__", ())
+                aliases = [e.alias for e in extras if isinstance(e, FieldInfo) and e.alias]
+                described[aliases[0] if aliases else to_camel(name)] = inspect.cleandoc(text)
     return described
-
-
-def _name_on_disk(name: str, annotation: Any) -> str:
-    extras = getattr(annotation, "__metadata__", ())
-    return next((e.alias for e in extras if isinstance(e, FieldInfo) and e.alias), to_camel(name))

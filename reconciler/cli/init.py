@@ -92,7 +92,9 @@ def init(
     if not (forge or upstream or downstreams or converts) and _is_terminal():
         with current_display().paused():
             starter = _ask(starter)
-    starter = starter._replace(branch=_branch_of(starter.upstream))
+    source = Path(starter.upstream) if starter.upstream else None
+    copy = find_working_copy(source) if source and source.is_dir() else None
+    starter = starter._replace(branch=(copy and copy.branch) or "main")
     notes: list[str] = []
     manifests = _converted(exports, notes) if exports else None
     files = starter.files(manifests)
@@ -194,12 +196,6 @@ def _next_steps(
         yield "  correct what is told above, until this finds nothing: reconciler validate"
     yield '  git add . && git commit -m "Describe the fleet"'
     yield "  reconciler plan"
-
-
-def _branch_of(upstream: str) -> str:
-    """Return the checked-out branch of an upstream on this machine, main for any other."""
-    copy = find_working_copy(Path(upstream)) if upstream and Path(upstream).is_dir() else None
-    return (copy and copy.branch) or "main"
 
 
 def _instance_of(directory: Path) -> str:

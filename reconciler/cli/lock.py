@@ -75,24 +75,15 @@ def lock(
     show_standing(printer, locking.standing)
     show_locking(printer, locking, Output(output))
     if frozen:
-        _check_frozen(locking)
+        moved = [scope.cluster for scope in locking.decision.scopes if scope.changes]
+        moved += [pin.what for pin in locking.pins]
+        if moved:
+            hint = "Run `reconciler lock`, and review what changes."
+            if locking.pins and locking.reviewed is None:
+                # Without a reviewed lock the pin of an upstream moves together with the draft made from it.
+                hint = "Run `reconciler apply`: it moves the pins, and drafts the updates."
+            raise RefusedError(f"The lock of {', '.join(moved)} would have to change", hint=hint)
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
-
-
-def _check_frozen(locking: LockResult) -> None:
-    """Refuse a decision that moves a pin.
-
-    Raises:
-        RefusedError: A pin would change.
-    """
-    moved = [scope.cluster for scope in locking.decision.scopes if scope.changes]
-    moved += [pin.what for pin in locking.pins]
-    if moved:
-        hint = "Run `reconciler lock`, and review what changes."
-        if locking.pins and locking.reviewed is None:
-            # Without a reviewed lock the pin of an upstream moves together with the draft made from it.
-            hint = "Run `reconciler apply`: it moves the pins, and drafts the updates."
-        raise RefusedError(f"The lock of {', '.join(moved)} would have to change", hint=hint)
 
 
 @lock.command()

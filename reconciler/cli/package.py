@@ -358,7 +358,9 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         limits = policy_of_file(options["config"]).limits
         result = run_pipeline(before, runtimes, policy, limited(policy, ends_s), limits=limits)
     if results_dir is not None:
-        _write_results(results_dir, result)
+        listed = Redactor.of_environment(os.environ).value(result_list(result))
+        results_dir.mkdir(parents=True, exist_ok=True)
+        (results_dir / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
     partial = result.partial if out is None else None
     written = dict(result.files if result.ok else partial or before)
     if written != before or (result.ok and target != directory):
@@ -413,17 +415,19 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     return pairs
 
 
-def _write_results(directory: Path, result: PipelineResult) -> None:
-    listed = Redactor.of_environment(os.environ).value(result_list(result))
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
-
-
 def _print_result(result: PipelineResult, before: Files, written: Files, output: str) -> None:
     printer = make_printer(color=False)
     changes = _changes(before, written)
     if output == Output.JSON:
-        printer.value(_rendered_value(result, changes))
+        printer.value(
+            {
+                "rendered": result.ok,
+                "error": result.error,
+                "unrunnable": [{"function": u.function, "reason": u.reason} for u in result.unrunnable],
+                "changes": changes,
+                "results": result_list(result),
+            }
+        )
         return
     lines = [line for run in result.steps for line in _step_lines(run)]
     lines += [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
@@ -448,13 +452,3 @@ def _place(result: Any) -> str:
     parts = [str((result.file or {}).get("path") or ""), str((result.field or {}).get("path") or "")]
     text = " ".join(part for part in parts if part)
     return f" ({text})" if text else ""
-
-
-def _rendered_value(result: PipelineResult, changes: dict[str, list[str]]) -> dict[str, Any]:
-    return {
-        "rendered": result.ok,
-        "error": result.error,
-        "unrunnable": [{"function": each.function, "reason": each.reason} for each in result.unrunnable],
-        "changes": changes,
-        "results": result_list(result),
-    }

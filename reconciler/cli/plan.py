@@ -84,7 +84,11 @@ def plan(
       reconciler plan --html plan.html             one page for a browser, to share or to print
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
-    _check_usage(output, out, names, shows_diff=shows_diff)
+    if names and not shows_diff:
+        hint = f"Write `reconciler plan --diff {names[0]}`, or `reconciler explain {names[0]}`."
+        raise UsageError("A plan is of the whole fleet; packages are named for --diff", hint=hint)
+    if shows_diff and (output != Output.TEXT or out is not None):
+        raise UsageError("--diff prints patches", hint="Leave out --output and --out; redirect it to a file.")
     settings = with_shard(settings, shard)
     if shows_diff:
         planned = plan_run(settings)
@@ -110,19 +114,6 @@ def _write_html(path: Path | None, planned: PlannedRun) -> None:
 
 def _exit_of(planned: PlannedRun, *, detailed: bool) -> Exit:
     return exit_of(planned.plan, detailed=detailed)
-
-
-def _check_usage(output: str, out: Path | None, names: tuple[str, ...], *, shows_diff: bool) -> None:
-    """Refuse options that have no meaning together.
-
-    Raises:
-        UsageError: Packages are named without `--diff`, or `--diff` has another form or goes to a file.
-    """
-    if names and not shows_diff:
-        hint = f"Write `reconciler plan --diff {names[0]}`, or `reconciler explain {names[0]}`."
-        raise UsageError("A plan is of the whole fleet; packages are named for --diff", hint=hint)
-    if shows_diff and (output != Output.TEXT or out is not None):
-        raise UsageError("--diff prints patches", hint="Leave out --output and --out; redirect it to a file.")
 
 
 def show_plan(

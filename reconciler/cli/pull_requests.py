@@ -129,7 +129,9 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             instance = "" if instance == world.inventory.policy.instance else instance
             members = tuple(groups.get(pull.head, ()))
             view = grouped_by.get(pull.head) or _view_of(pull, url, world.inventory)
-            is_known = view is not None or _is_of_control(pull, url, world.inventory)
+            is_known = view is not None or (
+                url == world.inventory.control.url and isinstance(parse_head(pull.head), LockHead)
+            )
             why = _why_left(pull, view, gone) if view else "" if is_known else _NOT_REGISTERED
             owners = (stalled[url, about] for about in _about(pull) if (url, about) in stalled)
             why = why or next((f"{owner} is not understood" for owner in owners), "")
@@ -423,11 +425,6 @@ def _why_left(
     if record is None or len(record.downstream.directory) <= len(view.directory):
         return ""
     return f"Repository {record.namespace}/{record.repository} is not registered any more"
-
-
-def _is_of_control(pull: PullRequest, url: str, inventory: Inventory) -> bool:
-    """Tell whether a pull request is about the locks, the index or a chart, and about no package."""
-    return url == inventory.control.url and isinstance(parse_head(pull.head), LockHead)
 
 
 def _whole_view(url: str, mirror: Mirror, inventory: Inventory) -> RepositoryView:

@@ -13,7 +13,14 @@ from reconciler.cli.field_descriptions import DescribedFields
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.read.configuration import Configuration
 
-NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Snapshot")
+MODELS: dict[str, type[BaseModel]] = {
+    "Reconciler": Configuration,
+    "PackageVariant": PackageVariant,
+    "PackageVariantSet": PackageVariantSet,
+    "Repository": Repository,
+    "Snapshot": SnapshotHeader,
+}
+NAMES = tuple(MODELS)
 OUTPUTS = {
     "Approval": ("approve",),
     "Comparison": ("check",),
@@ -52,7 +59,10 @@ OUTPUTS = {
 
 @click.command()
 @click.argument(
-    "kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0], metavar="[KIND]"
+    "kind",
+    type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False),
+    default=NAMES[0],
+    metavar="[KIND]",
 )
 @output_options(Output.JSON)
 def schema(kind: str, output: str) -> Exit:
@@ -79,7 +89,7 @@ def manifest_schema(kind: str) -> dict[str, Any]:
     """Return the JSON schema of what users write."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_model(kind).model_json_schema(by_alias=True, schema_generator=DescribedFields),
+        **MODELS[kind].model_json_schema(by_alias=True, schema_generator=DescribedFields),
         "title": kind,
     }
 
@@ -91,14 +101,3 @@ def _output_schema(kind: str) -> str:
     # A wheel has the schemas inside the package, a checkout beside it.
     folders = (package / "_schemas", package.parent / "docs/schemas")
     return next(path for folder in folders if (path := folder / name).is_file()).read_text()
-
-
-def _model(kind: str) -> type[BaseModel]:
-    models: tuple[type[BaseModel], ...] = (
-        Configuration,
-        PackageVariant,
-        PackageVariantSet,
-        Repository,
-        SnapshotHeader,
-    )
-    return dict(zip(NAMES, models, strict=True))[kind]

@@ -13,7 +13,7 @@ from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
-from reconciler.cli.output import Output, Printer, make_printer, output_options
+from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.working_copy import find_working_copy
@@ -49,7 +49,14 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     policy, files, index, absent = _read(paths)
     result = validate_files(files, policy, index, absent)
     printer = make_printer()
-    _show(printer, result, Output(output))
+    match output:
+        case Output.JSON:
+            printer.value(_value(result))
+        case Output.SARIF:
+            printer.value(problems_sarif(result.problems))
+        case _:
+            printer.lines(_lines(result))
+            printer.notes(result.notes)
     if not (paths or result.problems) and result.manifests == 1 and policy:
         printer.notes([f"There is no manifest in {', '.join(policy.manifests)} yet: only {FILE} was checked"])
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
@@ -102,17 +109,6 @@ def _shown(path: Path) -> str:
     """Return a path as a person here would write it."""
     resolved, here = path.resolve(), Path.cwd()
     return str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(path)
-
-
-def _show(printer: Printer, result: Validation, form: Output) -> None:
-    match form:
-        case Output.JSON:
-            printer.value(_value(result))
-        case Output.SARIF:
-            printer.value(problems_sarif(result.problems))
-        case _:
-            printer.lines(_lines(result))
-            printer.notes(result.notes)
 
 
 def _lines(result: Validation) -> Iterator[str]:

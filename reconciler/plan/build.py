@@ -70,7 +70,12 @@ def build_plan(
     context = build_context(inventory, fleet, rendered)
     losses = LossReader(inventory, fleet.locks)
     decided = _decide_changes(context, losses, contents)
-    locks, lock = fleet.locks, plan_lock(_with_last_records(inventory, decided.every, context), fleet)
+    locked, locks = inventory, fleet.locks
+    if inventory.reviewed is not None and (leaving := set(leaving_records(context, decided.every))):
+        # Pins go with the records that leave: otherwise the next run would propose another lock.
+        records = {key: record for key, record in inventory.records.items() if key not in leaving}
+        locked = replace(inventory, records=records)
+    lock = plan_lock(locked, fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     own = [change for change in decided.every if shard.holds(change.package.url)]
     described = _described(own, decided.changes, fleet, context, contents or {})
@@ -125,16 +130,6 @@ def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str
             parts += [f"{key} removed" for key in sorted(before.keys() - now.keys())]
             if parts:
                 yield f"PackageVariant {resolved.variant.key} gets other {field}: {', '.join(parts)}"
-
-
-def _with_last_records(inventory: Inventory, changes: Iterable[Change], context: PlanContext) -> Inventory:
-    """Return the inventory with the records that the run leaves: pins of a reviewed lock go with them.
-
-    Otherwise the next run would propose another lock, though nothing happened since.
-    """
-    leaving = set(leaving_records(context, changes)) if inventory.reviewed is not None else set()
-    records = {key: record for key, record in inventory.records.items() if key not in leaving}
-    return replace(inventory, records=records) if leaving else inventory
 
 
 def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:

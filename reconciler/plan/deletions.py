@@ -61,18 +61,13 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     if (
         policy_at_end(owner, context) == ORPHAN
         and target.package.main_tree is None
-        and _has_open_draft(target)
+        and any(not is_rejected(target, draft) for draft in target.drafts if draft not in target.merged)
     ):
         # Nothing is there to be let go of: the draft stays a draft, under its own title (as in Porch).
         ways = "Merge its pull request to have the package without management, or close it"
         message = f"{_cause(target, owner, context)}. Nobody asks for it any more. {ways}"
         return _unwanted(target, owner, Op.KEEP, Reason.ORPHANED, message)
     return _delete(target, owner, context)
-
-
-def _has_open_draft(target: PlanTarget) -> bool:
-    """Whether a draft is open, or has no pull request yet."""
-    return any(not is_rejected(target, draft) for draft in target.drafts if draft not in target.merged)
 
 
 def _unwanted(

@@ -34,7 +34,6 @@ from reconciler.plan.drafts import (
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord
-from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,
     masked_base,
@@ -427,7 +426,12 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     facts = DraftFacts(
         ready=is_proposed(draft) and isinstance(shown, Package) and shown.ready and not package.conflicts,
         conflicts=_notes(package.conflicts),
-        answers=_answer_notes(package.answers),
+        answers=tuple(
+            AnswerNote(
+                c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by, c.policy, c.source
+            )
+            for c in map(answered_conflict, package.answers)
+        ),
         unready=shown.unready if isinstance(shown, Package) else (),
         failed=isinstance(shown, Package) and shown.failed,
         faults=shown.faults if isinstance(shown, Package) else (),
@@ -443,16 +447,6 @@ def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
     recorded = ((open_conflict(each), masked_base(each)) for each in conflicts)
     return tuple(
         ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
-    )
-
-
-def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
-    recorded = map(answered_conflict, answers)
-    return tuple(
-        AnswerNote(
-            c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by, c.policy, c.source
-        )
-        for c in recorded
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,9 +39,6 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.format import ClusterLock
 
 _SHORT = 8
 
@@ -197,7 +194,7 @@ def _dependency_files(scopes: Iterable[ClusterUpdate], reviewed: ReviewedLock) -
     """Return the locks of clusters: main's own bytes where no more changed than what they were made from."""
     files: dict[str, File] = {}
     for scope in scopes:
-        settled = _settled(scope)
+        settled = scope.before if scope.is_refresh else scope.after
         if settled is not None:
             paths = (formats.lock_path(settled.lock), formats.resolution_path(settled.lock.resolution))
             for full, record in zip(paths, (settled.lock, settled.resolution), strict=True):
@@ -205,10 +202,6 @@ def _dependency_files(scopes: Iterable[ClusterUpdate], reviewed: ReviewedLock) -
                 mine = reviewed.files.get(path) if settled is scope.before else None
                 files[path] = mine or File.of(formats.record_bytes(record))
     return files
-
-
-def _settled(scope: ClusterUpdate) -> "ClusterLock | None":
-    return scope.before if scope.is_refresh else scope.after
 
 
 CONTROL = ObjectName("", "control")

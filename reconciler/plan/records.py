@@ -1,6 +1,6 @@
 """The files of the state branch as they are once the plan is applied (D3)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -84,7 +84,7 @@ def plan_records(
     files |= {
         lock_path(lock): lock_bytes(lock)
         for lock in locks.values()
-        if lock and _has_lock(lock, context, records)
+        if lock and (lock.key in records or (lock.held and lock.key in context.variants))
     }
     files |= {record_path(rollout): record_bytes(rollout) for rollout in _rollouts(context)}
     files |= _refused_deletions(context.diff.waiting, refused)
@@ -195,11 +195,6 @@ def _refused_deletions(
         packages=tuple(RefusedPackage(**key._asdict(), of=of) for key, of in sorted(packages.items())),
     )
     return {REFUSED_DELETIONS: record_bytes(record)}
-
-
-def _has_lock(lock: UpstreamLock, context: PlanContext, records: Container[ObjectName]) -> bool:
-    """Whether a pin is kept: its variant was applied, or a person holds it for the first time to come."""
-    return lock.key in records or (lock.held and lock.key in context.variants)
 
 
 def record_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:

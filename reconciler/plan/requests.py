@@ -231,7 +231,12 @@ def _states(
         doubles = close_duplicates(opened, pulls) if opened is not None and not number else ()
         repair = ""
         if change.op is Op.KEEP and pull is not None and opened is not None:
-            repair = _repair(opened, planned)
+            # What of the pull request is written anew.
+            parts = ["text"] if opened.digest != planned.digest else []
+            parts += ["base"] if opened.base != planned.base else []
+            parts += ["labels"] if _lacks_labels(opened, planned) else []
+            parts += ["status"] if planned.status is not None and opened.status != planned.status else []
+            repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
         elif change.op is Op.KEEP and doubles:
             numbers = ", ".join(f"#{double.number}" for double in doubles)
             repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
@@ -375,12 +380,3 @@ def _asks_again(members: Sequence[Change], opened: PullRequest | None, planned: 
         return False
     is_written = any(change.written is not None for change in members)
     return is_written or opened.digest not in {"", planned.digest}
-
-
-def _repair(opened: PullRequest, planned: PullRequest) -> str:
-    """Return what of an open pull request is written anew."""
-    parts = ["text"] if opened.digest != planned.digest else []
-    parts += ["base"] if opened.base != planned.base else []
-    parts += ["labels"] if _lacks_labels(opened, planned) else []
-    parts += ["status"] if planned.status is not None and opened.status != planned.status else []
-    return f"Pull request #{opened.number} gets its {' and '.join(parts)}"
