@@ -23,8 +23,8 @@ def write_check_comment(
     own repository. A run for a fork may not write, and that is no fault of the change: nothing is raised.
     """
     policy = _with_runner(control, trusted, environment)
-    own = control_credential(environment)(control.remote)
-    if own and lacks_credential(policy, environment, control.remote):
+    control_secret = control_credential(environment)(control.remote)
+    if control_secret and lacks_credential(policy, environment, control.remote):
         # A check of pull requests has no secret; the runner's own token may comment all the same.
         policy = replace(policy, credentials=())
     forges = Forges()

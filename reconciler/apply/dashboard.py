@@ -122,9 +122,9 @@ def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
     counts: dict[ApiForge, int] = {}
     for url, result in results.items():
         forge = targets[url].forge if url in targets else None
-        if isinstance(forge, ApiForge) and result.left:
+        if isinstance(forge, ApiForge) and result.remaining:
             same = next((other for other in counts if other.transport is forge.transport), forge)
-            counts[same] = counts.get(same, 0) + result.left
+            counts[same] = counts.get(same, 0) + result.remaining
     waits = [forge.transport.budget.eta_s(count) for forge, count in counts.items()]
     return duration_text(max(waits)) if waits else ""
 
@@ -151,5 +151,7 @@ def _problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
     claims = claimed_packages(context.stalled, context.inventory)
     urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
     urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
-    own = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
-    return tuple(problem for problem, is_own in zip(plan.problems, own, strict=True) if is_own)
+    is_of_shard = (
+        shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems
+    )
+    return tuple(problem for problem, is_own in zip(plan.problems, is_of_shard, strict=True) if is_own)

@@ -104,10 +104,10 @@ class Links(Struct, frozen=True):
 
     def of(self, change: Change, mirror: Mirror, base: str) -> Iterator[tuple[str, str]]:
         """Yield the address behind facts of a change's text: its package, manifest and upstream."""
-        own, request = find_web(mirror.remote, self.rules), change.request
+        web_forge, request = find_web(mirror.remote, self.rules), change.request
         main = mirror.refs().get(f"{HEADS}{base}")
-        if own is not None and main and mirror.subtree(main, change.package.path) is not None:
-            yield "package", own.directory(main, change.package.path)
+        if web_forge is not None and main and mirror.subtree(main, change.package.path) is not None:
+            yield "package", web_forge.directory(main, change.package.path)
         if manifest := self._manifest(change):
             yield "manifest", manifest
         web = find_web(request.upstream.remote, self.rules) if request and request.upstream else None

@@ -39,14 +39,14 @@ class EffectKind(StrEnum):
 class Result(NamedTuple):
     """Result for one repository: effects in order, packages with missing effects, classes of exit.
 
-    `left` counts the pull requests that a budget left to the next run, `opened` are those that were
+    `remaining` counts the pull requests that a budget left to the next run, `opened` are those that were
     opened or updated, by URL and head.
     """
 
     effects: tuple[Effect, ...] = ()
     unfinished: Mapping[PackageKey, Unfinished] = MappingProxyType({})
     exits: frozenset[Exit] = frozenset()
-    left: int = 0
+    remaining: int = 0
     opened: Mapping[tuple[str, str], PullRequest] = MappingProxyType({})
 
     @property
@@ -62,7 +62,7 @@ def merge_results(results: Iterable[Result]) -> Result:
         tuple(effect for result in every for effect in result.effects),
         {package: why for result in reversed(every) for package, why in result.unfinished.items()},
         frozenset(code for result in every for code in result.exits),
-        sum(result.left for result in every),
+        sum(result.remaining for result in every),
         {head: pull for result in every for head, pull in result.opened.items()},
     )
 

@@ -106,9 +106,9 @@ def apply_changes(
     for url, result in zip(pending, _repositories(pending, {**targets, **unusable}, at_once), strict=True):
         on_effects(result.effects)
         results[url] = result
-    left = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
-    on_effects(left.effects)
-    done = merge_results([*results.values(), left])
+    remainder = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
+    on_effects(remainder.effects)
+    done = merge_results([*results.values(), remainder])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
         redacted = _redacted(done.unfinished)
@@ -184,7 +184,7 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
 def _repositories(
     changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target | DefectError], at_once: int
 ) -> Iterator[Result]:
-    jobs = [partial(_apply_or_leave, targets[url], own) for url, own in changes.items()]
+    jobs = [partial(_apply_or_leave, targets[url], changes_there) for url, changes_there in changes.items()]
     if min(len(jobs), at_once) <= 1:
         yield from (job() for job in jobs)
         return
@@ -197,7 +197,7 @@ def _apply_or_leave(target: Target | DefectError, changes: Sequence[Change]) -> 
     """Do the changes of one repository; asked to end, leave them to the next run."""
     if effects.is_shutting_down():
         error = StoppedError()
-        why = Unfinished(str(error), error.hint, left=True)
+        why = Unfinished(str(error), error.hint, is_left=True)
         packages = {change.package: why for change in changes if change.pending}
         return Result(unfinished=packages, exits=frozenset({error.exit_code}))
     refused: dict[PackageKey, Result] = {}
@@ -227,12 +227,12 @@ def _apply_or_leave(target: Target | DefectError, changes: Sequence[Change]) -> 
 
 def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:
     """Yield, if the run was asked to end, how much of it was not begun."""
-    left = [url for url, result in results.items() if result.failed and not result.effects]
-    if left:
-        where = plural(len(left), "repository")
-        count = sum(change.pending for url in left for change in pending[url])
+    unstarted = [url for url, result in results.items() if result.failed and not result.effects]
+    if unstarted:
+        where = plural(len(unstarted), "repository")
+        count = sum(change.pending for url in unstarted for change in pending[url])
         message = f"{plural(count, 'change')} left: {StoppedError()}"
-        yield Effect(where, EffectKind.PUSHED, error=message, hint=StoppedError().hint, left=True)
+        yield Effect(where, EffectKind.PUSHED, error=message, hint=StoppedError().hint, is_left=True)
 
 
 def _branches(
@@ -271,7 +271,9 @@ def _present(
         STATUS_DIRECTORY,
     )
     there = read_branch(control, commit, policy.limits) if variants else {}
-    paths = {f"{below}/{each.namespace}/{each.name}.json" for below in directories for each in variants}
+    paths = {
+        f"{below}/{variant.namespace}/{variant.name}.json" for below in directories for variant in variants
+    }
     return {path: data for path, data in there.items() if path in paths}
 
 

@@ -99,8 +99,8 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
         except (LimitedError, StoppedError) as error:
             # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
-            left = [each for each, request in calls[index:] if request or each.close or each.approve]
-            yield _limited(left, change.repository, error)
+            unwritten = [call for call, request in calls[index:] if request or call.close or call.approve]
+            yield _limited(unwritten, change.repository, error)
             return
         except ReconcilerError as error:
             kind, ref = done.trying
@@ -157,7 +157,7 @@ def _merge_together(target: Target, approvals: Sequence[Approval]) -> Mapping[in
     """Merge on the local forge, which takes many in one push; return the merge or the error of each."""
     if not isinstance(target.forge, LocalForge):
         return {}
-    merges = [LocalMerge(each.number, each.expect) for each in approvals if not each.by_forge]
+    merges = [LocalMerge(approval.number, approval.expect) for approval in approvals if not approval.by_forge]
     return target.forge.approve_all(merges) if merges else {}
 
 
@@ -179,29 +179,31 @@ def _with_pulls(changes: Iterable[Change]) -> Iterator[tuple[Change, PullRequest
         yield change, pull
 
 
-def _limited(left: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError) -> Result:
+def _limited(
+    unwritten: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError
+) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
-    count = f"{plural(len(left), 'pull request')} {verb(len(left), 'is', 'are')} left"
+    count = f"{plural(len(unwritten), 'pull request')} {verb(len(unwritten), 'is', 'are')} left"
     message = f"{count}: {error}"
-    effect = Effect(repository.name, EffectKind.OPENED, error=message, hint=error.hint, left=True)
-    why = Unfinished(str(error), error.hint, pushed=True, left=True)
-    packages = {change.package: why for change in left}
-    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
+    effect = Effect(repository.name, EffectKind.OPENED, error=message, hint=error.hint, is_left=True)
+    why = Unfinished(str(error), error.hint, pushed=True, is_left=True)
+    packages = {change.package: why for change in unwritten}
+    return Result((effect,), packages, frozenset({error.exit_code}), remaining=len(unwritten))
 
 
 def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:
     """Yield, for each budget that ran out, how much is left and how long that will take."""
-    left = Counter[Transport]()
+    remaining = Counter[Transport]()
     for url, result in results.items():
         forge = targets[url].forge if url in targets else None
         if isinstance(forge, ApiForge):
-            left[forge.transport] += result.left
-    for transport, count in left.items():
+            remaining[forge.transport] += result.remaining
+    for transport, count in remaining.items():
         if count:
             eta = duration_text(transport.budget.eta_s(count))
             pulls = f"{plural(count, 'pull request')} {verb(count, 'is', 'are')}"
             message = f"{pulls} left in all; about {eta} to go"
-            yield Effect(transport.base, EffectKind.OPENED, error=message, left=True)
+            yield Effect(transport.base, EffectKind.OPENED, error=message, is_left=True)
 
 
 def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:

@@ -83,7 +83,7 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     """
     requests = PullRequestTexts(changes, target.risks)
     batches = _batches([change for change in changes if change.pending], target.mirror)
-    return merge_results([each for batch in batches for each in _apply_batch(target, batch, requests)])
+    return merge_results([result for batch in batches for result in _apply_batch(target, batch, requests)])
 
 
 def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails, in their order
@@ -130,7 +130,7 @@ def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails,
             races, refusals = 0, []
             continue
         blamed = _blame(pushed, failed, target.mirror)
-        rejected = next((each for each in failed.values() if each.status is PushStatus.REJECTED), None)
+        rejected = next((result for result in failed.values() if result.status is PushStatus.REJECTED), None)
         if rejected is None:
             races += 1
         else:
@@ -141,8 +141,8 @@ def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails,
                 blamed = [] if len(_halves(pushed.changes)) > 1 else blamed or everyone
         yield from (failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed)
         lost = {change.package for change, _, _ in blamed}
-        left = [change for change in pushed.changes if change.package not in lost]
-        waiting += [left] if left and not rejected else _halves(left)
+        survivors = [change for change in pushed.changes if change.package not in lost]
+        waiting += [survivors] if survivors and not rejected else _halves(survivors)
         if races == ATTEMPTS or len(refusals) == MOST_REFUSALS:
             why = _given_up(target.mirror, refusals if races < ATTEMPTS else ())
             yield from (failed_result(_name(c), why, {c.package}) for c in chain(*waiting))

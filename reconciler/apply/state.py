@@ -73,9 +73,9 @@ def surviving_records(
     """Return the records to write; records of packages that failed stay as they were. Pure."""
     if not failed:
         return dict(new)
-    kept = {path for path in old.keys() | new.keys() if owners.get(path) in failed}
-    fresh = {path: data for path, data in new.items() if path not in kept}
-    return fresh | {path: old[path] for path in kept if path in old}
+    unchanged = {path for path in old.keys() | new.keys() if owners.get(path) in failed}
+    fresh = {path: data for path, data in new.items() if path not in unchanged}
+    return fresh | {path: old[path] for path in unchanged if path in old}
 
 
 def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
@@ -209,9 +209,11 @@ def share_branch(
         # Locks are decided by every shard: a decision that is neither old nor ours is newer than ours.
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         unseen = there.keys() - before.keys() - branch.files.keys()
-        kept = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}
+        retained = {
+            path for path in there if not mine(path) or path in unseen or (overtaken and common(path))
+        }
         ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
-        files = {path: there[path] for path in kept} | ours
+        files = {path: there[path] for path in retained} | ours
         result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)
         if Exit.UNAVAILABLE not in result.exits:
             return merge_results([result, _overtaken(branch, _LOCKS)]) if overtaken else result
@@ -250,9 +252,9 @@ def _holds_all_but(directory: str, mirror: Mirror, commit: Oid | None, files: Ma
         return False
     inside = f"{directory}/"
     there = mirror.subtree(commit, directory)
-    kept = {f"{inside}{path}": file for path, file in mirror.files(there, _ROOMY).items()} if there else {}
+    present = {f"{inside}{path}": file for path, file in mirror.files(there, _ROOMY).items()} if there else {}
     others = {path: file for path, file in files.items() if not path.startswith(inside)}
-    return _holds(mirror, commit, tree_id({**others, **kept}))
+    return _holds(mirror, commit, tree_id({**others, **present}))
 
 
 def _error(answer: PushResult) -> ReconcilerError:
@@ -276,9 +278,9 @@ def write_locks(
     """
     policy, recorded = inventory.policy, inventory.control
     before = read_branch(control, recorded.state, policy.limits)
-    kept = {path: data for path, data in before.items() if files is None or not is_lock_file(path)}
+    others = {path: data for path, data in before.items() if files is None or not is_lock_file(path)}
     chosen = {lock_path(lock): lock_bytes(lock) for lock in pins}
-    there = kept | dict(files or {}) | chosen
+    there = others | dict(files or {}) | chosen
     branch = Branch(state_ref(policy.instance), recorded.state, there, "Record locks\n")
     return write_branch(control, branch, policy.commits, recorded.commit.time)
 

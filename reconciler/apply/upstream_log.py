@@ -51,7 +51,7 @@ def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, Ups
     for note in change.conflicts if head is not None else ():
         with suppress(ReconcilerError):  # the text does without, as where an old version was not fetched
             path = f"{change.package.path}/{note.path}".lstrip("/")
-            origins.update((note.name, each) for each in _origins(mirror, Oid(str(head)), path, note))
+            origins.update((note.name, origin) for origin in _origins(mirror, Oid(str(head)), path, note))
     return origins
 
 
@@ -100,7 +100,9 @@ def _changes(mirror: Mirror, upstream: UpstreamCommits) -> Iterator[UpstreamChan
     before, after = Oid(upstream.before), Oid(upstream.after)
     older, newer = (after, before) if mirror.contains(before, after) else (before, after)
     for oid in islice(mirror.walk(newer, mirror.ancestry(older)), _MOST_WALKED):
-        own = mirror.subtree(oid, upstream.path)
+        subtree = mirror.subtree(oid, upstream.path)
         parents = mirror.find_parents(oid) or ()
-        if own is not None and all(mirror.subtree(parent, upstream.path) != own for parent in parents):
+        if subtree is not None and all(
+            mirror.subtree(parent, upstream.path) != subtree for parent in parents
+        ):
             yield _described(mirror, oid)

@@ -108,7 +108,7 @@ def _apply(
     if form is Output.TEXT:
         show_plan(printer, planned, form, unchanged=unchanged, to_apply=True)
     try:
-        with _progress(printer, planned, shown=form is Output.TEXT and not printer.quiet) as on_effects:
+        with _progress(printer, planned, is_printed=form is Output.TEXT and not printer.quiet) as on_effects:
             outcome = apply_plan(planned, checksum=checksum, on_effects=on_effects)
     except RefusedError:
         if form is not Output.TEXT:
@@ -125,8 +125,8 @@ def _apply(
                 outcome, lambda done: [*outcome_lines(done, paint=printer.paint, quiet=True)]
             )
             printer.lines(lines)
-            left = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
-            printer.lines(need_lines(left, paint=printer.paint, width=printer.width))
+            needs = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
+            printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
         case Output.JSON:
             printer.value(show(lambda some, done: outcome_value(some, done, names)))
         case _:
@@ -156,7 +156,7 @@ def _saved_checksum(saved: Path, checksum: str) -> str:
 
 @contextmanager
 def _progress(
-    printer: Printer, planned: PlannedRun, *, shown: bool
+    printer: Printer, planned: PlannedRun, *, is_printed: bool
 ) -> Iterator[Callable[[Sequence[Effect]], None]]:
     """Yield what to call with new effects: steps of the progress on a terminal, a line each otherwise."""
     with open_task("applying", planned.steps) as task:
@@ -167,9 +167,9 @@ def _progress(
                 lines = [effect_line(effect) for effect in effects]
                 for line in lines:
                     task.advance(line)
-                if shown and not printer.is_colored:
+                if is_printed and not printer.is_colored:
                     # Together: each piece of text is masked, checked and flushed by itself.
-                    done = (line for line, each in zip(lines, effects, strict=True) if not each.error)
+                    done = (line for line, effect in zip(lines, effects, strict=True) if not effect.error)
                     printer.lines(done)
 
         yield advance

@@ -126,8 +126,8 @@ def approve(
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
     by_name: dict[str, list[ListedPull]] = {}
-    left = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.left]
-    chosen = [f for f in chosen if f not in left]
+    selected = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.why_left]
+    chosen = [f for f in chosen if f not in selected]
     if names:
         find = find_pulls if dry_run else partial(find_or_open_pulls, world, names)
         by_name = {name: find(listed, name) for name in names}
@@ -156,8 +156,8 @@ def approve(
         f"{terminal(f.name)}, {terminal(f.package)}, belongs to instance {terminal(f.instance)} and is left; "
         "name it to approve it"
         if f.instance
-        else f"{terminal(f.name)}, {terminal(f.package)}, is left: {terminal(f.left)}"
-        for f in left
+        else f"{terminal(f.name)}, {terminal(f.package)}, is left: {terminal(f.why_left)}"
+        for f in selected
     )
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
@@ -165,7 +165,7 @@ def approve(
         which = " that matches" if chosen_by else ""
         where = " in the repositories that were read" if unread else ""
         where = where if world.inventory.repositories else ": no repository is registered"
-        more = "" if not left else " else" if any(f.left for f in left) else " of this instance"
+        more = "" if not selected else " else" if any(f.why_left for f in selected) else " of this instance"
         none = f"Nothing{which}{more} is open{where}."
         printer.lines(_lines(results, none, propose_only=propose_only))
     return worst(
@@ -237,14 +237,18 @@ def _approve_ready(chosen: Sequence[ListedPull], plan: Callable[[], PlannedRun])
     """Approve pull requests of one repository."""
     forge, mirror = chosen[0].forge, chosen[0].mirror
     if isinstance(forge, LocalForge):
-        merges = forge.approve_all([LocalMerge(each.pull.number, each.pull.head_oid) for each in chosen])
+        merges = forge.approve_all(
+            [LocalMerge(listed.pull.number, listed.pull.head_oid) for listed in chosen]
+        )
     else:
         merges = {}
-        for each in track(chosen, "approving"):
+        for target in track(chosen, "approving"):
             try:
-                merges[each.pull.number] = each.forge.approve(each.pull.number, expect=each.pull.head_oid)
+                merges[target.pull.number] = target.forge.approve(
+                    target.pull.number, expect=target.pull.head_oid
+                )
             except ReconcilerError as error:
-                merges[each.pull.number] = error
+                merges[target.pull.number] = error
     tags: dict[str, str] = {}
     for ref, oid in sorted(mirror.refs().items()):
         if ref.startswith(TAGS):

@@ -115,20 +115,20 @@ def check(
         code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
         return _make_forms(printer, part, code)
 
-    shown = tell_comparison(checked.comparison, make)
-    checked = shown.checked
+    printed = tell_comparison(checked.comparison, make)
+    checked = printed.checked
     printer.notes(map(terminal, checked.notes))
-    _show(printer, shown, Output(output))
+    _show(printer, printed, Output(output))
     if shows_diff:
         show_check_differences(printer, checked)
-    _tell(runner, shown, json_file, sarif_file)
+    _tell(runner, printed, json_file, sarif_file)
     if html_file is not None:
         from reconciler.run.html_report import check_report
 
         write_page(html_file, check_report(checked))
     if comment_on:
-        _comment(printer, shown, comment_on)
-    return shown.code
+        _comment(printer, printed, comment_on)
+    return printed.code
 
 
 class _Shown(NamedTuple):
@@ -170,25 +170,25 @@ def _make_forms(printer: Printer, checked: CheckResult, code: Exit) -> _Shown:
     )
 
 
-def _show(printer: Printer, shown: _Shown, form: Output) -> None:
+def _show(printer: Printer, printed: _Shown, form: Output) -> None:
     match form:
         case Output.TEXT:
-            printer.lines(shown.lines)
+            printer.lines(printed.lines)
         case Output.JSON:
-            printer.value(shown.value)
+            printer.value(printed.value)
         case Output.MARKDOWN:
-            printer.text(shown.markdown)
+            printer.text(printed.markdown)
         case Output.SARIF:
-            printer.value(shown.sarif)
+            printer.value(printed.sarif)
 
 
-def _tell(runner: Runner, shown: _Shown, json_file: Path | None, sarif_file: Path | None) -> None:
+def _tell(runner: Runner, printed: _Shown, json_file: Path | None, sarif_file: Path | None) -> None:
     """Give the runner of a workflow what it shows, and write the files that were asked for."""
-    runner.save(json_file, shown.value)
-    runner.save(sarif_file, shown.sarif)
-    runner.annotate(shown.annotations)
-    runner.summarise(shown.markdown)
-    runner.tell(shown.outputs)
+    runner.save(json_file, printed.value)
+    runner.save(sarif_file, printed.sarif)
+    runner.annotate(printed.annotations)
+    runner.summarise(printed.markdown)
+    runner.tell(printed.outputs)
 
 
 def _changed(comparison: Comparison) -> str:
@@ -198,11 +198,11 @@ def _changed(comparison: Comparison) -> str:
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: Printer, shown: _Shown, number: int) -> None:
+def _comment(printer: Printer, printed: _Shown, number: int) -> None:
     """Comment on the pull request; a comment that cannot be written is a note."""
-    checked, why = shown.checked, "the merged configuration cannot be read"
+    checked, why = printed.checked, "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
-        text = printer.redactor.text(shown.markdown)
+        text = printer.redactor.text(printed.markdown)
         why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])

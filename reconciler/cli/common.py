@@ -85,8 +85,8 @@ def terminal_width(stream: TextIO) -> int | None:
     """Return the characters of a line of a terminal; None elsewhere: other programs get whole lines."""
     if not stream.isatty():
         return None
-    own = os.terminal_size((0, 0))
+    size = os.terminal_size((0, 0))
     with suppress(OSError, ValueError):  # an emulation that has no file
-        own = os.get_terminal_size(stream.fileno())
+        size = os.get_terminal_size(stream.fileno())
     # A terminal that nobody gave a size, as in CI, has no columns.
-    return shutil.get_terminal_size(own).columns or 80
+    return shutil.get_terminal_size(size).columns or 80

@@ -67,7 +67,7 @@ def select_changes(planned: PlannedRun, texts: Sequence[str]) -> list[Change]:
     """
     changes = sorted_changes(planned.plan)
     names = {change.package: _names(planned, change) for change in changes}
-    every = {name for own in names.values() for name in own}
+    every = {name for aliases in names.values() for name in aliases}
     for text in texts:
         if not any(fnmatchcase(name, text) for name in every):
             require_readable(planned.inputs.inventory, [text])
@@ -119,7 +119,7 @@ def _lines(
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
     groups = [[c] for c in changes] if unfolded else equal_differences(changes)
     firsts = [group[0] for group in groups]
-    shown = False
+    is_shown = False
     for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
         change = sides.change
         about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
@@ -133,23 +133,23 @@ def _lines(
         )
         body = [f"# not read: {terminal(sides.unread)}"] if sides.unread else list(patch)
         if body:
-            shown = True
+            is_shown = True
             yield f"# {terminal(text)}"
             yield f"# in {terminal(planned.inputs.inventory.views[change.repository].remote)}"
             if any(map(template_of, sides.after.values())):
                 yield from _value_lines(planned, change)
             yield from body
-    if not shown:
+    if not is_shown:
         yield "# No file of a package changes."
 
 
 def _value_lines(planned: PlannedRun, change: Change) -> Iterator[str]:
     """Yield the values of its charts that a change changes, each with its origin."""
     origins, _ = read_origins(planned, change, trace_variant(planned, change))
-    changed = [each for each in origins if not each.file and each.field.startswith(".")]
-    for each in changed[:_MOST_VALUES]:
-        source = f"{each.source} ({each.location})" if each.location else each.source
-        yield f"# {terminal(each.field)}: {terminal(each.value)}, from {terminal(source)}"
+    changed = [origin for origin in origins if not origin.file and origin.field.startswith(".")]
+    for value in changed[:_MOST_VALUES]:
+        source = f"{value.source} ({value.location})" if value.location else value.source
+        yield f"# {terminal(value.field)}: {terminal(value.value)}, from {terminal(source)}"
     if len(changed) > _MOST_VALUES:
         yield f"# and {plural(len(changed) - _MOST_VALUES, 'changed value')} more"
 

@@ -90,15 +90,15 @@ def _show(
 ) -> None:
     problems = (*inventory.problems, *desired.problems)
     if as_json:
-        shown: dict[str, Any] = {
+        value: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Expansion",
             "variants": [to_manifest(variant, inventory) for variant in variants],
             "problems": [problem_value(problem) for problem in problems],
         }
         if trace:
-            shown["trace"] = {str(variant.key): dict(variant.trace) for variant in variants}
-        printer.value(shown)
+            value["trace"] = {str(variant.key): dict(variant.trace) for variant in variants}
+        printer.value(value)
         return
     for variant in variants:
         printer.lines(_document(variant, inventory, trace=trace))

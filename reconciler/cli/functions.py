@@ -69,7 +69,9 @@ def list_functions(config: Path | None, output: str) -> int:
             {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
         )
         return Exit.DONE
-    lines = [f"builtin  {each['name']:30} {each['from']} to below {each['below']}" for each in builtins]
+    lines = [
+        f"builtin  {builtin['name']:30} {builtin['from']} to below {builtin['below']}" for builtin in builtins
+    ]
     lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
     lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
     engine = policy.runtime or "containers are off"

@@ -152,7 +152,10 @@ def show(control: str, output: str, package: str) -> Exit:
         lines.append(f"{candidate.id} {candidate.version}{withdrawn}  {candidate.location}")
         lines += [f"  needs {need}{' (optional)' if need.optional else ''}" for need in candidate.requires]
         lines += [f"  provides {gvk}" for gvk in candidate.provides]
-        lines += [f"  implements {each.id} {each.version or ''}".rstrip() for each in candidate.interfaces]
+        lines += [
+            f"  implements {interface.id} {interface.version or ''}".rstrip()
+            for interface in candidate.interfaces
+        ]
     make_printer().lines(lines)
     return Exit.DONE
 
@@ -258,28 +261,27 @@ def import_(
         collected, looked = find_tagged_versions(mirror, path=path, source=source)
         what = plural(looked, "tag")
     else:
-        files = sorted({file for given in paths for file in _files(given)})
+        files = sorted({file for path in paths for file in _files(path)})
         collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
         what = plural(len(files), "file")
-    problems, written, kept = list(collected.problems), list[str](), 0
-    for each in collected.versions:
+    problems, written, present = list(collected.problems), list[str](), 0
+    for version in collected.versions:
         try:
-            header = {"source": each.source, "version": each.version}
-            _, _, own = _add(root, dict(each.files), header)
+            header = {"source": version.source, "version": version.version}
+            _, _, is_new = _add(root, dict(version.files), header)
         except ReconcilerError as error:
             # Its place is in a file of the index, which is not written: the file that was read has it too.
-            there = each.check() if isinstance(error, ConfigurationError) else ()
-            problems += there or [Problem(each.location, Reason.INVALID_MANIFEST, str(error), error.hint)]
+            there = version.check() if isinstance(error, ConfigurationError) else ()
+            problems += there or [Problem(version.location, Reason.INVALID_MANIFEST, str(error), error.hint)]
             continue
-        written += own
-        kept += not own
+        written += is_new
+        present += not is_new
     printer = make_printer()
     printer.lines(problem_lines(sorted(problems)), err=True)
-    names = {each.source for each in collected.versions}
+    names = {version.source for version in collected.versions}
     added = len({name.rpartition("/")[0] for name in written})
-    line = (
-        f"{what}: {plural(added, 'version')} added, {kept} there already, of {plural(len(names), 'package')}"
-    )
+    packages = plural(len(names), "package")
+    line = f"{what}: {plural(added, 'version')} added, {present} there already, of {packages}"
     show_files(printer, output, [line], written=written)
     if not collected.versions and not problems:
         raise UsageError(f"{what} hold no version of a package", hint="See `reconciler index import --help`.")
@@ -321,9 +323,9 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
     lines, written = [f"removed {folder}" for folder in folders], []
     if len(gone) == len(versions):
         for path, layer in sorted(index.layers.items()):
-            left = {interface: id_ for interface, id_ in layer.defaults.items() if id_ != gone[0].id}
-            if left != layer.defaults:
-                write_layer(root, path, layer._replace(defaults=left))
+            defaults = {interface: id_ for interface, id_ in layer.defaults.items() if id_ != gone[0].id}
+            if defaults != layer.defaults:
+                write_layer(root, path, layer._replace(defaults=defaults))
                 lines.append(f"changed {path}")
                 written.append(path)
     show_files(make_printer(), output, lines, written=written, removed=folders)

@@ -94,8 +94,8 @@ class LazyGroup(click.Group):
         name = args[0]
         if name.startswith("-") or name in COMMANDS:
             return super().resolve_command(ctx, args)
-        near = close_names(name, COMMANDS, most=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        close = close_names(name, COMMANDS, most=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -242,8 +242,8 @@ def _with_choice(error: click.ClickException) -> click.ClickException:
     value = re.match(r"'(.+?)' is not one of ", error.message)
     if value is not None and isinstance(error, click.BadParameter) and error.param is not None:
         choices = getattr(error.param.type, "choices", ())
-        if near := close_names(value[1], map(str, choices), most=1):
-            message = f"{error.message} Did you mean {near[0]!r}?"
+        if close := close_names(value[1], map(str, choices), most=1):
+            message = f"{error.message} Did you mean {close[0]!r}?"
             return click.BadParameter(message, error.ctx, error.param, error.param_hint)
     return error
 

@@ -55,14 +55,16 @@ class Measuring:
         """
         if self.metrics_file is None:
             return
-        own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        process, children = (
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
         facts = RunFacts(
             __version__,
             code,
             time.time(),
             time.monotonic() - self._begun,
             sum(os.times()[:4]) - self._cpu_s,
-            max(own.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024),
+            max(process.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024),
             stage_seconds(),
         )
         samples = [*run_samples(facts), *self.counts]

@@ -146,8 +146,8 @@ def _steps_to_publish(directory: Path) -> Iterator[str]:
     if why:
         hint = "Nothing was written. Name a directory below the root whose path can be part of a tag."
         raise RefusedError(f"No fleet can have a package at {package}: {why}", hint=hint)
-    parents = [each for each in PurePosixPath(package).parents if each.name and copy]
-    above = [each for each in parents if copy and (copy.root / each / KPTFILE).exists()]
+    parents = [parent for parent in PurePosixPath(package).parents if parent.name and copy]
+    above = [parent for parent in parents if copy and (copy.root / parent / KPTFILE).exists()]
     below = sorted(path.parent for path in directory.rglob(KPTFILE) if path.parent != directory)
     if above:
         yield f"note: it is a sub-package of {above[-1]}"
@@ -286,8 +286,8 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
         lines.append(f"conflict {place} ({conflict['reason']})")
         for side in ("base", "upstream", "local"):
             text = conflict[side]
-            shown = ["(absent)"] if text is None else cut_lines(text.strip().split("\n"))
-            lines.append("\n             ".join([f"  {side:9} {shown[0]}", *shown[1:]]))
+            cut = ["(absent)"] if text is None else cut_lines(text.strip().split("\n"))
+            lines.append("\n             ".join([f"  {side:9} {cut[0]}", *cut[1:]]))
     return lines
 
 
@@ -408,8 +408,8 @@ def policy_of_file(config: Path | None) -> Policy:
     return parse_configuration(config.read_bytes(), str(config), os.environ)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = dict(text.partition("=")[::2] for text in given)
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = dict(text.partition("=")[::2] for text in texts)
     if not all(name and value for name, value in pairs.items()):
         raise UsageError(f"{option} takes NAME=VALUE", hint=f"Write it like {option} region=eu.")
     return pairs
@@ -432,7 +432,7 @@ def _print_result(result: PipelineResult, before: Files, written: Files, output:
     lines = [line for run in result.steps for line in _step_lines(run)]
     lines += [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     if result.error:
-        lines += [f"needs {each.function}: {each.reason}" for each in result.unrunnable] or [
+        lines += [f"needs {function.function}: {function.reason}" for function in result.unrunnable] or [
             f"failed: {result.error}"
         ]
         lines.append("Nothing was written" if written == before else "What was changed before is written")

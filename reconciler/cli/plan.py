@@ -131,7 +131,7 @@ def show_plan(
         case Output.TEXT:
 
             def lines(plan: Plan) -> list[str]:
-                shown = plan_lines(
+                lines = plan_lines(
                     plan,
                     names,
                     paint=printer.paint,
@@ -141,7 +141,7 @@ def show_plan(
                     width=printer.width,
                     now=printer.now,
                 )
-                return list(shown)
+                return list(lines)
 
             printer.lines(tell(planned.plan, lines))
         case Output.JSON:

@@ -95,8 +95,8 @@ def list_(
     chosen = PullFilter(sets, labels)
     chosen.check_sets(world.inventory)
     hosted = hosted_text(world.inventory)
-    kept = [f for f in chosen.select(list_pulls(world)) if f.is_local]
-    listed = [f for f in kept if every or f.pull.state is PullState.OPEN]
+    local = [f for f in chosen.select(list_pulls(world)) if f.is_local]
+    listed = [f for f in local if every or f.pull.state is PullState.OPEN]
     if hosted and not listed:
         raise hosted_error(hosted)
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
@@ -130,15 +130,15 @@ def show(settings: RunOptions, output: str, name: str) -> Exit:
     world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
-    for each in listed:
-        local_forge(each, "Show")
+    for pull in listed:
+        local_forge(pull, "Show")
     printer = make_printer(wraps=False)
     show_standing(printer, world.inventory.control.standing)
     if output == Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:
-        for each in listed:
-            printer.lines(_details(each))
+        for pull in listed:
+            printer.lines(_details(pull))
     return Exit.DONE
 
 
@@ -159,9 +159,9 @@ def merge(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exi
     """
     chosen = _choose(settings, name, "Merge")
     plan = cache(lambda: plan_run(settings))
-    for each in chosen:
-        shared = shared_error(each, [name], "Merge", "pr merge")
-        if error := closed_error(each) or unheld_error(each) or shared:
+    for target in chosen:
+        shared = shared_error(target, [name], "Merge", "pr merge")
+        if error := closed_error(target) or unheld_error(target) or shared:
             raise error
 
     def act(listed: ListedPull) -> dict[str, str]:
@@ -194,7 +194,7 @@ def close(settings: RunOptions, output: str, name: str, comment: str, *, dry_run
         filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None
     ):
         raise shared
-    merged = next((each for each in chosen if each.pull.state is PullState.MERGED), None)
+    merged = next((listed for listed in chosen if listed.pull.state is PullState.MERGED), None)
     if merged is not None:
         hint = "Revert its commit on the base, or change what its variant asks for."
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
@@ -236,8 +236,8 @@ def _choose(settings: RunOptions, name: str, verb: str) -> list[ListedPull]:
     world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
     chosen = find_pulls(list_pulls(world), name)
-    for each in chosen:
-        local_forge(each, verb)
+    for listed in chosen:
+        local_forge(listed, verb)
     return chosen
 
 
@@ -260,13 +260,13 @@ class _Step(NamedTuple):
     ) -> Exit:
         """Take the step for each pull request, or tell what it would do, and print it."""
         tasks = track(pulls, "changing pull requests")
-        results = [(each, {} if dry_run else act(each)) for each in tasks]
+        results = [(task, {} if dry_run else act(task)) for task in tasks]
         if output == Output.JSON:
             mode = {"dryRun": True} if dry_run else {}
-            rows = ({"pullRequest": each.name, **fields, **mode} for each, fields in results)
+            rows = ({"pullRequest": task.name, **fields, **mode} for task, fields in results)
             printer.value(listing(self.kind, rows))
         else:
-            printer.lines(self._line(each, dry_run=dry_run) for each, _ in results)
+            printer.lines(self._line(task, dry_run=dry_run) for task, _ in results)
         return Exit.DONE
 
     def _line(self, listed: ListedPull, *, dry_run: bool) -> str:
@@ -305,12 +305,12 @@ def _table(
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "AGE" if printer.now else "SINCE", "STATUS")
     rows = []
-    for each in listed:
-        status = _recorded(each, recorded) or {}
-        foreign = f"belongs to instance {each.instance}" if each.instance else ""
+    for pull in listed:
+        status = _recorded(pull, recorded) or {}
+        foreign = f"belongs to instance {pull.instance}" if pull.instance else ""
         why = foreign or ": ".join(filter(None, (status.get("phase"), status.get("message"))))
         since = since_cell(status.get("since"), printer.now)
-        rows.append([*map(terminal, (each.name, _state(each), each.shown, each.pull.title, since, why))])
+        rows.append([*map(terminal, (pull.name, _state(pull), pull.shown, pull.pull.title, since, why))])
     yield from table_lines(heads, rows, printer.width)
 
 

@@ -50,7 +50,7 @@ class ProgressLine:
     def end(self, task: Task) -> None:
         """Forget a task; erase the line after the last one."""
         with self._lock:
-            self._tasks = [each for each in self._tasks if each[0] is not task]
+            self._tasks = [entry for entry in self._tasks if entry[0] is not task]
             self.refresh()
             if not self._tasks:
                 self._ended = self._clock()
@@ -116,8 +116,8 @@ def line_of(task: Task, seconds: float, since: float) -> str:
         return f"{line}, {_duration(since)}"
     rate = task.done / seconds
     pace = f", {rate:.0f}/s" if rate >= 1 else ""
-    left = max(task.total - task.done, 0) / rate
-    return f"{line}{pace}, {_duration(left)} left"
+    remaining_s = max(task.total - task.done, 0) / rate
+    return f"{line}{pace}, {_duration(remaining_s)} left"
 
 
 def _duration(seconds: float) -> str:

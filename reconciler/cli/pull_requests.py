@@ -34,7 +34,7 @@ from reconciler.resolve.ownership import is_foreign
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
 
-_OWN = re.compile(r"reconciler/(?P<instance>[^/]+)/")
+_DRAFT_BRANCH = re.compile(r"reconciler/(?P<instance>[^/]+)/")
 """Branches that an instance makes under its own name: of groups, deletions, locks and the index."""
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
@@ -67,7 +67,7 @@ class ListedPull(NamedTuple):
     labels: frozenset[str] = frozenset()
     members: tuple[str, ...] = ()
     is_registered: bool = True
-    left: str = ""
+    why_left: str = ""
     tools: OwnTools | None = None
 
     @property
@@ -124,7 +124,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
                 frozenset(name for head in _about(pull) for name in named.get((url, head), ()))
                 for named in (sets, labels)
             )
-            named = _OWN.match(pull.head)
+            named = _DRAFT_BRANCH.match(pull.head)
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
             members = tuple(groups.get(pull.head, ()))
@@ -146,11 +146,11 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
                     labelled,
                     members,
                     is_registered=is_known,
-                    left=why,
+                    why_left=why,
                     tools=tools,
                 )
             )
-    listed += _of_control(world, {each.view.url for each in listed})
+    listed += _of_control(world, {pull.view.url for pull in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
 
@@ -242,12 +242,12 @@ class PullFilter(Struct, frozen=True):
 
     def select(self, listed: Iterable[ListedPull]) -> list[ListedPull]:
         """Return the pull requests that match, in the same order."""
-        own = [(each, _with_short_names(each.sets)) for each in listed]
+        named = [(pull, _with_short_names(pull.sets)) for pull in listed]
         return [
-            each
-            for each, names in own
+            pull
+            for pull, names in named
             if (not self.sets or not names.isdisjoint(self.sets))
-            and {*each.pull.labels, *each.labels}.issuperset(self.labels)
+            and {*pull.pull.labels, *pull.labels}.issuperset(self.labels)
         ]
 
     def check_sets(self, inventory: Inventory) -> None:
@@ -314,9 +314,9 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     if is_pattern(text):
         opened = [f for f in listed if f.pull.state is PullState.OPEN]
         matching = [f for f in opened if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
-        named = [f for f in matching if not f.left]
+        named = [f for f in matching if not f.why_left]
         if matching and not named:
-            message = f"{text} matches only what is left: {matching[0].name}: {matching[0].left}"
+            message = f"{text} matches only what is left: {matching[0].name}: {matching[0].why_left}"
             raise UsageError(message, hint=f"A pattern leaves it. Name it: {matching[0].name}.")
         return _some(named, text, ())
     if text.isdecimal() or "#" in text:
@@ -331,8 +331,8 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     named = [f for f in listed if text in _names(f)]
     opened = [f for f in named if f.pull.state is PullState.OPEN]
     # A package that has one of its own is meant there, and not as a member of a group.
-    own = [f for f in opened if text not in f.members]
-    return own or opened or _some(named[-1:], text, (f.package for f in listed))
+    members = [f for f in opened if text not in f.members]
+    return members or opened or _some(named[-1:], text, (f.package for f in listed))
 
 
 def find_or_open_pulls(
@@ -447,9 +447,9 @@ def shared_error(
 
     `texts` are the arguments that found it.
     """
-    own = (listed.name, str(listed.pull.number), listed.package)
+    aliases = (listed.name, str(listed.pull.number), listed.package)
     others = [member for member in listed.members if not any(fnmatchcase(member, text) for text in texts)]
-    if not others or any(fnmatchcase(name, text) for name in own for text in texts):
+    if not others or any(fnmatchcase(name, text) for name in aliases for text in texts):
         return None
     more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
     message = f"It shares pull request {listed.name} with {', '.join(others[:_MOST_NAMES])}{more}"
@@ -531,8 +531,8 @@ def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
 
 def approvable(listed: ListedPull, plan: Plan) -> Approvable:
     """Return what keeps a pull request from being approved; gates hold where patterns leave it, too."""
-    own = plan.approvable.get((listed.view.url, listed.pull.head), Approvable())
-    return own.strict if listed.left else own
+    approvable = plan.approvable.get((listed.view.url, listed.pull.head), Approvable())
+    return approvable.strict if listed.why_left else approvable
 
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:

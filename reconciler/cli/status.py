@@ -155,14 +155,14 @@ def _show(
         )
         return _make_form(printer, part, filters, form, sort)
 
-    code, shown = tell_rows(range(len(owners)), make, lambda index: _name(owners[index]))
+    code, rows = tell_rows(range(len(owners)), make, lambda index: _name(owners[index]))
     match form:
         case Output.JSON | Output.YAML:
-            _print_value(printer, shown, form)
+            _print_value(printer, rows, form)
         case Output.JSONL | Output.CSV:
-            printer.text(shown)
+            printer.text(rows)
         case _:
-            printer.lines(shown)
+            printer.lines(rows)
     return code
 
 
@@ -221,9 +221,9 @@ def _exits(exits: frozenset[Exit], chosen: Iterable[Owner] | None) -> set[Exit]:
         return {*exits} & {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}
     stalled = (owner for owner in chosen if condition(owner, "Stalled").get("status") == "True")
     reasons = {condition(owner, "Valid").get("reason") for owner in stalled}
-    own = {Exit.BUG, *([Exit.UNAVAILABLE] if Reason.REPOSITORY_UNAVAILABLE in reasons else ())}
+    codes = {Exit.BUG, *([Exit.UNAVAILABLE] if Reason.REPOSITORY_UNAVAILABLE in reasons else ())}
     stalls = {Exit.INVALID_INPUT} if reasons - {Reason.REPOSITORY_UNAVAILABLE, Reason.DEFECT} else set()
-    return ({*exits} & own) | stalls
+    return ({*exits} & codes) | stalls
 
 
 def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
@@ -241,7 +241,7 @@ def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
         ("label", filters.labels, ({key, f"{key}={value}"} for key, value in own_labels)),
     )
     for what, texts, names in groups:
-        candidates = {name for own in names for name in own if name}
+        candidates = {name for aliases in names for name in aliases if name}
         for text in texts:
             if not any(fnmatchcase(name, text) for name in candidates):
                 hint = suggest(text, candidates, otherwise="`reconciler status -o wide` shows every name.")

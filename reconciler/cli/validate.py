@@ -87,7 +87,7 @@ def _read(
     if not paths:
         configured = {name: root / name for name in (FILE, *settings.manifests, INDEX_DIRECTORY)}
         named = {_shown(path): path for path in configured.values() if path.exists()}
-        beside = [each.name for each in root.iterdir() if each.is_dir() and each.name[0] != "."]
+        beside = [entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."]
         for name in settings.manifests:
             if not configured[name].exists():
                 message = f"Manifest path {name} does not exist"

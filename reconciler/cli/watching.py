@@ -43,7 +43,7 @@ def run_watched(work: Callable[[], int], stop: Handler, stopped: Callable[[], in
     if sys.platform != "linux":
         _handle(handled, stop)
         return work()
-    shown = effects.share_progress()
+    progress = effects.share_progress()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*handled, signal.SIGCHLD})
     parent = os.getpid()
@@ -58,7 +58,7 @@ def run_watched(work: Callable[[], int], stop: Handler, stopped: Callable[[], in
         _handle(handled, stop)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return work()
-    status = _watch(child, handled, shown)
+    status = _watch(child, handled, progress)
     if status is None:
         return stopped()
     code = os.waitstatus_to_exitcode(status)

@@ -22,7 +22,7 @@ _PULL_REQUEST = "pull_request"
 _PULL_REF = re.compile(r"refs/pull/([0-9]+)/(?:merge|head)")
 
 
-SHOWN = 10
+MOST_LINES = 10
 """A runner shows ten annotations of each level per step and drops the rest."""
 
 
@@ -126,9 +126,9 @@ def annotation_lines(annotations: Iterable[Annotation]) -> Iterator[str]:
     for annotation in annotations:
         by_level.setdefault(annotation.level, []).append(annotation)
     for level, group in by_level.items():
-        shown = group if len(group) <= SHOWN else group[: SHOWN - 1]
-        yield from map(_line, shown)
-        if more := len(group) - len(shown):
+        lines = group if len(group) <= MOST_LINES else group[: MOST_LINES - 1]
+        yield from map(_line, lines)
+        if more := len(group) - len(lines):
             yield _line(Annotation(level, "More", f"{more} more in the job summary"))
 
 

@@ -518,7 +518,7 @@ class Plan(PartlyCompared, frozen=True):
 class Unfinished(NamedTuple):
     """Why the effects of one package were not all done.
 
-    `pushed` tells that its refs moved as planned and only calls of its forge are missing; `left` that
+    `pushed` tells that its refs moved as planned and only calls of its forge are missing; `is_left` that
     nothing failed and the next run goes on: a budget was spent, or the run was asked to end. `refused` is
     when the forge refused a merge by policy, 0 if it did not, `changed` when its pull request last changed.
     """
@@ -526,7 +526,7 @@ class Unfinished(NamedTuple):
     message: Text = ""
     hint: Text = ""
     pushed: bool = False
-    left: bool = False
+    is_left: bool = False
     refused: int = 0
     changed: int = 0
 
@@ -534,7 +534,7 @@ class Unfinished(NamedTuple):
 class Effect(Struct, frozen=True):
     """One thing that apply did or could not do, in order.
 
-    `error` is the reason why it was not done and `hint` the next step; `left` tells that nothing failed: a
+    `error` is the reason why it was not done and `hint` the next step; `is_left` tells that nothing failed: a
     budget was spent or the run was asked to end, and the next run goes on. `cause` is the part of the error
     that other effects of the same cause share.
     """
@@ -545,7 +545,7 @@ class Effect(Struct, frozen=True):
     oid: str = ""
     error: Text = ""
     hint: Text = ""
-    left: bool = False
+    is_left: bool = False
     cause: Text = ""
 
     @property

@@ -138,7 +138,7 @@ def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> It
 def _ensured(change: Change, error: Text, injection: str | None, unwritten: Unfinished | None) -> Condition:
     """Say whether main or a draft holds what the variant asks for."""
     if unwritten is not None:
-        reason = "Pending" if unwritten.left else "Error"
+        reason = "Pending" if unwritten.is_left else "Error"
         return _condition("DownstreamEnsured", False, reason, error)
     if error:
         return _condition("DownstreamEnsured", False, str(change.reason), error)

@@ -390,7 +390,9 @@ def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
             last = recorded.get(change.variant) if change.variant else None
             # What was postponed then is told by its reason, and may be due now.
             was_pending = last is not None and last.phase == Phase.PENDING and not last.reason
-            unfinished[change.package] = Unfinished(last.message if last and was_pending else "", left=True)
+            unfinished[change.package] = Unfinished(
+                last.message if last and was_pending else "", is_left=True
+            )
     return unfinished
 
 

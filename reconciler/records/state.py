@@ -35,8 +35,8 @@ REFUSED_DELETIONS = "deletions.json"
 
 def recorded_ticks(record: "PackageVariantRecord | None") -> Ticks:
     """Return the boxes that answered conflicts when a variant was last applied."""
-    boxes = (each for each in (record.answers if record else ()) if each.policy == BOX)
-    return frozenset((KEEPS if each.chosen == each.local else TAKES, each.name) for each in boxes)
+    boxes = (answer for answer in (record.answers if record else ()) if answer.policy == BOX)
+    return frozenset((KEEPS if answer.chosen == answer.local else TAKES, answer.name) for answer in boxes)
 
 
 class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -252,7 +252,7 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     @property
     def packages(self) -> frozenset[tuple[str, str]]:
         """The URLs and paths where the package is or was."""
-        return frozenset(((self.url, self.path), *((each.url, each.path) for each in self.former)))
+        return frozenset(((self.url, self.path), *((place.url, place.path) for place in self.former)))
 
     def is_at(self, package: tuple[str, str]) -> bool:
         """Tell whether the package is at a URL and path, or was there before."""
@@ -449,12 +449,12 @@ def record_bytes(record: AnyRecord) -> bytes:
 def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConflict) -> dict[str, Any]:
     """Return a record as plain data, without what is default."""
     held = ((name, getattr(value, field), default) for name, field, default in _FIELDS[type(value)])
-    plain = {name: own for name, own, default in held if own != default}
+    plain = {name: value for name, value, default in held if value != default}
     for name in ("conflicts", "answers") if isinstance(value, PackageVariantRecord) else ():
         if name in plain:
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
     if "subpackages" in plain:
-        plain["subpackages"] = [msgspec.structs.asdict(each) for each in plain["subpackages"]]
+        plain["subpackages"] = [msgspec.structs.asdict(subpackage) for subpackage in plain["subpackages"]]
     for name in {"refused", "former"} & plain.keys():
         plain[name] = msgspec.to_builtins(plain[name])
     return plain
@@ -462,9 +462,9 @@ def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConfl
 
 def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield each field of a record: its name on disk, its name, and its default."""
-    for each in msgspec.structs.fields(kind):
-        make = each.default_factory
-        yield each.encode_name, each.name, each.default if make is msgspec.NODEFAULT else make()
+    for member in msgspec.structs.fields(kind):
+        make = member.default_factory
+        yield member.encode_name, member.name, member.default if make is msgspec.NODEFAULT else make()
 
 
 _FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, OpenConflict, AnsweredConflict)}
@@ -527,7 +527,7 @@ def branch_files(records: Mapping[str, bytes]) -> dict[str, bytes]:
             files[path] = data
     if lines:
         files[VARIANTS_FORMAT] = _FORMAT
-    return files | {path: b"".join(data for _, data in sorted(own)) for path, own in lines.items()}
+    return files | {path: b"".join(data for _, data in sorted(members)) for path, members in lines.items()}
 
 
 def branch_records(files: Mapping[str, bytes]) -> dict[str, bytes]:

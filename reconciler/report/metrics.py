@@ -123,7 +123,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
             yield Sample("snapshot_timestamp_seconds", own.taken, (cluster,))
     if outcome is not None:
         results = Counter(
-            "left" if effect.left else "failed" if effect.error else "done" for effect in outcome.effects
+            "left" if effect.is_left else "failed" if effect.error else "done" for effect in outcome.effects
         )
         yield from (Sample("effects", results[result], (result,)) for result in ("done", "failed", "left"))
 

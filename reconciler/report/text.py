@@ -169,7 +169,7 @@ def change_lines(
 def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:
     """Return what was done, what failed, what is left for the next run, and the sum."""
     done = [effect for effect in outcome.effects if not effect.error]
-    left = [effect for effect in outcome.effects if effect.left]
+    left = [effect for effect in outcome.effects if effect.is_left]
     failed = _failed(outcome)
     if not quiet:
         yield from (effect_line(effect, paint=paint) for effect in done)
@@ -197,7 +197,7 @@ def failures(outcome: Outcome) -> Iterator[tuple[str, Text]]:
 
 def _failed(outcome: Outcome) -> list[list[Effect]]:
     """Return the effects that failed, grouped by cause."""
-    failed = [effect for effect in outcome.effects if effect.error and not effect.left]
+    failed = [effect for effect in outcome.effects if effect.error and not effect.is_left]
     return group_by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint))
 
 
@@ -235,7 +235,7 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     place = terminal(effect.place)
     if not effect.error:
         return f"{effect.what:<8} {place}"
-    if effect.left:
+    if effect.is_left:
         return f"{paint('left for the next run:', Color.YELLOW)} {place}: {message_line(effect.error)}"
     tried = _VERBS.get(effect.what, effect.what)
     return f"{paint('failed:', Color.RED)} {tried} {place}: {message_line(effect.error)}"

@@ -26,12 +26,12 @@ def read_manifest_files(
         UsageError: A path does not exist, or cannot be read.
     """
     files: dict[str, bytes] = {}
-    for shown, path in paths.items():
+    for display, path in paths.items():
         if not path.exists():
-            raise UsageError(f"{shown} does not exist", hint="Name files or directories with manifests.")
+            raise UsageError(f"{display} does not exist", hint="Name files or directories with manifests.")
         try:
             for file in _below(path, skipped) if path.is_dir() else (path,):
-                name = str(Path(shown) / file.relative_to(path)) if file != path else shown
+                name = str(Path(display) / file.relative_to(path)) if file != path else display
                 files[name] = file.read_bytes()
         except OSError as error:
             raise UsageError(

@@ -136,9 +136,9 @@ def _files(folder: str, clusters: Sequence[str] = (), **names: str) -> dict[str,
     common = {"count": str(len(clusters)), **names}
     return {
         path: "---\n".join(
-            Template(document).substitute(common | own)
+            Template(document).substitute(common | fields)
             for document in text.split("---\n")
-            for own in (values if "$cluster" in document else ({},))
+            for fields in (values if "$cluster" in document else ({},))
         )
         for path, text in _texts(shipped("templates") / "demo" / folder)
     }

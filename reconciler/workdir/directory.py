@@ -89,8 +89,8 @@ def _replace_files(root: Path, scratch: Path, files: Files, before: Files) -> No
         _write(scratch / "new", path, files[path])
         if path in before:
             _keep_permissions(root / path, scratch / "new" / path)
-    kept = [*gone, *(path for path in changed if path in before)]
-    for path in kept:
+    replaced = [*gone, *(path for path in changed if path in before)]
+    for path in replaced:
         (scratch / "old" / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / path, scratch / "old" / path, follow_symlinks=False)
     placed: list[str] = []
@@ -107,7 +107,7 @@ def _replace_files(root: Path, scratch: Path, files: Files, before: Files) -> No
         for path in placed:
             (root / path).unlink()
             _remove_empty(root, (root / path).parent)
-        for path in kept:
+        for path in replaced:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / "old" / path).replace(root / path)
         raise

@@ -34,7 +34,7 @@ _MODELS: Mapping[str, type[Manifest]] = {
 }
 _METADATA = ("name", "namespace", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_SHOWN = 3
+_MOST_NAMES = 3
 _ADOPTED = "adoptionPolicy -> adoptExisting (Porch has made packages of it, and they are taken over)"
 _IN_GIT = "what it describes is in Git, and is read there"
 _FOLLOWED = "that is what Porch calls the head of the branch; each change of the package on it is proposed"
@@ -75,8 +75,8 @@ class Conversion(NamedTuple):
         yield from (f"{note.subject}: {note.text}" for note in self.notes if not note.many)
         for text in dict.fromkeys(note.text for note in self.notes if note.many):
             group = [note.subject for note in self.notes if note.text == text]
-            more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
-            yield f"{', '.join(group[:_SHOWN])}{more}: {text}"
+            more = f" and {len(group) - _MOST_NAMES} more" if len(group) > _MOST_NAMES else ""
+            yield f"{', '.join(group[:_MOST_NAMES])}{more}: {text}"
 
 
 def convert_export(exports: Mapping[str, bytes]) -> Conversion:
@@ -131,7 +131,9 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
         kind: [converted[key] for key in sorted(converted) if key.startswith(f"{kind} ")] for kind in _MODELS
     }
     texts = {
-        kind: "---\n".join(f"{emit(each)}\n" for each in group) for kind, group in kinds.items() if group
+        kind: "---\n".join(f"{emit(manifest)}\n" for manifest in group)
+        for kind, group in kinds.items()
+        if group
     }
     return Conversion(texts, tuple(dict.fromkeys(notes)))
 
@@ -209,7 +211,7 @@ def _migrate(manifest: dict[str, Any], notes: list[Note]) -> dict[str, Any] | No
         notes.append(Note(f"{version} (its fields are of that version)", _key(manifest)))
         return current
     if lost := untranslated_fields(manifest):
-        text = f"left out, {', '.join(lost[:_SHOWN])} of v1alpha1 cannot be translated"
+        text = f"left out, {', '.join(lost[:_MOST_NAMES])} of v1alpha1 cannot be translated"
         notes.append(Note(text, _key(manifest)))
         return None
     notes.append(Note(f"{version}, with its fields (no Porch serves the old one any more)", _key(manifest)))
@@ -269,7 +271,10 @@ def _repository_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[dict[str, 
     yield _mapping(spec.get("upstream")), "repo", False
     yield _mapping(spec.get("downstream")), "repo", True
     for target in map(_mapping, _items(spec.get("targets"))):
-        yield from ((_mapping(each), "name", True) for each in _items(target.get("repositories")))
+        yield from (
+            (_mapping(target_repository), "name", True)
+            for target_repository in _items(target.get("repositories"))
+        )
         yield _mapping(_mapping(target.get("template")).get("downstream")), "repo", True
 
 
@@ -367,9 +372,9 @@ def _is_range(text: str) -> bool:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: metadata[name] for name in _METADATA if metadata.get(name)}
-    annotations = {k: v for k, v in _mapping(kept.pop("annotations", None)).items() if k != _APPLIED}
-    return {**kept, "annotations": annotations} if annotations else kept
+    copied = {name: metadata[name] for name in _METADATA if metadata.get(name)}
+    annotations = {k: v for k, v in _mapping(copied.pop("annotations", None)).items() if k != _APPLIED}
+    return {**copied, "annotations": annotations} if annotations else copied
 
 
 def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:

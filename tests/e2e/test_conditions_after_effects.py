@@ -136,7 +136,7 @@ def test_forge_that_refuses_a_pull_request_is_named_with_its_hint(forge: ForgeWo
     ran = forge.run()
 
     (failed,) = (effect for effect in ran.outcome.effects if effect.error)
-    assert (failed.what, failed.left) == ("opened", False)
+    assert (failed.what, failed.is_left) == ("opened", False)
     assert failed.hint
     pair = [conditions(forge.repo("control"), WEB.replace("web", name)) for name in ("db", "web")]
     assert [found["DraftExists"][0] for found in pair] == ["True", "True"]

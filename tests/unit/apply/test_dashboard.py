@@ -320,7 +320,7 @@ def test_time_of_what_is_left_is_that_of_the_slowest_forge(tmp_path: Path) -> No
     targets = {url: target_of(forge) for url, forge in forges.items()}
 
     def eta(**left: int) -> str:
-        results = {url: Result(left=count) for url, count in left.items()}
+        results = {url: Result(remaining=count) for url, count in left.items()}
         made = DashboardWriter(cast("Any", None), Names("demo")).make(
             Plan(), [status_of(package_of(0), "one")], results, targets
         )

@@ -223,9 +223,9 @@ def test_repositories_are_written_in_order_until_the_run_is_asked_to_end(
     assert [len(edge.repo.refs()) > 1 for edge in edges.values()] == [False, True, False]
     assert outcome.exits == {Exit.PARTIAL}
     left = {PackageKey(f"file:///{name}", path) for name in "bc" for path in ("web", "db")}
-    assert outcome.unfinished == dict.fromkeys(left, Unfinished(message, hint, left=True))
+    assert outcome.unfinished == dict.fromkeys(left, Unfinished(message, hint, is_left=True))
     last = outcome.effects[-1]
-    assert (last.repository, last.hint, last.left) == ("2 repositories", hint, True)
+    assert (last.repository, last.hint, last.is_left) == ("2 repositories", hint, True)
 
 
 @pytest.mark.parametrize(("limit", "most"), [(1, 1), (3, 3), (100, 8)])

@@ -157,7 +157,7 @@ def test_failed_pull_request_stops_no_other_and_names_all_packages_that_share_it
         (EffectKind.OPENED, "#7 Create cache", ""),
     ]
     assert result.exits == {error.exit_code}
-    assert result.left == 0
+    assert result.remaining == 0
 
 
 def test_closing_that_fails_keeps_the_effect_before_it(edge: Edge) -> None:
@@ -184,9 +184,9 @@ def test_limit_leaves_this_and_later_pull_requests_to_the_next_run(
     result = called(edge, forge, edge.created("a"), edge.created("b"), edge.created("c"), without)
 
     assert forge.calls == [("ensure", head("a"))]
-    assert result.left == 2
+    assert result.remaining == 2
     assert {package.path for package in result.failed} == {"b", "c"}
-    assert all(why.left and why.pushed for why in result.unfinished.values())
+    assert all(why.is_left and why.pushed for why in result.unfinished.values())
     assert [effect.error for effect in result.effects] == ["", f"2 pull requests are left: {error}"]
     assert result.exits == {Exit.PARTIAL}
 
@@ -232,7 +232,7 @@ def test_limit_leaves_this_and_later_approvals_to_the_next_run(edge: Edge) -> No
     result = merge_results(approve_pulls(target(edge, forge), changes))
 
     assert forge.calls == [("approve c0ffee1", 1)]
-    assert result.left == 2
+    assert result.remaining == 2
     assert {package.path for package in result.failed} == {"b", "c"}
 
 
@@ -243,12 +243,12 @@ def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> Non
             ApiForge(cast("Any", None), transport, "demo") for transport in (shared, shared, api.transport())
         ]
         targets = {str(n): edge.target(forge=forge) for n, forge in enumerate(forges)}
-        results = {"0": Result(left=2), "1": Result(left=1), "2": Result()}
+        results = {"0": Result(remaining=2), "1": Result(remaining=1), "2": Result()}
 
-        (effect,) = remaining_effects({**results, "3": Result(left=9)}, {**targets, "3": edge.target()})
+        (effect,) = remaining_effects({**results, "3": Result(remaining=9)}, {**targets, "3": edge.target()})
 
     assert effect.error.startswith("3 pull requests are left in all; about ")
-    assert effect.left
+    assert effect.is_left
 
 
 @pytest.mark.parametrize(
@@ -414,10 +414,10 @@ def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:
 def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge) -> None:
     with scripted_api() as api:
         forge = ApiForge(cast("Any", None), api.transport(), "demo")
-        (effect,) = remaining_effects({"a": Result(left=1)}, {"a": edge.target(forge=forge)})
+        (effect,) = remaining_effects({"a": Result(remaining=1)}, {"a": edge.target(forge=forge)})
 
     assert effect == Effect(
-        api.api, EffectKind.OPENED, error="1 pull request is left in all; about 1 s to go", left=True
+        api.api, EffectKind.OPENED, error="1 pull request is left in all; about 1 s to go", is_left=True
     )
 
 

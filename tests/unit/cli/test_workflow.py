@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.base.errors import Location
 from reconciler.cli.workflow import (
-    SHOWN,
+    MOST_LINES,
     SUMMARY_BYTES,
     Annotation,
     annotate_problem,
@@ -40,12 +40,12 @@ def test_an_annotation_is_one_command_whatever_it_says(path: str, message: str) 
 
 def test_ten_of_each_level_are_shown_and_the_last_counts_the_rest() -> None:
     errors = [annotate_problem(problem("a", str(n))) for n in range(25)]
-    warnings = [annotate_problem(problem("a", str(n)), "warning") for n in range(SHOWN)]
+    warnings = [annotate_problem(problem("a", str(n)), "warning") for n in range(MOST_LINES)]
 
     lines = list(annotation_lines([*errors, *warnings]))
 
-    assert [line.partition(" ")[0] for line in lines] == ["::error"] * SHOWN + ["::warning"] * SHOWN
-    assert lines[SHOWN - 1].endswith("::16 more in the job summary")
+    assert [line.partition(" ")[0] for line in lines] == ["::error"] * MOST_LINES + ["::warning"] * MOST_LINES
+    assert lines[MOST_LINES - 1].endswith("::16 more in the job summary")
 
 
 def test_properties_are_escaped() -> None:

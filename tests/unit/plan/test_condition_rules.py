@@ -230,7 +230,7 @@ NOT_YET = "Not applied yet: update (UpstreamChanged)"
     ("missing", "message", "reason"),
     [
         (Unfinished("The forge said no"), "The forge said no", "Error"),
-        (Unfinished("", left=True), NOT_YET, "Pending"),
+        (Unfinished("", is_left=True), NOT_YET, "Pending"),
     ],
 )
 def test_draft_that_was_not_pushed_is_not_there(missing: Unfinished, message: str, reason: str) -> None:

@@ -258,7 +258,7 @@ OUTCOME = Outcome(
             for n in range(12)
         ),
         Effect("edge-2", "closed", "#1", error="gone", hint="Look."),
-        Effect("edge-3", "merged", "#2", error="the hour is over", hint="Wait.", left=True),
+        Effect("edge-3", "merged", "#2", error="the hour is over", hint="Wait.", is_left=True),
         Effect("control", "recorded", "reconciler/demo/state"),
     ),
     frozenset({Exit.UNAVAILABLE}),
