@@ -545,7 +545,7 @@ class Effect(Struct, frozen=True):
     oid: str = ""
     error: Text = ""
     hint: Text = ""
-    is_left: bool = False
+    is_left: bool = field(default=False, name="left")
     cause: Text = ""
 
     @property

@@ -39,7 +39,19 @@ def recorded_ticks(record: "PackageVariantRecord | None") -> Ticks:
     return frozenset((KEEPS if answer.chosen == answer.local else TAKES, answer.name) for answer in boxes)
 
 
-class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class NamedRecord(Record, frozen=True, kw_only=True):
+    """Base of records of one object."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> ObjectName:
+        """The object's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class OpenConflict(Record, frozen=True, kw_only=True):
     """One value that both sides changed and that waits for a person; a Secret's values are masked.
 
     A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
@@ -53,19 +65,12 @@ class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     name: str = ""
 
 
-class AnsweredConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class AnsweredConflict(OpenConflict, frozen=True, kw_only=True):
     """A conflict that was answered: the value that the draft has, and what answered it.
 
-    The first fields are those of an open one. `policy` is the policy that answered it, as it is written, and
-    `source` where.
+    `policy` is the policy that answered it, as it is written, and `source` where.
     """
 
-    path: str
-    resource: str = ""
-    field: str = ""
-    upstream: str | None = ""
-    local: str | None = ""
-    name: str = ""
     chosen: str | None = ""
     by: str
     policy: str = ""
@@ -126,7 +131,7 @@ class RefusedMerge(Record, frozen=True, kw_only=True):
     message: str = ""
 
 
-class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class RecordedDownstream(Record, frozen=True, kw_only=True):
     """The place of a variant's package, now or before, complete enough to be read again (D36).
 
     `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
@@ -147,7 +152,7 @@ class RecordedDownstream(Struct, frozen=True, kw_only=True, rename="camel", forb
     known_as: str = ""
 
 
-class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
@@ -173,8 +178,6 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
 
     api_version: str = SCHEMA
     kind: str = "PackageVariantRecord"
-    namespace: str
-    name: str
     uid: str
     manifest: str
     set_name: str = ""
@@ -210,11 +213,6 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
     registration: str = ""
     known_as: str = ""
     former: tuple[RecordedDownstream, ...] = ()
-
-    @property
-    def key(self) -> ObjectName:
-        """The variant's identity."""
-        return ObjectName(self.namespace, self.name)
 
     @property
     def is_failed(self) -> bool:
@@ -259,21 +257,14 @@ class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", fo
         return (self.url, self.path) == package or (bool(self.former) and package in self.packages)
 
 
-class SetRecord(Record, frozen=True, kw_only=True):
+class SetRecord(NamedRecord, frozen=True, kw_only=True):
     """One PackageVariantSet as last applied: how many variants it had, and where it was declared."""
 
     api_version: str = SCHEMA
     kind: str = "PackageVariantSetRecord"
-    namespace: str
-    name: str
     uid: str
     manifest: str
     targets: int
-
-    @property
-    def key(self) -> ObjectName:
-        """The set's identity."""
-        return ObjectName(self.namespace, self.name)
 
 
 class RolloutPin(Record, frozen=True, kw_only=True):
@@ -290,7 +281,7 @@ UNTIMED = 1
 """The time of what was observed without one: where a time is needed, it counts from the run that needs it."""
 
 
-class RolloutMember(Record, frozen=True, kw_only=True):
+class RolloutMember(NamedRecord, frozen=True, kw_only=True):
     """One variant of a rollout: its wave, what it moves to, and what it had before (None: no run saw that).
 
     `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
@@ -299,8 +290,6 @@ class RolloutMember(Record, frozen=True, kw_only=True):
     a run sees the opposite. One that has `ended` is judged no more: its waves ended.
     """
 
-    namespace: str
-    name: str
     wave: str
     target: str = ""
     before: RolloutPin | None = None
@@ -309,13 +298,8 @@ class RolloutMember(Record, frozen=True, kw_only=True):
     why: str = ""
     ended: bool = False
 
-    @property
-    def key(self) -> ObjectName:
-        """The variant's identity."""
-        return ObjectName(self.namespace, self.name)
 
-
-class RolloutRecord(Record, frozen=True, kw_only=True):
+class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
     """The rollout of one set: its targets are those of its start, each in its wave (D20).
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
@@ -325,17 +309,10 @@ class RolloutRecord(Record, frozen=True, kw_only=True):
 
     api_version: str = SCHEMA
     kind: str = "RolloutRecord"
-    namespace: str
-    name: str
     revision: str
     waves: tuple[str, ...]
     members: tuple[RolloutMember, ...] = ()
     finished: bool = False
-
-    @property
-    def key(self) -> ObjectName:
-        """The set's identity."""
-        return ObjectName(self.namespace, self.name)
 
 
 class WantedLockRecord(Record, frozen=True, kw_only=True):
@@ -362,11 +339,9 @@ class RefusedPackage(Record, frozen=True, kw_only=True):
     of: int
 
 
-class RefusedVariant(Record, frozen=True, kw_only=True):
+class RefusedVariant(NamedRecord, frozen=True, kw_only=True):
     """A variant with a refused deletion; `of` is the number of variants then."""
 
-    namespace: str
-    name: str
     of: int
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.base.wire import Record, canonical_json
 from reconciler.names.ids import ObjectName
+from reconciler.records.state import NamedRecord
 
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"
 LOCKS_DIRECTORY = "locks"
@@ -32,7 +33,7 @@ class UpstreamRequest(NamedTuple):
     selector: Mapping[str, Any]
 
 
-class UpstreamLock(Record, frozen=True, kw_only=True):
+class UpstreamLock(NamedRecord, frozen=True, kw_only=True):
     """One floating upstream and the commit that it means, until it is decided anew.
 
     `selector` is how the manifest asks for it; empty means the latest published revision. `commit`
@@ -42,8 +43,6 @@ class UpstreamLock(Record, frozen=True, kw_only=True):
 
     api_version: str = LOCK_SCHEMA
     kind: str = "UpstreamLock"
-    namespace: str
-    name: str
     repository: str
     package: str
     selector: dict[str, Any]
@@ -51,11 +50,6 @@ class UpstreamLock(Record, frozen=True, kw_only=True):
     tree: str
     ref: str = ""
     held: bool = False
-
-    @property
-    def key(self) -> ObjectName:
-        """The variant with this upstream."""
-        return ObjectName(self.namespace, self.name)
 
     @property
     def request(self) -> UpstreamRequest:

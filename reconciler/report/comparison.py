@@ -67,10 +67,10 @@ def sentence(comparison: Comparison) -> str:
         Clause(text, fates[fate], "", _ENDS.get(fate, "")) for fate, text in _VARIANTS.items() if fates[fate]
     )
     parts: list[str] = []
-    for text, number, own, end in _packages(comparison) if comparison.deep else variants:
-        named = own or ("" if parts else noun)  # the first clause names the things that it counts
+    for text, number, things, end in _packages(comparison) if comparison.deep else variants:
+        named = things or ("" if parts else noun)  # the first clause names the things that it counts
         parts.append(f"{text} {plural(number, named) if named else number}{end}")
-    unready = sum(bool(each.after and each.after.unready) for each in comparison.packages)
+    unready = sum(bool(package.after and package.after.unready) for package in comparison.packages)
     parts += [f"{unready} not ready"] if unready else []
     locks = f"{plural(len(comparison.pins), 'entry')} of the lock" if comparison.pins else ""
     if parts or not locks:

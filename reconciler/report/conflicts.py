@@ -47,8 +47,8 @@ def _shown(change: Change, note: N) -> N:
 def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
     """Return an answered conflict as a JSON value."""
     names = ("path", "resource", "field", "chosen", "dropped", "by", "policy", "source")
-    shown = _shown(change, note)
-    return {name: getattr(shown, name) for name in names}
+    masked = _shown(change, note)
+    return {name: getattr(masked, name) for name in names}
 
 
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
@@ -56,8 +56,8 @@ def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
 
     `template` is that of the chart which rendered the file.
     """
-    shown = _shown(change, note)._asdict().items()
-    value = {field: text for field, text in shown if text or field != "template"}
+    items = _shown(change, note)._asdict().items()
+    value = {field: text for field, text in items if text or field != "template"}
     name = value.pop("name")
     return {**value, "keep": keep_line(name) if name else None}
 
@@ -75,7 +75,7 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
     """
     boxes = boxes and not (change.request is not None and change.request.edited)
     rows = []
-    for note in (_shown(change, each) for each in change.conflicts[:MOST_CONFLICTS]):
+    for note in (_shown(change, conflict) for conflict in change.conflicts[:MOST_CONFLICTS]):
         place = f"{note.path}, of template {note.template}" if note.template else note.path
         base = "" if note.base is None else _cell(note.base, note)
         values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
@@ -87,7 +87,7 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
 
 def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
-    for note in (_shown(change, each) for each in change.conflicts):
+    for note in (_shown(change, conflict) for conflict in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
         if note.template:
             yield f"    template: {terminal(note.template)}"
@@ -97,7 +97,7 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield from _value_lines("local", note.local, note)
         if note.name:
             yield f"    to keep the local value: {terminal(keep_line(note.name))}"
-    for answer in (_shown(change, each) for each in change.answers):
+    for answer in (_shown(change, answered) for answered in change.answers):
         yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer))}"
         yield from _value_lines("chosen", answer.chosen, answer)
         yield from _value_lines("dropped", answer.dropped, answer)
@@ -108,11 +108,11 @@ def conflict_texts(change: Change, origins: Mapping[str, str]) -> Iterator[tuple
 
     Each is its place, the value before, those of upstream and here, and what set this one, or answered it.
     """
-    for note in (_shown(change, each) for each in change.conflicts):
+    for note in (_shown(change, conflict) for conflict in change.conflicts):
         before = "" if note.base is None else _side(note.base, note)
         sides = (_side(note.upstream, note), _side(note.local, note))
         yield _place_lines(note), before, *sides, origins.get(note.name, "")
-    for answer in (_shown(change, each) for each in change.answers):
+    for answer in (_shown(change, answered) for answered in change.answers):
         chosen = f"answered by {answered_text(answer)}: {_side(answer.chosen, answer)}"
         yield _place_lines(answer), "", _side(answer.upstream, answer), _side(answer.local, answer), chosen
 
@@ -221,6 +221,6 @@ def _difference(before: tuple[str | None, str], after: tuple[str | None, str]) -
 
 def cut_lines(lines: Iterable[str]) -> list[str]:
     """Return the first lines of a value, of long ones their beginning, and how many more there are."""
-    shown = list(map(cut, lines))
-    more = len(shown) - MOST_LINES
-    return [*shown[:MOST_LINES], *([f"(and {plural(more, 'line')} more)"] if more > 0 else [])]
+    shortened = list(map(cut, lines))
+    more = len(shortened) - MOST_LINES
+    return [*shortened[:MOST_LINES], *([f"(and {plural(more, 'line')} more)"] if more > 0 else [])]

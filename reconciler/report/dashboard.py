@@ -78,9 +78,11 @@ def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[dict[st
     """Yield the packages in each state that is shown; those that a wave holds back are counted with it."""
     changes = {change.package: change for change in plan.changes}
     waves = {key for rollout in plan.rollouts for key in rollout.waves_of}
-    shown = [s for s in statuses if s.reason != Reason.AWAITING_WAVE or s.variant not in waves or s.pull]
+    selected = [s for s in statuses if s.reason != Reason.AWAITING_WAVE or s.variant not in waves or s.pull]
     for phase, title in _SECTIONS.items():
-        listed = sorted((s for s in shown if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ())))
+        listed = sorted(
+            (s for s in selected if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ()))
+        )
         if listed:
             rows = [_row(status, changes) for status in listed[:ROWS]]
             yield {"title": title, "rows": rows, "more": max(0, len(listed) - ROWS)}
@@ -104,7 +106,7 @@ _MARK = "<!-- reconciler:shard"
 _PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
 
 
-def merge_parts(body: str, texts: Mapping[int, str], own: int, parts: int) -> str:
+def merge_parts(body: str, texts: Mapping[int, str], shard: int, parts: int) -> str:
     """Return the dashboard of several shards. Pure.
 
     Boxes that people ticked in the parts of other shards stay ticked: those shards have yet to read them.
@@ -112,13 +114,13 @@ def merge_parts(body: str, texts: Mapping[int, str], own: int, parts: int) -> st
     Args:
         body: The dashboard as it is.
         texts: The text of each shard's part that is known; others stay as they are.
-        own: The shard that writes.
+        shard: The shard that writes.
         parts: The number of shards; parts of another number go.
     """
     lines = body.replace("\r\n", "\n")
-    kept = {int(m[1]): m[3] for m in _PART.finditer(lines) if int(m[2]) == parts and int(m[1]) < parts}
-    kept |= {part: text.replace(_MARK, "<!--").strip("\n") for part, text in texts.items()}
+    merged = {int(m[1]): m[3] for m in _PART.finditer(lines) if int(m[2]) == parts and int(m[1]) < parts}
+    merged |= {part: text.replace(_MARK, "<!--").strip("\n") for part, text in texts.items()}
     ticked = asked_keys(lines)
-    kept = {part: text if part == own else tick_boxes(text, ticked) for part, text in kept.items()}
-    whole = ((index, kept[index]) for index in sorted(kept) if kept[index])
+    merged = {part: text if part == shard else tick_boxes(text, ticked) for part, text in merged.items()}
+    whole = ((index, merged[index]) for index in sorted(merged) if merged[index])
     return "\n\n".join(f"{_MARK} {i}/{parts} -->\n{text}\n{_MARK} end -->" for i, text in whole)

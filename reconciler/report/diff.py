@@ -46,13 +46,13 @@ class DifferenceReader:
         Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files
         have no difference. `own_names` are as in `ImpactReader`; they change nothing.
         """
-        own, values = OwnValues.of(own_names), values_in_secrets(before, after)
+        own_values, values = OwnValues.of(own_names), values_in_secrets(before, after)
         changes: list[FileChange] = []
         room = MOST_TEXT
         for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
             if before.get(path) == after.get(path):
                 continue
-            change = self._change(path, before.get(path), after.get(path), own, values)
+            change = self._change(path, before.get(path), after.get(path), own_values, values)
             if len(change.text) > room:
                 change = change._replace(text="", note="does not fit here")
             room -= len(change.text)
@@ -60,15 +60,15 @@ class DifferenceReader:
         return tuple(changes)
 
     def _change(
-        self, path: str, before: File | None, after: File | None, own: OwnValues, values: SecretValues
+        self, path: str, before: File | None, after: File | None, own_values: OwnValues, values: SecretValues
     ) -> FileChange:
         if before is None or after is None:
             return _one_side(path, before, after)
         if not (is_text(before) and is_text(after)):
             return FileChange(path, 0, 0, note=binary_note(before, after))
         if b"\0" in before.data or b"\0" in after.data:  # it cannot be masked
-            own = OwnValues(())
-        old, new = own.mask(before.data), own.mask(after.data)
+            own_values = OwnValues(())
+        old, new = own_values.mask(before.data), own_values.mask(after.data)
         key = (path, before.mode, after.mode, hashlib.sha256(old).digest(), hashlib.sha256(new).digest())
         change = self._changes.get(key)
         if change is None:
@@ -78,7 +78,7 @@ class DifferenceReader:
             change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
         if values.hides_file(before, after):
             return change._replace(text="", note=_NOT_SHOWN)
-        text = values.text(own.fill_text(change.text) if own.values else change.text)
+        text = values.text(own_values.fill_text(change.text) if own_values.values else change.text)
         return change._replace(text="\n".join(map(cut, text.split("\n"))))
 
 

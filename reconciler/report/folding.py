@@ -107,13 +107,13 @@ def fold_changes(
     for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
         group = list(members)
         _, label, reason, text, _ = group[0]
-        own = tuple(change for *_, change in group)
-        if len(own) == 1 or unfolded or (len(own) <= MOST_ROWS and reason not in _OF_ROLLOUT):
-            alone = ((c, details[c.package], (Diff((c,), c.impact),)) for c in own)
+        alike = tuple(change for *_, change in group)
+        if len(alike) == 1 or unfolded or (len(alike) <= MOST_ROWS and reason not in _OF_ROLLOUT):
+            alone = ((c, details[c.package], (Diff((c,), c.impact),)) for c in alike)
             causes += [FoldedChanges(reason, (c,), text, diffs, label) for c, text, diffs in alone]
         else:
-            shared = common_text([details[change.package] for change in own], text)
-            causes.append(FoldedChanges(reason, own, shared, _diffs(own), label))
+            shared = common_text([details[change.package] for change in alike], text)
+            causes.append(FoldedChanges(reason, alike, shared, _diffs(alike), label))
     return causes
 
 
@@ -150,14 +150,14 @@ def equal_differences(
 
 def general_text(text: str, change: Change, names: Names) -> str:
     """Return a text about one package without its own names and the number of its pull request."""
-    own = {names.of(change), change.package.path, change.repository.name}
-    own |= {change.package.path.rpartition("/")[2], change.package.url}
-    own |= {str(change.variant), change.variant.name} if change.variant else set()
-    shown, upstream = change.upstream_from, change.upstream_to
+    aliases = {names.of(change), change.package.path, change.repository.name}
+    aliases |= {change.package.path.rpartition("/")[2], change.package.url}
+    aliases |= {str(change.variant), change.variant.name} if change.variant else set()
+    moved_from, upstream = change.upstream_from, change.upstream_to
     # The upstream is the cause itself, and often has the name of the package.
-    head, joint, rest = text.partition("; ") if shown or upstream else ("", "", text)
+    head, joint, rest = text.partition("; ") if moved_from or upstream else ("", "", text)
     # Making a pattern is slow, and most texts have no name in them.
-    there = sorted((name for name in own if name and name in rest), key=lambda name: (-len(name), name))
+    there = sorted((name for name in aliases if name and name in rest), key=lambda name: (-len(name), name))
     pattern = "|".join((*map(re.escape, there), r"#\d+"))
     return head + joint + re.sub(rf"(?<![\w.-])(?:{pattern})(?![\w-])", _ELLIPSIS, rest)
 
@@ -169,8 +169,8 @@ def names_text(changes: Sequence[Change], names: Names) -> str:
 
 def cause_name(cause: FoldedChanges, names: Names) -> str:
     """Return the packages of a cause in a cell: `312 packages: edge-1/web, edge-2/web and 310 more`."""
-    shown = names_text(cause.changes, names)
-    return f"{plural(len(cause.changes), 'package')}: {shown}" if cause.is_folded else shown
+    packages = names_text(cause.changes, names)
+    return f"{plural(len(cause.changes), 'package')}: {packages}" if cause.is_folded else packages
 
 
 def impact_text(impact: Impact) -> str:
@@ -181,8 +181,8 @@ def impact_text(impact: Impact) -> str:
 def risk_texts(risks: Iterable[Risk]) -> list[str]:
     """Return a line for each class of risk: `rbac: adds ClusterRole web`; rows have conflicts already."""
     lines = []
-    shown = (risk for risk in risks if risk.category != CONFLICT)
-    for category, members in groupby(shown, key=lambda risk: risk.category):
+    unlisted = (risk for risk in risks if risk.category != CONFLICT)
+    for category, members in groupby(unlisted, key=lambda risk: risk.category):
         texts = [f"{risk.action} {risk.subject}" for risk in members]
         lines.append(f"{category}: {some(texts, MOST_SUBJECTS)}")
     return lines

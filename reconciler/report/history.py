@@ -52,8 +52,8 @@ def history_lines(
     ]
     first, *lines = table_rows(heads, rows, width)
     yield from (paint(line, Color.BOLD) for line in first)
-    for entry, own in zip(entries, lines, strict=True):
-        yield from own
+    for entry, entry_lines in zip(entries, lines, strict=True):
+        yield from entry_lines
         if entry.labels:
             named = (f"{key}={value}" if value else key for key, value in sorted(entry.labels.items()))
             yield from indented(terminal(f"drafted with labels {', '.join(named)}"), width)

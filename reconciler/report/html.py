@@ -221,19 +221,19 @@ def _digest(text: str) -> str:
 
 
 def _environment(redactor: Redactor) -> Environment:
-    shown = _shown(redactor)
+    masked = _shown(redactor)
     environment = Environment(
         loader=FunctionLoader(load_template),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=shown,
+        finalize=masked,
         keep_trailing_newline=True,
     )
     # A part of an address is the text as the page shows it, quoted: the script compares both.
-    environment.filters["quoted"] = lambda text: quote(shown(text))
-    environment.filters["spans"] = lambda text: Markup(_CODE.sub(r"<code>\1</code>", escape(shown(text))))  # noqa: S704 - escaped
+    environment.filters["quoted"] = lambda text: quote(masked(text))
+    environment.filters["spans"] = lambda text: Markup(_CODE.sub(r"<code>\1</code>", escape(masked(text))))  # noqa: S704 - escaped
     environment.filters["plural"] = plural
     environment.filters["safe_link"] = safe_link
     environment.filters["number"] = "{:,}".format
@@ -306,16 +306,16 @@ class _Encoder:
         """Return a package as a row; page.js has the same order of columns."""
         names = list(map(self.clean, (row.repository, row.name, row.cluster)))
         variant = _masked(self.clean(row.variant), _by_length(names))
-        own = _by_length([*names, self.clean(row.variant)])
+        identities = _by_length([*names, self.clean(row.variant)])
 
         def text(value: Text) -> int:
-            return self._number(_masked(self.clean(str(value)), own)) if value else 0
+            return self._number(_masked(self.clean(str(value)), identities)) if value else 0
 
         def rows(values: Iterable[Sequence[str]], text: Callable[[str], int] = text) -> int:
             return self._list([self._list(list(map(text, value))) for value in values])
 
         def lines(value: str) -> int:
-            return self._number(_masked(shown_lines(self._redactor.text(value)), own))
+            return self._number(_masked(shown_lines(self._redactor.text(value)), identities))
 
         return [
             *map(self._number, (*names, variant)),
@@ -342,10 +342,10 @@ class _Encoder:
 
     def clean(self, text: str) -> str:
         """Return a text without secrets, with what is invisible spelled out."""
-        shown = self._shown.get(text)
-        if shown is None:
-            shown = self._shown[text] = terminal(self._redactor.text(text))
-        return shown
+        masked = self._shown.get(text)
+        if masked is None:
+            masked = self._shown[text] = terminal(self._redactor.text(text))
+        return masked
 
     def _number(self, text: str) -> int:
         number = self._text_numbers.setdefault(text, len(self.texts))

@@ -30,15 +30,15 @@ def tell_rows(
         show: Returns a report without some rows, and with further problems.
         subject: Names a row.
     """
-    shown, broken = isolate(
+    result, broken = isolate(
         lambda: rows, lambda left_out: show(left_out, ()), lambda row: f"row of {subject(row)}"
     )
     if broken:
         named = [(subject(row), error) for row, error in broken.items()]
         problems = [defect_problem(error, Location(name), subject=name) for name, error in named]
         with suppress(DefectError), guard("problems of what cannot be shown"):
-            shown = show(broken, problems)
-    return shown
+            result = show(broken, problems)
+    return result
 
 
 def tell(plan: Plan, show: Callable[[Plan], T]) -> T:
@@ -65,7 +65,7 @@ def tell_comparison(comparison: Comparison, show: Callable[[Comparison], T]) -> 
             replace(
                 comparison,
                 packages=tuple(p for p in comparison.packages if p.change.package not in left_out),
-                variants=tuple(each for each in comparison.variants if each.key not in left_out),
+                variants=tuple(variant for variant in comparison.variants if variant.key not in left_out),
                 new=(*new, *more),
                 old=old,
                 fixed=fixed,
@@ -96,7 +96,7 @@ def tell_outcome(outcome: Outcome, show: Callable[[Outcome], T]) -> T:
     return tell_rows(
         outcome.effects,
         lambda left_out, _: show(
-            replace(outcome, effects=tuple(each for each in outcome.effects if each not in left_out))
+            replace(outcome, effects=tuple(effect for effect in outcome.effects if effect not in left_out))
         ),
         lambda effect: f"effect on {effect.repository}",
     )

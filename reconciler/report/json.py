@@ -100,7 +100,7 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
     return {
         **plan_value(plan, names, outcome),
         "kind": "Outcome",
-        "effects": [msgspec.structs.asdict(effect) for effect in outcome.effects],
+        "effects": [msgspec.to_builtins(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),
     }
 
@@ -108,8 +108,8 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
 def _approvable_values(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield for each open pull request what keeps it from being approved, or from being without its name."""
     pulls = plan.context.inventory.pulls if plan.context is not None else {}
-    for url, own in sorted(pulls.items()):
-        for pull in own:
+    for url, pulls_there in sorted(pulls.items()):
+        for pull in pulls_there:
             if pull.state is PullState.OPEN:
                 approvable = plan.approvable.get((url, pull.head), Approvable())
                 places = ((url, name) for name in (pull.head, pull.number))

@@ -146,7 +146,7 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
 def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     """Return the explanation of a conflict as a JSON value."""
     rejected = [
-        {"package": package, "versions": [to_builtins(each) for each in rejections]}
+        {"package": package, "versions": [to_builtins(rejection) for rejection in rejections]}
         for package, rejections in explanation.rejected
     ]
     return {

@@ -178,7 +178,7 @@ def pull_body(
         unready=change.unready,
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
-        upstream=[_commit_text(each) for each in upstream[:MOST_UPSTREAM]],
+        upstream=[_commit_text(commit) for commit in upstream[:MOST_UPSTREAM]],
         more_upstream=max(0, len(upstream) - MOST_UPSTREAM),
         difference=difference,
         risks=tuple(map(_short, _risks(change))),
@@ -242,8 +242,8 @@ def group_body(
     ]
     commits: dict[str, list[Change]] = {}
     for change in ordered:
-        for each in upstream.get(change.package, ()):
-            commits.setdefault(_commit_text(each), []).append(change)
+        for commit in upstream.get(change.package, ()):
+            commits.setdefault(_commit_text(commit), []).append(change)
     return fill(
         "group.md",
         count=len(rows),
@@ -251,7 +251,7 @@ def group_body(
         instance=names.instance,
         difference=difference,
         differences=list(_differences(ordered, names, files)),
-        upstream=[(names_text(own, names), text) for text, own in commits.items()][:MOST_UPSTREAM],
+        upstream=[(names_text(changed, names), text) for text, changed in commits.items()][:MOST_UPSTREAM],
         more_upstream=max(0, len(commits) - MOST_UPSTREAM),
         rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
@@ -271,10 +271,10 @@ def _differences(
     """Yield packages with equal differences, and their files without the Kptfile, as far as they fit."""
     room = MOST_TEXT
     for alike in equal_differences(changes)[:MOST_DIFFS]:
-        shown = [f for f in files.get(alike[0].package, ()) if f.text and f.path != KPTFILE]
-        room -= sum(len(file.text) for file in shown)
-        if shown and room > 0:
-            yield names_text(alike, names), shown
+        texts = [f for f in files.get(alike[0].package, ()) if f.text and f.path != KPTFILE]
+        room -= sum(len(file.text) for file in texts)
+        if texts and room > 0:
+            yield names_text(alike, names), texts
 
 
 def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, str]]:
@@ -295,8 +295,8 @@ def lock_body(proposal: LockProposal) -> str:
 
 def _pins(pins: Sequence[PinChange]) -> dict[str, Any]:
     """Return pins as a table takes them."""
-    shown = [PinChange(*map(_short, pin)) for pin in pins[:ROWS]]
-    return {"pins": shown, "more_pins": max(0, len(pins) - ROWS)}
+    rows = [PinChange(*map(_short, pin)) for pin in pins[:ROWS]]
+    return {"pins": rows, "more_pins": max(0, len(pins) - ROWS)}
 
 
 def index_body(proposal: IndexProposal) -> str:

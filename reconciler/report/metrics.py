@@ -105,7 +105,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     yield Sample("changes_pending", len(pending & outcome.unfinished.keys() if outcome else pending))
     yield Sample("conflicts", sum(len(change.conflicts) for change in plan.changes))
     for name, reasons in (("problems", plan.problems), ("refusals", plan.refusals)):
-        counted = Counter(str(each.reason) for each in reasons)
+        counted = Counter(str(reason.reason) for reason in reasons)
         yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
     for rollout in plan.rollouts:
         name = str(rollout.key)
@@ -115,12 +115,12 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
             counts = Counter(member.phase for member in wave.members)
             for phase in MemberPhase:
                 yield Sample("wave_packages", counts[phase], (name, wave.name, phase))
-    for cluster, own in {
+    for cluster, snapshot in {
         inventory.snapshot.cluster: inventory.snapshot,
         **inventory.snapshot.clusters,
     }.items():
-        if own.taken is not None:
-            yield Sample("snapshot_timestamp_seconds", own.taken, (cluster,))
+        if snapshot.taken is not None:
+            yield Sample("snapshot_timestamp_seconds", snapshot.taken, (cluster,))
     if outcome is not None:
         results = Counter(
             "left" if effect.is_left else "failed" if effect.error else "done" for effect in outcome.effects

@@ -115,12 +115,12 @@ def _repairs(plan: Plan) -> Iterator[Need]:
     """Yield the problems by reason: their messages and hints are below, once each."""
     places: dict[str, dict[NeedPlace, None]] = {}
     for group in group_problems(plan.problems):
-        own = places.setdefault(group.reason, {})
-        own |= dict.fromkeys(
+        of_reason = places.setdefault(group.reason, {})
+        of_reason |= dict.fromkeys(
             NeedPlace(str(problem.location) or problem.subject) for problem in group.problems
         )
-    for reason, own in places.items():
-        yield Need(Action.REPAIR, words(reason), tuple(own))
+    for reason, of_reason in places.items():
+        yield Need(Action.REPAIR, words(reason), tuple(of_reason))
 
 
 def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need]:
@@ -151,12 +151,12 @@ def _asks(
     action = _action(status, overview, waits=waits)
     target = plan.context.targets.get(status.package) if plan.context and status.package else None
     is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
-    left = kept_drafts(target) if target is not None and is_deletion else ()
-    for draft in left:
+    drafts = kept_drafts(target) if target is not None and is_deletion else ()
+    for draft in drafts:
         pull = newest_pull(target.pulls, draft.ref) if target is not None else None
         number, url = (pull.number, pull.url) if pull is not None else (0, "")
         yield Action.DECIDE, _place(replace(status, pull=number, url=url))
-    action = Action.REVIEW if left else action
+    action = Action.REVIEW if drafts else action
     if action is not None:
         yield action, _place(status)
 

@@ -78,8 +78,10 @@ def find_obstacles(
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
     problems = [
-        Obstacle(f"{each.message} ({each.location})", next_step(each.hint, f"it at {each.location}"))
-        for each in problems_of(plan.problems, context.inventory, change.variant)
+        Obstacle(
+            f"{problem.message} ({problem.location})", next_step(problem.hint, f"it at {problem.location}")
+        )
+        for problem in problems_of(plan.problems, context.inventory, change.variant)
     ]
     state = () if is_missing else tuple(_state(plan, change, name, explained=bool(problems)))
     obstacles = (
@@ -112,7 +114,7 @@ def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[
         if revision.revision > 0
     )
     prefix = pin.ref.rpartition("/")[0] if pin.revision > 0 else pin.package.path
-    return tuple(f"{prefix}/v{number}" for number in sorted({each.revision for each in published}))
+    return tuple(f"{prefix}/v{number}" for number in sorted({revision.revision for revision in published}))
 
 
 def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:

@@ -69,9 +69,9 @@ def find_origins(
     if cluster := cluster_of(resolved.variant.key):
         made = f"the lock of cluster {cluster}, where no person says otherwise"
         return (Origin("*", "", "", made), *fields.ownership())
-    own = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
+    of_kptfile = (*fields.upstream(), *fields.ownership(), *fields.context(), *fields.pipeline())
     values = tuple(fields.values(upstream))
-    origins = (*own, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
+    origins = (*of_kptfile, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
     secret = values_in_secrets(files, upstream, main)
     return tuple(replace(origin, value=secret.value(origin.value)) for origin in origins)
 
@@ -95,8 +95,8 @@ class _Provenance(Struct, frozen=True):
 
     def upstream(self) -> Iterator[Origin]:
         resolved = self.resolved
-        kept = resolved.draft_base or resolved.base if resolved.moved else None
-        pin = kept or resolved.pin
+        base = resolved.draft_base or resolved.base if resolved.moved else None
+        pin = base or resolved.pin
         source, at = self._decision() or self.request()
         commit = f"{pin.ref} at commit {pin.commit.oid}"
         yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
@@ -191,42 +191,42 @@ class _Provenance(Struct, frozen=True):
         """Yield the values of charts, which are rendered from what `upstream` has."""
         pin = self.resolved.pin
         injected = {origin.field.partition(" ")[0]: origin for origin in self.injection()}
-        for each in chart_values(upstream, self.files):
-            if isinstance(each, ChartDefaults):
-                source = f"defaults of chart {each.name} {each.version}, where nothing above says otherwise"
-                yield Origin(each.file, "values", "", source)
+        for value in chart_values(upstream, self.files):
+            if isinstance(value, ChartDefaults):
+                source = f"defaults of chart {value.name} {value.version}, where nothing above says otherwise"
+                yield Origin(value.file, "values", "", source)
                 continue
-            field = each.field.replace(".templateOptions.values.valuesInline.", ".values.")
-            source, at = f"upstream {pin.ref}: {each.file.removesuffix(INPUT)}", None
-            kind, name, path = each.copied or ("", "", "")
-            if setter := self._setter(each.setter):
+            field = value.field.replace(".templateOptions.values.valuesInline.", ".values.")
+            source, at = f"upstream {pin.ref}: {value.file.removesuffix(INPUT)}", None
+            kind, name, path = value.copied or ("", "", "")
+            if setter := self._setter(value.setter):
                 source, at = setter
-            elif each.copied:
+            elif value.copied:
                 of = injected.get(f"{kind}/{name}")
                 at = of.location if of else None
                 where = f"{kind} {name}" if of is None else of.source
                 source = f"{path} of {where}, by apply-replacements"
-            elif each.changed and field.endswith((".kubeVersion", ".apiVersions")):
+            elif value.changed and field.endswith((".kubeVersion", ".apiVersions")):
                 source = "the snapshot of the cluster, or an edit in the package"
-            elif each.changed:
+            elif value.changed:
                 source = "an edit in the package"
-            yield Origin(each.file, field, each.value, source, at)
+            yield Origin(value.file, field, value.value, source, at)
 
     def changes(self, changed: Iterable[ChangedValue], values: Sequence[Origin]) -> Iterator[Origin]:
         """Yield the values of charts that change, with the origin of what they are then."""
-        given = {re.sub(r"^helmCharts\[\d+\]\.(values|templateOptions)\.", "", o.field): o for o in values}
-        defaults = [each for each in values if each.field == "values"]
+        by_name = {re.sub(r"^helmCharts\[\d+\]\.(values|templateOptions)\.", "", o.field): o for o in values}
+        defaults = [origin for origin in values if origin.field == "values"]
         pin = self.resolved.pin
-        for each in changed:
-            name = path_text(each.path)
-            origin = given.get({"KubeVersion": "kubeVersion", "APIVersions": "apiVersions"}.get(name, name))
+        for chart_value in changed:
+            name = path_text(chart_value.path)
+            origin = by_name.get({"KubeVersion": "kubeVersion", "APIVersions": "apiVersions"}.get(name, name))
             source, at = f"upstream {pin.ref}", None
-            if origin is not None and each.kind in ("Values", "Capabilities"):
+            if origin is not None and chart_value.kind in ("Values", "Capabilities"):
                 source, at = origin.source, origin.location
-            elif each.kind == "Values":
-                named = (d.source.partition(",")[0] for d in defaults if f" {each.chart} " in d.source)
+            elif chart_value.kind == "Values":
+                named = (d.source.partition(",")[0] for d in defaults if f" {chart_value.chart} " in d.source)
                 source = next(named, source)
-            yield Origin("", each.name, f"{each.before} -> {each.after}", source, at)
+            yield Origin("", chart_value.name, f"{chart_value.before} -> {chart_value.after}", source, at)
 
     def _setter(self, comment: str) -> tuple[str, Location] | None:
         """Return the origin of the setter that a comment names, where the variant gives it."""
@@ -245,21 +245,21 @@ class _Provenance(Struct, frozen=True):
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
             return f"spec.{field}", self.variant.source.at("spec", *path)
-        given = self.trace.get(field, "")
+        traced = self.trace.get(field, "")
         origin = f"PackageVariantSet {self.variant.set_key}: {field}"
-        where = self.variant.source.at(*self._place_in_set(path, given))
-        return f"{origin} = {given}" if given else origin, where
+        where = self.variant.source.at(*self._place_in_set(path, traced))
+        return f"{origin} = {traced}" if traced else origin, where
 
-    def _place_in_set(self, path: FieldPath, given: str) -> FieldPath:
+    def _place_in_set(self, path: FieldPath, traced: str) -> FieldPath:
         """Return the field of the set that gave a field; the target where that is a default.
 
         An expression has the location in its trace, a literal that of the same name in the template.
         """
         if path[0] == "upstream" or not self.variant.target_path:
             return ("spec", *path)
-        if given == FROM_TARGET:
+        if traced == FROM_TARGET:
             return self.variant.target_path
-        expression, _, text = given.partition(": ")
+        expression, _, text = traced.partition(": ")
         return (*self.variant.target_path, *(_steps(expression) if text else ("template", *path)))
 
 

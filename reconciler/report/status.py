@@ -54,11 +54,11 @@ class StatusFilter(NamedTuple):
     def _matches(self, owner: Owner) -> bool:
         package = owner.get("package") or {}
         labels = owner.get("labels") or {}
-        own = {*labels, *(f"{key}={value}" for key, value in labels.items())}
+        label_terms = {*labels, *(f"{key}={value}" for key, value in labels.items())}
         return (
             _any(self.names, owner_names(owner))
             and _any(self.sets, set_names(owner))
-            and set(self.labels) <= own
+            and set(self.labels) <= label_terms
             and (not self.states or package.get("phase") in self.states)
             and _any(self.repositories, {package.get("repository", "")})
         )
@@ -129,13 +129,13 @@ def status_lines(
     Where it folds, more than a few packages that differ in their names only share a row. With a clock
     (`now`) it has ages instead of dates. A message that the text of `problems` has is left out.
     """
-    shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
-    if not shown:
+    listed = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
+    if not listed:
         yield "No package is there." if not owners else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide, now=now, problems=problems) for owner in shown]
+    rows = [row(owner, wide=wide, now=now, problems=problems) for owner in listed]
     if folds and not wide:
-        rows, shown = _folded(rows, shown)
+        rows, listed = _folded(rows, listed)
     heads = WIDE_HEADS if wide else HEADS
     table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *rows]
     has_names = all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)  # of its repositories
@@ -147,10 +147,10 @@ def status_lines(
         table = list(zip(*filled, strict=True))
     head, *lines = table_rows(table[0], table[1:], width)
     yield from (paint(line, Color.BOLD) for line in head)
-    for owner, own in zip(shown, lines, strict=True):
+    for owner, row_lines in zip(listed, lines, strict=True):
         phase = (owner.get("package") or {}).get("phase", "")
         color = _COLORS.get(phase)
-        for line in own:
+        for line in row_lines:
             yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
         for note in owner.get("subpackages", ()):
             yield from indented(terminal(SubpackageNote(**note).text), width)
@@ -165,17 +165,17 @@ def _folded(
         name = cells[0].rpartition("/")[2]
         key = (cells[0],) if owners[place].get("subpackages") else (name, *cells[2:6], cells[7])
         groups.setdefault(key, []).append(place)
-    shown: dict[int, tuple[str, ...]] = {}
+    folded: dict[int, tuple[str, ...]] = {}
     for places in groups.values():
         most = 1 if rows[places[0]][4] == Phase.HELD_BACK else MOST_ROWS
         if len(places) <= most:
-            shown |= {place: rows[place] for place in places}
+            folded |= {place: rows[place] for place in places}
             continue
         cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
         pulls = plural(len(numbers), "pull request") if numbers else ""
         name = f"{cells[0]} and {len(places) - 1} more"
-        shown[places[0]] = (name, *cells[1:6], pulls, cells[7])
-    return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
+        folded[places[0]] = (name, *cells[1:6], pulls, cells[7])
+    return [folded[place] for place in sorted(folded)], [owners[place] for place in sorted(folded)]
 
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:

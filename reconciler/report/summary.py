@@ -65,14 +65,14 @@ def change_order(change: Change) -> tuple[object, ...]:
 def change_risks(change: Change) -> tuple[Risk, ...]:
     """Return the risks of a change, the worst first: losses, its deletion, conflicts to be answered."""
     is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
-    own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
+    deletion = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
     conflicts = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
     lost = (
         Risk(LOSS, "takes", f"{loss.objects} (with {loss.cause})", -1)
         for loss in change.losses
         if loss.needs_consent
     )
-    return (*dict.fromkeys(lost), *own, *conflicts, *(change.impact.risks if change.impact else ()))
+    return (*dict.fromkeys(lost), *deletion, *conflicts, *(change.impact.risks if change.impact else ()))
 
 
 def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
@@ -136,13 +136,13 @@ def _moves(plan: Plan) -> Iterator[str]:
 
 def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:
     """Return the number of kept packages with their states: `2 kept (1 in review, 1 not ours)`."""
-    kept = [change.package for change in plan.changes if change.op is Op.KEEP]
-    phases = Counter(statuses[package].phase for package in kept if package in statuses)
+    unchanged = [change.package for change in plan.changes if change.op is Op.KEEP]
+    phases = Counter(statuses[package].phase for package in unchanged if package in statuses)
     counts = [f"{phases[phase]} {phase}" for phase in Phase if phases[phase]]
-    if (statuses or plan.context) and len(kept) > phases.total():
-        counts.append(f"{len(kept) - phases.total()} not ours")
+    if (statuses or plan.context) and len(unchanged) > phases.total():
+        counts.append(f"{len(unchanged) - phases.total()} not ours")
     where = ", ".join(counts)
-    return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
+    return [f"{len(unchanged)} kept{f' ({where})' if where else ''}"] if unchanged else []
 
 
 def since_text(status: PackageStatus, now: float = 0) -> str:

@@ -169,23 +169,23 @@ def change_lines(
 def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:
     """Return what was done, what failed, what is left for the next run, and the sum."""
     done = [effect for effect in outcome.effects if not effect.error]
-    left = [effect for effect in outcome.effects if effect.is_left]
+    unstarted = [effect for effect in outcome.effects if effect.is_left]
     failed = _failed(outcome)
     if not quiet:
         yield from (effect_line(effect, paint=paint) for effect in done)
     for group in failed:
         yield from _failed_lines(group, paint)
         yield from _hint_lines(group[0].hint)
-    for effect in left:
+    for effect in unstarted:
         yield effect_line(effect, paint=paint)
         yield from _hint_lines(effect.hint)
     if not outcome.effects:
         yield "Nothing was written."
-    elif not failed and not left and all(effect.what == RECORDED for effect in done):
+    elif not failed and not unstarted and all(effect.what == RECORDED for effect in done):
         what = "the lock and what this run observed were" if outcome.locked else "what this run observed was"
         yield f"No package changed; {what} recorded."
     else:
-        rest = ", the rest is left for the next run" if left else ""
+        rest = ", the rest is left for the next run" if unstarted else ""
         yield f"{plural(len(done), 'effect')} done, {sum(map(len, failed))} failed{rest}."
 
 
@@ -262,7 +262,8 @@ def _table(
         cells.append((cause.first.op, terminal(name), cause.reason, terminal(cause.text)))
     alike: dict[str, list[FoldedChanges]] = {}
     for cause in causes:
-        for text in _risks_of(cause):
+        impact = None if cause.is_folded else cause.first.impact
+        for text in risk_texts(impact.risks) if impact else []:
             alike.setdefault(text, []).append(cause)
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
@@ -278,12 +279,6 @@ def _table(
                 yield paint(line, color) if color else line
 
 
-def _risks_of(cause: FoldedChanges) -> list[str]:
-    """Return the risks of the one change of a row."""
-    impact = None if cause.is_folded else cause.first.impact
-    return risk_texts(impact.risks) if impact else []
-
-
 def _lines_below(
     cause: FoldedChanges, names: Names, alike: Mapping[str, Sequence[FoldedChanges]]
 ) -> Iterator[tuple[str, Color | None]]:
@@ -293,7 +288,7 @@ def _lines_below(
         if len(rows) < 2:  # noqa: PLR2004 - shared by none
             yield text, color
         elif rows[0] is cause:
-            yield f"{text}; also {some([names.of(each.first) for each in rows[1:]], MOST_SUBJECTS)}", color
+            yield f"{text}; also {some([names.of(cause.first) for cause in rows[1:]], MOST_SUBJECTS)}", color
 
 
 def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color | None]]:

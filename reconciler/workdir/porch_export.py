@@ -175,10 +175,13 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         text = _IN_GIT if is_porch else "not of Porch: `reconciler snapshot import` takes what sets select"
         notes.append(Note(f"left out, {text}", f"every {kind or 'object without a kind'}"))
         return None
+    metadata = _mapping(item.get("metadata"))
+    copied = {name: metadata[name] for name in _METADATA if metadata.get(name)}
+    annotations = {k: v for k, v in _mapping(copied.pop("annotations", None)).items() if k != _APPLIED}
     manifest = {
         "apiVersion": item["apiVersion"],
         "kind": kind,
-        "metadata": _metadata(_mapping(item.get("metadata"))),
+        "metadata": {**copied, "annotations": annotations} if annotations else copied,
         "spec": deepcopy(_mapping(item.get("spec"))),
     }
     subject = _key(manifest)
@@ -369,12 +372,6 @@ def _is_range(text: str) -> bool:
     except VersionError:
         return False
     return re.search(r"[<>=^~*, ]|\.x\b", text) is not None
-
-
-def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    copied = {name: metadata[name] for name in _METADATA if metadata.get(name)}
-    annotations = {k: v for k, v in _mapping(copied.pop("annotations", None)).items() if k != _APPLIED}
-    return {**copied, "annotations": annotations} if annotations else copied
 
 
 def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:
