@@ -151,7 +151,5 @@ def _problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
     claims = claimed_packages(context.stalled, context.inventory)
     urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
     urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
-    is_of_shard = (
-        shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems
-    )
-    return tuple(problem for problem, is_own in zip(plan.problems, is_of_shard, strict=True) if is_own)
+    here = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
+    return tuple(problem for problem, is_own in zip(plan.problems, here, strict=True) if is_own)

@@ -271,9 +271,7 @@ def _present(
         STATUS_DIRECTORY,
     )
     there = read_branch(control, commit, policy.limits) if variants else {}
-    paths = {
-        f"{below}/{variant.namespace}/{variant.name}.json" for below in directories for variant in variants
-    }
+    paths = {f"{below}/{v.namespace}/{v.name}.json" for below in directories for v in variants}
     return {path: data for path, data in there.items() if path in paths}
 
 

@@ -179,16 +179,14 @@ def _with_pulls(changes: Iterable[Change]) -> Iterator[tuple[Change, PullRequest
         yield change, pull
 
 
-def _limited(
-    unwritten: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError
-) -> Result:
+def _limited(rest: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
-    count = f"{plural(len(unwritten), 'pull request')} {verb(len(unwritten), 'is', 'are')} left"
+    count = f"{plural(len(rest), 'pull request')} {verb(len(rest), 'is', 'are')} left"
     message = f"{count}: {error}"
     effect = Effect(repository.name, EffectKind.OPENED, error=message, hint=error.hint, is_left=True)
     why = Unfinished(str(error), error.hint, pushed=True, is_left=True)
-    packages = {change.package: why for change in unwritten}
-    return Result((effect,), packages, frozenset({error.exit_code}), remaining=len(unwritten))
+    packages = {change.package: why for change in rest}
+    return Result((effect,), packages, frozenset({error.exit_code}), remaining=len(rest))
 
 
 def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:

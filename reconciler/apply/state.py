@@ -209,11 +209,9 @@ def share_branch(
         # Locks are decided by every shard: a decision that is neither old nor ours is newer than ours.
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         unseen = there.keys() - before.keys() - branch.files.keys()
-        retained = {
-            path for path in there if not mine(path) or path in unseen or (overtaken and common(path))
-        }
+        keep = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}
         ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
-        files = {path: there[path] for path in retained} | ours
+        files = {path: there[path] for path in keep} | ours
         result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)
         if Exit.UNAVAILABLE not in result.exits:
             return merge_results([result, _overtaken(branch, _LOCKS)]) if overtaken else result

@@ -100,9 +100,7 @@ def _changes(mirror: Mirror, upstream: UpstreamCommits) -> Iterator[UpstreamChan
     before, after = Oid(upstream.before), Oid(upstream.after)
     older, newer = (after, before) if mirror.contains(before, after) else (before, after)
     for oid in islice(mirror.walk(newer, mirror.ancestry(older)), _MOST_WALKED):
-        subtree = mirror.subtree(oid, upstream.path)
+        tree = mirror.subtree(oid, upstream.path)
         parents = mirror.find_parents(oid) or ()
-        if subtree is not None and all(
-            mirror.subtree(parent, upstream.path) != subtree for parent in parents
-        ):
+        if tree is not None and all(mirror.subtree(parent, upstream.path) != tree for parent in parents):
             yield _described(mirror, oid)

@@ -204,7 +204,7 @@ def _approve_all(
         if isinstance(judged, Approved):
             results[pull.name] = judged
         elif dry_run:
-            results[pull.name] = Approved(pull, notes=judged.shown, planned="would be approved")
+            results[pull.name] = Approved(pull, notes=judged.lenient, planned="would be approved")
         else:
             ready[pull.name] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
@@ -214,7 +214,7 @@ def _approve_all(
         ]
     for approved in merged:
         name = approved.listed.name
-        results[name] = approved._replace(notes=ready[name].shown)
+        results[name] = approved._replace(notes=ready[name].lenient)
     return [results[pull.name] for pull in pulls]
 
 
@@ -237,9 +237,7 @@ def _approve_ready(chosen: Sequence[ListedPull], plan: Callable[[], PlannedRun])
     """Approve pull requests of one repository."""
     forge, mirror = chosen[0].forge, chosen[0].mirror
     if isinstance(forge, LocalForge):
-        merges = forge.approve_all(
-            [LocalMerge(listed.pull.number, listed.pull.head_oid) for listed in chosen]
-        )
+        merges = forge.approve_all([LocalMerge(f.pull.number, f.pull.head_oid) for f in chosen])
     else:
         merges = {}
         for target in track(chosen, "approving"):

@@ -69,9 +69,7 @@ def list_functions(config: Path | None, output: str) -> int:
             {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
         )
         return Exit.DONE
-    lines = [
-        f"builtin  {builtin['name']:30} {builtin['from']} to below {builtin['below']}" for builtin in builtins
-    ]
+    lines = [f"builtin  {b['name']:30} {b['from']} to below {b['below']}" for b in builtins]
     lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
     lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
     engine = policy.runtime or "containers are off"

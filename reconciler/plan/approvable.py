@@ -48,12 +48,13 @@ def find_approvable(inventory: Inventory, changes: Iterable[Change]) -> dict[Pla
                 for draft in package.drafts:
                     drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = view, draft
     return {
-        place: _joined(reader.approvable(*own[path]) for path in sorted(own)) for place, own in drafts.items()
+        place: _joined(reader.approvable(*by_path[path]) for path in sorted(by_path))
+        for place, by_path in drafts.items()
     }
 
 
-def _joined(each: Iterable[Approvable]) -> Approvable:
-    return Approvable(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
+def _joined(parts: Iterable[Approvable]) -> Approvable:
+    return Approvable(*(tuple(chain.from_iterable(texts)) for texts in zip(*parts, strict=True)))
 
 
 class _Reader:
@@ -65,7 +66,7 @@ class _Reader:
         conflicts, unready, failed = self._find_unmet(PackageKey(view.url, draft.path), draft)
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
-        lenient = Approvable(conflicts, shown=gates, failures=failures)
+        lenient = Approvable(conflicts, lenient=gates, failures=failures)
         return lenient.strict if view.deployment else lenient
 
     def _find_unmet(self, package: PackageKey, draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

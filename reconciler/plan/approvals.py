@@ -179,8 +179,8 @@ def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -
         records[record_path(record)] = record_bytes(replace(record, refused=now))
         state = _refused_state(change, pull.number, why.message)
         changes.append(plan.approving[change.package](state))
-    left = {package: why for package, why in unfinished.items() if package not in refused}
-    conditions = plan_conditions(context, changes, left)
+    unrefused = {package: why for package, why in unfinished.items() if package not in refused}
+    conditions = plan_conditions(context, changes, unrefused)
     return replace(plan, changes=tuple(changes), records=records, conditions=conditions)
 
 

@@ -77,9 +77,9 @@ def build_plan(
         locked = replace(inventory, records=records)
     lock = plan_lock(locked, fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
-    own = [change for change in decided.every if shard.holds(change.package.url)]
-    described = _described(own, decided.changes, fleet, context, contents or {})
-    changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda each: each.package))
+    of_shard = [change for change in decided.every if shard.holds(change.package.url)]
+    described = _described(of_shard, decided.changes, fleet, context, contents or {})
+    changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda change: change.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
     lost = all_losses((*losses.of_locks(), *(loss for change in changes for loss in change.losses)))
@@ -185,7 +185,7 @@ def _decide_changes(context: PlanContext, losses: LossReader, contents: Contents
     changes.add(places, lambda parts, place: parts._replace(group=place))
     if contents is not None:
         lost = losses.of_changes(context, changes.composed, contents)
-        changes.add(lost, lambda parts, own: parts._replace(losses=own))
+        changes.add(lost, lambda parts, losses: parts._replace(losses=losses))
     approvals = approve_changes(context, changes.composed)
     changes.add(approvals, lambda parts, approval: parts._replace(approval=approval))
     requests = plan_requests(context, changes.composed)
@@ -196,11 +196,11 @@ def _decide_changes(context: PlanContext, losses: LossReader, contents: Contents
     changes.add(vetoes, lambda parts, veto: parts._replace(blocked=veto))
     # What is blocked takes no place among the limited number of pull requests.
     postponed = postpone_requests(context, changes.composed)
-    changes.add(postponed, lambda parts, own: parts._replace(postponed=own))
-    own = (problem for decision in decisions for problem in decision.problems)
+    changes.add(postponed, lambda parts, postponement: parts._replace(postponed=postponement))
+    named = (problem for decision in decisions for problem in decision.problems)
     inventory, desired, resolution = context.inventory, context.desired, context.resolution
     stages = (inventory.problems, inventory.hidden.values(), desired.problems, resolution.problems)
-    problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *own)
+    problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *named)
     return _Decided(changes, guarded.refusals, guarded.waiting, problems)
 
 
@@ -231,7 +231,7 @@ def _exits(
 
 
 def _described(
-    own: Iterable[Change],
+    of_shard: Iterable[Change],
     changes: Changes,
     fleet: ResolvedFleet,
     context: PlanContext,
@@ -239,8 +239,8 @@ def _described(
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items
-    variants = {each.variant.key: each for each in context.resolution.variants}
-    for change in own:
+    variants = {resolved.variant.key: resolved for resolved in context.resolution.variants}
+    for change in of_shard:
         key, written = change.variant, change.written
         requirements = fleet.requirement_changes.get(key, ()) if key else ()
         delivery = deliveries.get(key) if key else None
@@ -325,7 +325,7 @@ def _with_files(
     """
 
     def without(packages: Collection[PackageKey]) -> Plan:
-        rest, left = context.without(packages), [each for each in every if each.package not in packages]
+        rest, others = context.without(packages), [c for c in every if c.package not in packages]
         owners = {ObjectKey(GROUP, "PackageVariant", *name) for name in context.names_at(packages)}
         part = replace(
             plan,
@@ -333,7 +333,7 @@ def _with_files(
             problems=tuple(problem for problem in plan.problems if problem.owner not in owners),
             context=rest,
         )
-        return _with_files(part, left, waiting, fleet, rest, lock=lock, shard=shard)
+        return _with_files(part, others, waiting, fleet, rest, lock=lock, shard=shard)
 
     inventory = context.inventory
     # A reviewed lock is recorded by merging its pull request, any other by this run.
@@ -356,16 +356,16 @@ def _with_files(
 
     conditions = LazyMapping(lambda: plan_conditions(context, every))
     others = LazyMapping(other_status)
-    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, every))
+    owned, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, every))
     histories = {history_path(url): PackageKey(url, "") for url in inventory.histories}
     return replace(
         plan,
         without=without,
         conditions=conditions,
         records=LazyMapping(records),
-        record_owners=own,
+        record_owners=owned,
         status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
         status_owners=reported,
         other_status=others,
-        other_files=files_of_other_shards(shard, LazyMapping(lambda: {**own, **reported, **histories})),
+        other_files=files_of_other_shards(shard, LazyMapping(lambda: {**owned, **reported, **histories})),
     )

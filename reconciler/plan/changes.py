@@ -407,14 +407,14 @@ def _not_divided(_: Collection[PackageKey]) -> "Plan":
 
 
 class Approvable(NamedTuple):
-    """Readiness of a branch: `conflicts` and `unmet` gates forbid approval, `shown` gates do not.
+    """Readiness of a branch: `conflicts` and `unmet` gates forbid approval, `lenient` gates do not.
 
     `failures` are the gates that are about functions.
     """
 
     conflicts: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
+    lenient: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
 
     @property
@@ -425,7 +425,7 @@ class Approvable(NamedTuple):
     @property
     def strict(self) -> "Approvable":
         """The same where gates hold."""
-        return self._replace(unmet=self.unmet + self.shown, shown=())
+        return self._replace(unmet=self.unmet + self.lenient, lenient=())
 
     @property
     def hint(self) -> str:

@@ -123,8 +123,8 @@ def _charts(upstream: Files, files: Files) -> Iterator[tuple[str, _Chart]]:
     for package, path, config in chart_configurations(upstream):
         start = f"{package}/" if package else ""
         # A package may keep values files, which people edit there.
-        own = {**upstream, **{each: files[each] for each in files if each in upstream}}
-        inside = {each.removeprefix(start): f for each, f in own.items() if each.startswith(start)}
+        downstream = {**upstream, **{path: files[path] for path in files if path in upstream}}
+        inside = {path.removeprefix(start): f for path, f in downstream.items() if path.startswith(start)}
         documents = documents_of(files[path]) if path in files else ()
         try:
             for call in read_charts(documents[0].data if len(documents) == 1 else config, inside):
@@ -136,7 +136,7 @@ def _charts(upstream: Files, files: Files) -> Iterator[tuple[str, _Chart]]:
 
 def _changed(old: Any, new: Any, at: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
     """Yield the values that differ, with both sides; None is absent."""
-    if all(each is None or isinstance(each, dict) for each in (old, new)):
+    if all(value is None or isinstance(value, dict) for value in (old, new)):
         for key in sorted({**(old or {}), **(new or {})}, key=str):
             yield from _changed(value_at(old, key), value_at(new, key), (*at, key))
     elif not is_same(old, new):
@@ -156,7 +156,7 @@ def _package(old: _Chart, new: _Chart, back: Sequence[Path]) -> Files:
         below[name] = value_at(old.seen, *parents, name)
     for folder, versions in seen["Chart"].items():
         if new.seen["Chart"].get(folder) != versions and (path := f"{folder}Chart.yaml") in members:
-            about = next((each.data for each in documents_of(File.of(members[path]))), None) or {}
+            about = next((document.data for document in documents_of(File.of(members[path]))), None) or {}
             members[path] = orjson.dumps({**about, **versions})
     options = {
         "releaseName": seen["Release"]["Name"],

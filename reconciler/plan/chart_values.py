@@ -75,8 +75,8 @@ def chart_values(upstream: Files, files: Files) -> Iterator[ChartValue | ChartDe
                 changed,
             )
         for chart in mappings_at(local, _CHARTS):
-            given = value_at(chart, _OPTIONS, "values", "valuesFiles")
-            for name in given if isinstance(given, list) else ():
+            options = value_at(chart, _OPTIONS, "values", "valuesFiles")
+            for name in options if isinstance(options, list) else ():
                 for value in _of_file(str(name), path.rpartition("/")[0], upstream, files):
                     yield value._replace(file=input_path(value.file, downstream))
             args = mapping_at(chart, "chartArgs")
@@ -118,17 +118,17 @@ def _comments(text: str) -> dict[Path, str]:
         fields = fields_of(Tree.parse(text), _SETTER)
     except YamlError:
         return {}
-    return {each.path: each.comment for each in fields if each.comment.startswith(_SETTER)}
+    return {setter.path: setter.comment for setter in fields if setter.comment.startswith(_SETTER)}
 
 
 def _copied(upstream: Files) -> Iterator[tuple[tuple[str, ...], tuple[str, str, str]]]:
     """Yield the fields of RenderHelmCharts that `apply-replacements` writes, with what it copies."""
     marked = (file for file in upstream.values() if b"ApplyReplacements" in file.data)
     for document in (document for file in marked for document in documents_of(file)):
-        for each in mappings_at(document.data, "replacements"):
-            source = mapping_at(each, "source")
+        for replacement in mappings_at(document.data, "replacements"):
+            source = mapping_at(replacement, "source")
             kind, name, path = (str(source.get(key) or "") for key in ("kind", "name", "fieldPath"))
-            for target in mappings_at(each, "targets"):
+            for target in mappings_at(replacement, "targets"):
                 if value_at(target, "select", "kind") == "RenderHelmChart":
                     for field in target.get("fieldPaths") or ():
                         yield split_path(str(field)), (kind, name, path)

@@ -54,7 +54,7 @@ def compare_locks(before: LockFiles, after: LockFiles) -> tuple[list[PinChange],
     old, new = read_locks(before).by_cluster, read_locks(after).by_cluster
     clusters = (ClusterUpdate(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys()))
     moves = by_danger(
-        move._replace(clusters=(each.cluster,)) for each in clusters for move in cluster_changes(each)
+        move._replace(clusters=(update.cluster,)) for update in clusters for move in cluster_changes(update)
     )
     dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
     return dangers, [*compare_upstreams(before, after), *map(pin_change, moves[len(dangers) :])]
@@ -174,9 +174,9 @@ class PackageDifference(Struct, frozen=True):
     @property
     def change(self) -> Change:
         """The change to show: the later one that there is."""
-        shown = self.after or self.before
-        assert shown is not None  # noqa: S101 - a difference has at least one side
-        return shown
+        present = self.after or self.before
+        assert present is not None  # noqa: S101 - a difference has at least one side
+        return present
 
 
 class Targets(NamedTuple):
@@ -353,8 +353,8 @@ def _function_location(variant: DesiredVariant, fault: FunctionFault, template: 
 def _as_problems(obstacles: Iterable[_Obstacle]) -> Iterator[Problem]:
     """Yield one problem for all packages that one cause keeps from being ready."""
     by_cause: dict[tuple[Location, str, Text, Text], list[str]] = {}
-    for each in obstacles:
-        by_cause.setdefault((each.location, each.reason, each.message, each.hint), []).append(each.package)
+    for o in obstacles:
+        by_cause.setdefault((o.location, o.reason, o.message, o.hint), []).append(o.package)
     for (location, reason, message, hint), packages in by_cause.items():
         text = f"{some(sorted(packages), _NAMED)} would not be ready: {message}"
         yield Problem(location, reason, text, hint)

@@ -56,16 +56,16 @@ class Kept(IntEnum):
 class Veto(StrEnum):
     """Why a package is held back, the strongest first: docs/architecture.md has the table.
 
-    `kept` is what is written all the same: nothing, the tags of what main has, or also what is due beside the
-    draft, for example the removal of branches that are obsolete.
+    `effects` is what is written all the same: nothing, the tags of what main has, or also what is due beside
+    the draft, for example the removal of branches that are obsolete.
     """
 
-    kept: Kept
+    effects: Kept
 
-    def __new__(cls, text: str, kept: Kept) -> Self:
+    def __new__(cls, text: str, effects: Kept) -> Self:
         """Make a veto, which is its description, with what it leaves."""
         veto = str.__new__(cls, text)
-        veto._value_, veto.kept = text, kept
+        veto._value_, veto.effects = text, effects
         return veto
 
     @property
@@ -136,13 +136,13 @@ class Join(StrEnum):
         join._value_, join.op, join.reason, join.over = text, op, reason, over
         return join
 
-    def reason_of(self, reason: Reason, own: Reason | None) -> Reason:
+    def reason_of(self, reason: Reason, obsolete: Reason | None) -> Reason:
         """Return the reason of a change that was kept for `reason`; `own` is a more exact one of the join."""
         is_quiet = self.over is Over.QUIET and reason.facts.quiet
         gives_way = self.over is Over.EVERY or is_quiet
         if self.over is Over.UP_TO_DATE:
             gives_way = reason is Reason.UP_TO_DATE
-        return (own or self.reason) if gives_way else reason
+        return (obsolete or self.reason) if gives_way else reason
 
     TAGS = "tags of what main has", Op.PUBLISH, Reason.PUBLISHED_BY_MERGE
     OBSOLETE = "branches and pull requests that are obsolete", Op.CLOSE, Reason.DRAFT_SUPERSEDED
@@ -253,11 +253,11 @@ def compose(parts: Parts) -> Change:
     """
     decided, vetoes, postponed = parts.decision, parts.vetoes, parts.postponed
     held = vetoes[0] if vetoes else None
-    kept = min((veto.by.kept for veto in vetoes), default=Kept.ALL)
-    tags = decided.tags if kept >= Kept.TAGS else ()
-    branches, close = (decided.branches, decided.close) if kept >= Kept.BRANCHES else ((), ())
-    drafts: tuple[Write, ...] = (decided.draft,) if decided.draft is not None and kept is Kept.ALL else ()
-    pull = decided.pull if kept is Kept.ALL else None
+    effects = min((veto.by.effects for veto in vetoes), default=Kept.ALL)
+    tags = decided.tags if effects >= Kept.TAGS else ()
+    branches, close = (decided.branches, decided.close) if effects >= Kept.BRANCHES else ((), ())
+    drafts: tuple[Write, ...] = (decided.draft,) if decided.draft is not None and effects is Kept.ALL else ()
+    pull = decided.pull if effects is Kept.ALL else None
     # What stops a package at its own pull request or refs stops what it shares with others, too.
     is_stopped = parts.blocked is not None or parts.unreadable is not None
     group, approval, request = parts.group, parts.approval or ApprovalState(), parts.request or RequestState()
@@ -285,8 +285,8 @@ def compose(parts: Parts) -> Change:
     }
     join = next((join for join in Join if joins[join]), None) if op is Op.KEEP else None
     if join is not None:
-        own = decided.obsolete if join is Join.OBSOLETE else None
-        op, reason = join.op, join.reason_of(reason, own)
+        replaced = decided.obsolete if join is Join.OBSOLETE else None
+        op, reason = join.op, join.reason_of(reason, replaced)
     writes, stays = (*branches, *tags, *drafts, *removals), held is not None and held.by.stays
     facts = decided.facts
     if postponed is not None:

@@ -37,7 +37,7 @@ def plan_conditions(
     """
     missing = unfinished or {}
     drafted = _drafted(context)
-    conditions = {key: _complete(key, own, drafted) for key, own in context.desired.conditions.items()}
+    conditions = {key: _complete(key, items, drafted) for key, items in context.desired.conditions.items()}
     downstreams = {(v.key, package) for package, variants in context.downstreams.items() for v in variants}
     changes = tuple(changes)
     by_package = {change.package: change for change in changes}
@@ -50,10 +50,10 @@ def plan_conditions(
         change = by_variant.get(variant.key)
         if problem is not None or change is None:
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
-            own = _stalled(reason, message, has_draft=variant.key in drafted)
+            items = _stalled(reason, message, has_draft=variant.key in drafted)
         else:
-            own = _variant(variant, change, context, missing.get(change.package))
-        conditions[key] = tuple(sorted(own, key=lambda c: c.type))
+            items = _variant(variant, change, context, missing.get(change.package))
+        conditions[key] = tuple(sorted(items, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
 
@@ -177,8 +177,8 @@ def _has_draft(
     is_over = change.op is Op.KEEP and change.reason is Reason.DRAFT_SUPERSEDED
     if is_over or (change.is_merged and missing is None):
         return False
-    left = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
-    return draft is not None and draft.ref not in left | change.removed
+    group_refs = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
+    return draft is not None and draft.ref not in group_refs | change.removed
 
 
 def _draft(exists: object) -> Condition:

@@ -118,21 +118,21 @@ class PlanContext(Struct, frozen=True):
         """Return the variants that want packages, or that were applied there."""
         wanting = {v.key for key, variants in self.downstreams.items() if key in packages for v in variants}
         records = self.inventory.records.items()
-        return frozenset(wanting | {key for key, each in records if not each.packages.isdisjoint(packages)})
+        return frozenset(wanting | {key for key, old in records if not old.packages.isdisjoint(packages)})
 
     def without(self, packages: Collection[PackageKey]) -> "PlanContext":
         """Return the context without some packages and what is known of their variants."""
         names, inventory, desired = self.names_at(packages), self.inventory, self.desired
-        records = {key: each for key, each in inventory.records.items() if key not in names}
+        records = {key: record for key, record in inventory.records.items() if key not in names}
         return replace(
             self,
             inventory=replace(inventory, records=records),
             desired=replace(desired, variants=tuple(v for v in desired.variants if v.key not in names)),
-            targets={key: each for key, each in self.targets.items() if key not in packages},
-            downstreams={key: each for key, each in self.downstreams.items() if key not in packages},
-            resolved={key: each for key, each in self.resolved.items() if key not in names},
-            variants={key: each for key, each in self.variants.items() if key not in names},
-            gone={key: each for key, each in self.gone.items() if key not in names},
+            targets={key: value for key, value in self.targets.items() if key not in packages},
+            downstreams={key: value for key, value in self.downstreams.items() if key not in packages},
+            resolved={key: value for key, value in self.resolved.items() if key not in names},
+            variants={key: value for key, value in self.variants.items() if key not in names},
+            gone={key: value for key, value in self.gone.items() if key not in names},
         )
 
 
@@ -187,10 +187,10 @@ def _targets(
         if key not in scope and key not in inventory.hidden:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
     for key in downstreams.keys() - scope.keys():
-        own = find_view(downstreams[key][0], inventory)
-        if own is not None and own.is_planned:
-            package = own.packages.get(key.path, PackageState(key.path))
-            scope[key] = make_target(own, package, inventory)
+        main_view = find_view(downstreams[key][0], inventory)
+        if main_view is not None and main_view.is_planned:
+            package = main_view.packages.get(key.path, PackageState(key.path))
+            scope[key] = make_target(main_view, package, inventory)
     yield from (scope[key] for key in sorted(scope))
 
 
@@ -240,7 +240,7 @@ def branch_key(package: PackageKey, branch: str) -> PackageKey:
 def find_place(place: RecordedDownstream, context: PlanContext) -> PlanTarget | None:
     """Return the target of a recorded place, None if nothing is left there."""
     key = PackageKey(place.url, place.path)
-    targets = (context.targets.get(each) for each in (branch_key(key, place.branch), key))
+    targets = (context.targets.get(key_there) for key_there in (branch_key(key, place.branch), key))
     return next((t for t in targets if t is not None and place.branch in ("", t.view.branch)), None)
 
 

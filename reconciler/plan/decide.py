@@ -56,14 +56,14 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
     # What a variant that is gone proposed would be merged for nobody, unless this one takes it over later.
     is_denied = held.by in {Veto.OWNER, Veto.PATH}
     every = left_drafts(target, context) if is_denied else ()
-    left, comment = [each for each in every if not each.append_only], "Its PackageVariant is gone."
-    if touched := [each for each in every if each.append_only and not is_rejected(target, each)]:
+    withdrawn, comment = [draft for draft in every if not draft.append_only], "Its PackageVariant is gone."
+    if touched := [draft for draft in every if draft.append_only and not is_rejected(target, draft)]:
         why = join_texts(". ", (held.why, left_to_people(target, touched)))
         held = replace(held, why=why, waits=True)
     if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
         # It waits for its first revision, and this is a draft of another one.
         op, after, held = Op.CLOSE, None, wave_veto(variant, context, Op.CLOSE)
-        left, comment = [draft], "Its rollout does not bring this revision."
+        withdrawn, comment = [draft], "Its rollout does not bring this revision."
     return Decision(
         target,
         op,
@@ -72,9 +72,9 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
         location=variant.source.location,
         before=draft.tree if draft else main,
         after=after,
-        branches=close_drafts(left),
+        branches=close_drafts(withdrawn),
         tags=revision_tags(target, context) if held.by in {Veto.UPSTREAM, Veto.WAVE} else (),
-        close=close_pulls(target, [each.ref for each in left], comment),
+        close=close_pulls(target, [draft.ref for draft in withdrawn], comment),
         held=held,
         problems=problems,
     )

@@ -69,11 +69,11 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
     transfer, keep, deletions = _classify(undesired, desired, inventory)
     new = [c.record for c in deletions if c.record and not c.record.deletion_proposed]
     guarded = guard_deletions(new, desired, inventory)
-    delete = [change for change in deletions if change.key not in guarded.kept]
+    delete = [change for change in deletions if change.key not in guarded.messages]
     keep += [
-        VariantChange(change.key, Reason.DELETION_GUARD, guarded.kept[change.key], record=change.record)
+        VariantChange(change.key, Reason.DELETION_GUARD, guarded.messages[change.key], record=change.record)
         for change in deletions
-        if change.key in guarded.kept
+        if change.key in guarded.messages
     ]
     keep += [change for change in compared if change.reason in {Reason.PAUSED, Reason.UP_TO_DATE}]
     return SetDiff(

@@ -337,10 +337,10 @@ def _exists(target: NamedObject, inventory: Inventory) -> bool:
         return True
     snapshot = inventory.snapshot
     of_kind = (
-        each
+        manifest
         for of_cluster in (snapshot, *snapshot.clusters.values())
         for (_, listed), objects in of_cluster.objects.items()
         if listed == kind
-        for each in objects
+        for manifest in objects
     )
-    return any([each.namespace, each.name] == name for each in of_kind)
+    return any([manifest.namespace, manifest.name] == name for manifest in of_kind)

@@ -95,7 +95,7 @@ def _percentages(first: Fraction, second: Fraction) -> tuple[str, str]:
 class GuardedDeletions(Struct, frozen=True):
     """Result of the guard: the message of each variant that is kept, and the refusals to report."""
 
-    kept: Mapping[ObjectName, str] = field(default_factory=dict)
+    messages: Mapping[ObjectName, str] = field(default_factory=dict)
     refused: tuple[RefusedDeletions, ...] = ()
 
 
@@ -147,8 +147,8 @@ def guard_deletions(
     names = (key.subject for key in sorted(desired.stalled - recorded) if key.kind in _OWNERS)
     refused = [replace(refusal, newcomers=(*names,)) for refusal in refused]
     refused = [refusal for refusal in refused if refusal.consent not in inventory.policy.consents]
-    kept = {key: refusal.message for refusal in refused for key in refusal.keys}
-    return GuardedDeletions(kept, tuple(refused))
+    messages = {key: refusal.message for refusal in refused for key in refusal.keys}
+    return GuardedDeletions(messages, tuple(refused))
 
 
 def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:

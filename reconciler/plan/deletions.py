@@ -195,12 +195,12 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     view = inventory.repositories.get(ObjectName(owner.namespace, record.repository)) if record else None
     if record is None or view is None or not record.set_name:
         return ""
-    own, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
+    pvs, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
     rolling = {rollout.key for rollout in context.resolution.rollouts}
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
         follows = any(
-            variant.set_key in rolling and (variant.set_key == own or _is_same_upstream(variant, upstream))
+            variant.set_key in rolling and (variant.set_key == pvs or _is_same_upstream(variant, upstream))
             for variant in variants
         )
         if follows and target and target.view.cluster == view.cluster and target.main_owner is None:
@@ -217,15 +217,15 @@ def _is_same_upstream(variant: DesiredVariant, recorded: object) -> bool:
 def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
     """Return the drafts of variants that are gone, in a package that others want: with evidence alone."""
     wanting = {variant.key for variant in context.downstreams.get(target.key, ())}
-    left = []
+    unwanted = []
     for draft in target.drafts:
         owner = find_owner(draft.header, target.key, context.inventory)
-        kept = _why_kept(owner, target.key, context) if owner is not None else None
+        obstacle = _why_kept(owner, target.key, context) if owner is not None else None
         # Another variant has the same downstream: that is evidence, too.
-        is_gone = kept is None or kept.reason is Reason.OWNER_CHANGED
+        is_gone = obstacle is None or obstacle.reason is Reason.OWNER_CHANGED
         if owner is not None and owner not in wanting and is_gone:
-            left.append(draft)
-    return tuple(left)
+            unwanted.append(draft)
+    return tuple(unwanted)
 
 
 def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
@@ -308,8 +308,8 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
         op, reason, message = Op.KEEP, Reason.DRAFT_EDITED, left_to_people(target, touched)
     elif theirs:
         op, reason = Op.KEEP, Reason.REJECTED
-        kept = " and ".join(short_branch(draft.ref) for draft in theirs)
-        message = f"Its pull request was closed, and nothing wants it: delete {kept} when it is not needed"
+        heads = " and ".join(short_branch(draft.ref) for draft in theirs)
+        message = f"Its pull request was closed, and nothing wants it: delete {heads} when it is not needed"
     is_gone = op is Op.DELETE and target.package.main_tree is None
     return _unwanted(
         target, owner, op, reason, message, is_gone=is_gone, branches=branches, close=close, waits=waits
@@ -410,7 +410,7 @@ def _was_proposed(target: PlanTarget, owner: ObjectName, context: PlanContext) -
     record = context.inventory.records.get(owner)
     proposed = [place for place in record.downstreams if place.deletion_proposed] if record else []
     targets = (find_place(place, context) for place in proposed)
-    return any(each is not None and each.key == target.key for each in targets)
+    return any(proposal is not None and proposal.key == target.key for proposal in targets)
 
 
 def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:

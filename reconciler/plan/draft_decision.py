@@ -105,7 +105,7 @@ class Case(Struct, frozen=True):
             message = message or f"Required by {', '.join(variant.requested_by)}"
         elif offers is not None and offers.commit.oid != resolved.pin.commit.oid:
             message = message or f"Locked; upstream offers {offers.label}"
-        spare = tuple(d for d in self.target.others if not d.append_only)
+        untouched = tuple(d for d in self.target.others if not d.append_only)
         withdrawn = tuple(withdraw_deletion(self.target, self.context))
         tree = self.target.draft.tree if self.target.draft else self.target.package.main_tree
         return Decision(
@@ -119,9 +119,9 @@ class Case(Struct, frozen=True):
             after=after or tree,
             draft=draft,
             # Drafts that main has or that another one replaces are due, and a deletion to withdraw.
-            branches=(*close_drafts((*self.target.merged, *spare)), *withdrawn, *branches),
+            branches=(*close_drafts((*self.target.merged, *untouched)), *withdrawn, *branches),
             tags=revision_tags(self.target, self.context),
-            close=(*close, *self._closes(spare, [write.ref for write in withdrawn])),
+            close=(*close, *self._closes(untouched, [write.ref for write in withdrawn])),
             obsolete=Reason.DELETION_WITHDRAWN if withdrawn else None,
             held=held,
             waits=waits,
@@ -130,12 +130,12 @@ class Case(Struct, frozen=True):
             problems=problems,
         )
 
-    def _closes(self, spare: Sequence[Draft], withdrawn: Sequence[str]) -> Iterator[ClosePull]:
+    def _closes(self, untouched: Sequence[Draft], withdrawn: Sequence[str]) -> Iterator[ClosePull]:
         """Yield the closing of pull requests that are due with their branches."""
         merged = [draft.ref for draft in self.target.merged]
         replaced = "Another draft of this package replaces this one."
         yield from close_pulls(self.target, merged, "Main has this content.")
-        yield from close_pulls(self.target, [draft.ref for draft in spare], replaced)
+        yield from close_pulls(self.target, [draft.ref for draft in untouched], replaced)
         yield from close_pulls(self.target, withdrawn, "The package is wanted again.")
 
 
@@ -399,16 +399,16 @@ def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
     if not conflicts:
         return ""
     files = sorted({note.path for note in conflicts})
-    shown = ", ".join(files[:_MAX_FILES]) + (
+    listed = ", ".join(files[:_MAX_FILES]) + (
         f" and {plural(len(files) - _MAX_FILES, 'more file')}" if len(files) > _MAX_FILES else ""
     )
     number = len(conflicts)
     if not any(note.name for note in conflicts):  # on main, where nothing can be kept
         stays = f"{verb(number, 'stays', 'stay')} as people set {verb(number, 'it', 'them')}"
         ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
-        return f"{plural(number, 'generated value')} in {shown} {stays}. {ways}"
+        return f"{plural(number, 'generated value')} in {listed} {stays}. {ways}"
     them = verb(number, "it", "them")
-    return f"{plural(number, 'conflict')} in {shown}: answer {them} in the pull request"
+    return f"{plural(number, 'conflict')} in {listed}: answer {them} in the pull request"
 
 
 _MAX_FILES = 3
@@ -422,9 +422,9 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     """Return the facts about a draft with the content, conflicts and answers of `package`."""
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
-    shown = merged if isinstance(merged, Package) else fresh
+    after = merged if isinstance(merged, Package) else fresh
     facts = DraftFacts(
-        ready=is_proposed(draft) and isinstance(shown, Package) and shown.ready and not package.conflicts,
+        ready=is_proposed(draft) and isinstance(after, Package) and after.ready and not package.conflicts,
         conflicts=_notes(package.conflicts),
         answers=tuple(
             AnswerNote(
@@ -432,19 +432,19 @@ def _facts(case: Case, package: Package) -> DraftFacts:
             )
             for c in map(answered_conflict, package.answers)
         ),
-        unready=shown.unready if isinstance(shown, Package) else (),
-        failed=isinstance(shown, Package) and shown.failed,
-        faults=shown.faults if isinstance(shown, Package) else (),
+        unready=after.unready if isinstance(after, Package) else (),
+        failed=isinstance(after, Package) and after.failed,
+        faults=after.faults if isinstance(after, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
-        subpackages=tuple(subpackage_notes(shown, case.target.package.main_tree, case.context))
-        if isinstance(shown, Package)
+        subpackages=tuple(subpackage_notes(after, case.target.package.main_tree, case.context))
+        if isinstance(after, Package)
         else (),
     )
     return _named_facts(case.resolved, facts)
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    recorded = ((open_conflict(each), masked_base(each)) for each in conflicts)
+    recorded = ((open_conflict(conflict), masked_base(conflict)) for conflict in conflicts)
     return tuple(
         ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
     )
@@ -557,11 +557,11 @@ def upstream_causes(
 
 def _listed(causes: Sequence[str]) -> str:
     """Return causes as the subject of a sentence; more than a few are counted."""
-    shown = [
+    listed = [
         *causes[:_MAX_CAUSES],
         *([f"{len(causes) - _MAX_CAUSES} more"] if len(causes) > _MAX_CAUSES else []),
     ]
-    text = " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+    text = " and ".join(part for part in (", ".join(listed[:-1]), *listed[-1:]) if part)
     return text if text.startswith("spec.") else text[:1].upper() + text[1:]
 
 

@@ -47,8 +47,8 @@ def next_workspace(target: PlanTarget) -> str:
         names.append(f"{WORKSPACE_PREFIX}{revision.revision}" if unknown else revision.workspace)
     prefix = f"{DRAFTS}{package.path}/"
     # A forge keeps closed pull requests by the name of their branch: a reused name would look rejected.
-    own = PullRequests.of(target.pulls).below(prefix)
-    names += [pull.head.removeprefix(prefix) for pull in own]
+    pulls = PullRequests.of(target.pulls).below(prefix)
+    names += [pull.head.removeprefix(prefix) for pull in pulls]
     return f"{WORKSPACE_PREFIX}{1 + max(map(workspace_number, names), default=0)}"
 
 
@@ -137,9 +137,9 @@ def close_pulls(target: PlanTarget, refs: Iterable[str], comment: str) -> tuple[
     """Return the closing of the open pull requests of these branches."""
     heads = {short_branch(ref) for ref in refs if not is_group(ref)}
     pulls = PullRequests.of(target.pulls)
-    own = [pull for head in heads for pull in pulls.at(head) if pull.state is PullState.OPEN]
-    own.sort(key=lambda pull: pull.number)
-    return tuple(ClosePull(pull.number, pull.head, comment) for pull in own)
+    opened = [pull for head in heads for pull in pulls.at(head) if pull.state is PullState.OPEN]
+    opened.sort(key=lambda pull: pull.number)
+    return tuple(ClosePull(pull.number, pull.head, comment) for pull in opened)
 
 
 def is_rejected(target: PlanTarget, draft: Draft) -> bool:

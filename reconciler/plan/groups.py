@@ -122,21 +122,21 @@ def place_change(
 
 def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: PlanContext) -> Member:
     draft, written = target.draft, change.written
-    own = written if isinstance(written, WriteDraft) else None
+    own_draft = written if isinstance(written, WriteDraft) else None
     is_over = _is_over(change, target, context)
     if draft is not None and draft.append_only:
-        if own is None and is_over and group.has_foreign_commits:
+        if own_draft is None and is_over and group.has_foreign_commits:
             # Its part of the branch is left to the person; a pull request is that of its deletion.
             return Member(change, target, Placement.APART, None, change.pull, is_over=True)
-        if own is not None and change.conflicts:
+        if own_draft is not None and change.conflicts:
             held = Held(Veto.GROUP, Reason.HELD_BACK, HELD, waits=True)
             return Member(change, target, Placement.STAYS, group=group, held=held)
-        return Member(change, target, Placement.STAYS, own, change.pull, group)
-    if own is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
+        return Member(change, target, Placement.STAYS, own_draft, change.pull, group)
+    if own_draft is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
         return Member(change, target, Placement.LEAVES, *_own_draft(change, target, context), group)
     # A variant that takes the package over writes its part of the branch anew.
-    place = Placement.LEAVES if is_over and own is None else Placement.STAYS
-    return Member(change, target, place, own, change.pull, group)
+    place = Placement.LEAVES if is_over and own_draft is None else Placement.STAYS
+    return Member(change, target, place, own_draft, change.pull, group)
 
 
 def _own_draft(
@@ -264,11 +264,11 @@ def _grouped(
     members: Sequence[Member], own_groups: RepositoryGroups, context: PlanContext
 ) -> Mapping[PackageKey, GroupPlace]:
     """Return the place of every package of one repository, with what its groups write."""
-    seats: dict[str, list[Member]] = {}
+    by_branch: dict[str, list[Member]] = {}
     places = {member.change.package: _apart(member) for member in members}
     for member in members:
         if member.group is not None:
-            seats.setdefault(member.group.ref, []).append(member)
+            by_branch.setdefault(member.group.ref, []).append(member)
         elif member.place is Placement.JOINS:
             ref = _seat(member.scope, member.target.view, own_groups, context)
             branch = own_groups.groups.get(ref)
@@ -276,11 +276,11 @@ def _grouped(
                 held = Held(Veto.GROUP, Reason.HELD_BACK, TAKEN_OUT, waits=True)
                 places[member.change.package] = GroupPlace(held=held)
             else:
-                seats.setdefault(ref, []).append(member)
-    for ref, some in sorted(seats.items()):
+                by_branch.setdefault(ref, []).append(member)
+    for ref, some in sorted(by_branch.items()):
         places |= _group(ref, some, own_groups, context)
     places |= dict(_deleted(members, own_groups, context))
-    for key, removed in _cleared(places, members, seats, own_groups):
+    for key, removed in _cleared(places, members, by_branch, own_groups):
         places[key] = removed
     # An undesired package whose draft was rejected in a group stays.
     rejected = Held(Veto.GROUP, Reason.REJECTED, ENDED)
@@ -348,17 +348,17 @@ def _group(
         return {m.change.package: _with_removal(_apart(m), group.branch, group.pull) for m in group.leaving}
     write = _write(group, context)
     pull = _pull(group, is_written=write is not None)
-    carriers = [m for m in group.members if m.written is not None or m.pull is not None]
-    carriers = carriers or list(group.members[:1])
+    writing = [m for m in group.members if m.written is not None or m.pull is not None]
+    writing = writing or list(group.members[:1])
     rest = (write,) if write is not None else ()
     places = {}
     for member in group.members:
-        shown = pull if member in carriers else None
+        request = pull if member in writing else None
         drafts = rest if member.written is not None else ()
-        places[member.change.package] = GroupPlace(short_branch(group.ref), drafts, shown, held=member.held)
+        places[member.change.package] = GroupPlace(short_branch(group.ref), drafts, request, held=member.held)
     for member in group.leaving:
-        own = (member.written,) if member.written is not None else ()
-        places[member.change.package] = GroupPlace("", (*own, *rest), member.pull)
+        written = (member.written,) if member.written is not None else ()
+        places[member.change.package] = GroupPlace("", (*written, *rest), member.pull)
     return places
 
 
@@ -367,11 +367,11 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     if not group.written and not group.leaving:
         return None
     branch, head = group.branch, group.view.head
-    shown = group.written if group.is_kept else group.members
-    parts = [_part(member) for member in shown]
+    present = group.written if group.is_kept else group.members
+    parts = [_part(member) for member in present]
     if branch is not None and group.is_kept:
         parts += [_restored(member) for member in group.leaving]
-    named = (*shown, *group.leaving) if group.is_kept else shown
+    named = (*present, *group.leaving) if group.is_kept else present
     first = next((member.written.onto for member in group.written if member.written is not None), None)
     onto = branch.tip.oid if branch is not None and group.is_kept else head.oid if head else first
     if onto is None or not parts:
@@ -388,7 +388,7 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
         onto=onto,
         parts=tuple(sorted(parts, key=lambda part: part.path)),
         message=group_message(
-            {m.target.package.path: _workspace(m) for m in named}, [*_conflicts(shown)], labels
+            {m.target.package.path: _workspace(m) for m in named}, [*_conflicts(present)], labels
         ),
         time=max([*times, branch.foreign_commit_time if branch is not None else 0]),
     )
@@ -454,7 +454,7 @@ def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:
 def _cleared(
     places: Mapping[PackageKey, GroupPlace],
     members: Sequence[Member],
-    seats: Mapping[str, object],
+    branches: Mapping[str, object],
     own_groups: RepositoryGroups,
 ) -> Iterator[tuple[PackageKey, GroupPlace]]:
     """Yield a place that removes each branch on which nothing of ours is left to propose.
@@ -465,7 +465,7 @@ def _cleared(
     removing = {key for key, place in places.items() if place.removals}
     for ref, branch in sorted(own_groups.groups.items()):
         on_it = (m for m in members if m.target.draft is not None and m.target.draft.ref == ref)
-        if ref in seats or any(_is_held(m, places[m.change.package], ref) for m in on_it):
+        if ref in branches or any(_is_held(m, places[m.change.package], ref) for m in on_it):
             continue
         pull = own_groups.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid

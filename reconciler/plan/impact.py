@@ -109,10 +109,10 @@ class ImpactReader(Struct):
             values: What its functions set. They change nothing, but files equal but for them are read once.
         """
         names = tuple(own_names)
-        own, wide = OwnValues.of(names), OwnValues.of((*names, *values))
+        own_values, wide = OwnValues.of(names), OwnValues.of((*names, *values))
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
-        old, new = _Side(before, own), _Side(after, own)
+        old, new = _Side(before, own_values), _Side(after, own_values)
         for path in changed:
             sides = (old.masked(path), new.masked(path))
             key = (sides[0].digest, sides[1].digest)
@@ -122,7 +122,7 @@ class ImpactReader(Struct):
             modes = (before[path].mode if path in before else 0, after[path].mode if path in after else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
-        if wide != own:
+        if wide != own_values:
             old, new = _Side(before, wide), _Side(after, wide)
         return Impact(digest.hexdigest(), len(changed), added, removed, self._risks(old, new, changed))
 
@@ -130,22 +130,22 @@ class ImpactReader(Struct):
         order = {name: index for index, name in enumerate(self.policy.classes)}
         old, new = self._all(before, changed), self._all(after, changed)
         images = new.images - old.images
-        risks = {*self._resource_risks(old.resources, new.resources, after.own)}
+        risks = {*self._resource_risks(old.resources, new.resources, after.own_values)}
         if images and (self.policy.registries or before.files):
             risks.update(self._registry_risks(images, before))
         weighted = (risk._replace(weight=order[risk.category]) for risk in risks)
         return tuple(sorted(weighted, key=lambda risk: (risk.weight, risk)))
 
-    def _resource_risks(self, old: Resources, new: Resources, own: OwnValues) -> Iterator[Risk]:
+    def _resource_risks(self, old: Resources, new: Resources, own_values: OwnValues) -> Iterator[Risk]:
         moves = _moves(old.keys() - new.keys(), new.keys() - old.keys())
         for masked in (old.keys() | new.keys()) - set(moves.values()):
             if masked in old and masked in new and old[masked] == new[masked]:
                 continue
             action = "adds" if masked not in old else "changes" if masked in new else "removes"
-            resource = ResourceId(*map(own.fill_text, masked))
+            resource = ResourceId(*map(own_values.fill_text, masked))
             subject, to = str(resource), moves.get(masked)
             if to is not None:
-                where = f"namespace {own.fill_text(to.namespace)}" if to.namespace else "no namespace"
+                where = f"namespace {own_values.fill_text(to.namespace)}" if to.namespace else "no namespace"
                 action, subject = "moves", f"{subject} to {where}"
             if action in ("removes", "moves"):
                 yield Risk(REMOVAL, action, subject)
@@ -171,17 +171,17 @@ class ImpactReader(Struct):
                 continue
             digest = side.masked(path).digest
             if digest not in self._contents:
-                self._contents[digest] = _read_contents(side.files[path].data, side.own)
+                self._contents[digest] = _read_contents(side.files[path].data, side.own_values)
             resources.update(self._contents[digest].resources)
-            images.update(_qualified(side.own.fill_text(each)) for each in self._contents[digest].images)
+            images.update(_qualified(side.own_values.fill_text(i)) for i in self._contents[digest].images)
         return _Contents(resources, frozenset(images))
 
 
 def _moves(gone: Iterable[ResourceId], new: Collection[ResourceId]) -> Mapping[ResourceId, ResourceId]:
     """Return where resources got a namespace, or lost it: who applies them may have put them there before."""
-    there = {each._replace(namespace=""): each for each in sorted(new)}
-    moves = {each: each._replace(namespace="") if each.namespace else there.get(each, each) for each in gone}
-    return {each: to for each, to in moves.items() if to in new}
+    there = {r._replace(namespace=""): r for r in sorted(new)}
+    moves = {r: r._replace(namespace="") if r.namespace else there.get(r, r) for r in gone}
+    return {r: to for r, to in moves.items() if to in new}
 
 
 # Differences
@@ -191,13 +191,13 @@ class _Side(Struct):
     """The package on main or as its draft has it; its files are masked once."""
 
     files: Files
-    own: OwnValues
+    own_values: OwnValues
     _masked: dict[str, _MaskedFile] = field(default_factory=dict)
 
     def masked(self, path: str) -> _MaskedFile:
         if path not in self._masked:
             file = self.files.get(path)
-            data = self.own.mask(file.data) if file else None
+            data = self.own_values.mask(file.data) if file else None
             digest = b"" if data is None else hashlib.sha256(data).digest()
             self._masked[path] = _MaskedFile(data, digest)
         return self._masked[path]
@@ -229,29 +229,29 @@ def _lines(data: bytes | None) -> list[str] | None:
 # Resources
 
 
-def _read_contents(data: bytes, own: OwnValues) -> _Contents:
+def _read_contents(data: bytes, own_values: OwnValues) -> _Contents:
     """Return the contents of a file; none of a file that is not YAML, such as a template."""
     try:
         values = [document.value for document in load_documents(data)]
     except YamlError:
         return _Contents({}, frozenset())
     # Kinds decide what is a resource, so identities are read before names are masked.
-    resources = dict(resource for each in values for resource in resources_of(each))
-    images = frozenset(own.mask_text(image) for value in resources.values() for image in _images(value))
+    resources = dict(resource for document in values for resource in resources_of(document))
+    images = frozenset(own_values.mask_text(i) for value in resources.values() for i in _images(value))
     digests = {
-        ResourceId(*map(own.mask_text, name)): _value_digest(_mask_value(substance(value), own))
+        ResourceId(*map(own_values.mask_text, name)): _value_digest(_mask_value(substance(value), own_values))
         for name, value in resources.items()
     }
     return _Contents(digests, images)
 
 
-def _mask_value(value: object, own: OwnValues) -> object:
+def _mask_value(value: object, own_values: OwnValues) -> object:
     """Return a value with the places of own names in its texts."""
     if isinstance(value, str):
-        return own.mask_text(value)
+        return own_values.mask_text(value)
     if isinstance(value, Mapping):
-        return {_mask_value(key, own): _mask_value(part, own) for key, part in value.items()}
-    return [_mask_value(part, own) for part in value] if isinstance(value, list) else value
+        return {_mask_value(key, own_values): _mask_value(part, own_values) for key, part in value.items()}
+    return [_mask_value(part, own_values) for part in value] if isinstance(value, list) else value
 
 
 def _value_digest(value: object) -> bytes:

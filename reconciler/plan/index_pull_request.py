@@ -76,8 +76,8 @@ def propose_index(
     branch stay. A proposal that a person closed is not made again until other versions are there.
     """
     head = short_branch(proposal.ref)
-    own = sorted((pull for pull in pulls if pull.head == head), key=by_weight)
-    last = own[-1] if own else None
+    proposals = sorted((pull for pull in pulls if pull.head == head), key=by_weight)
+    last = proposals[-1] if proposals else None
     opened = last if last and last.state is PullState.OPEN else None
     tree = tree_id(proposal.files)
 
@@ -98,7 +98,7 @@ def propose_index(
     place = proposal.place
     pull = PullRequest(head, place.base, proposal.title, "", draft=False)
     pull = lock_pull(pull, opened, inventory, [*proposal.versions, *proposal.pins], proposal.notes)
-    doubles = close_duplicates(opened, own) if opened else ()
+    doubles = close_duplicates(opened, proposals) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
         return change(Op.KEEP, Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")
     lines = (f"{version.what} {version.after}" for version in proposal.versions)

@@ -90,8 +90,8 @@ def compute_lock(
     )
     dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
     pins = [*dangers, *pins, *map(pin_change, moves[len(dangers) :])]
-    kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
-    return ComputedLock(kept | _dependency_files(scopes, reviewed), tuple(pins), time)
+    others = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
+    return ComputedLock(others | _dependency_files(scopes, reviewed), tuple(pins), time)
 
 
 def _proposed_scopes(decision: LockUpdate, reviewed: ReviewedLock) -> Iterator[ClusterUpdate]:
@@ -258,8 +258,8 @@ def propose_lock(
     if not reviewed.is_open:
         return None
     branch = reviewed.branch
-    kept = branch.edited_files if branch else frozenset()
-    files = _with_edits(lock.files, branch.files if branch else {}, kept)
+    edited = branch.edited_files if branch else frozenset()
+    files = _with_edits(lock.files, branch.files if branch else {}, edited)
     before, after = _tree(branch.files if branch else reviewed.files), _tree(files)
     is_done = after == _tree(reviewed.files)
     if is_done and branch is None:
@@ -271,7 +271,7 @@ def propose_lock(
         change = _proposed(files, lock, reviewed, inventory, partial(make, after=after))
     if veto is not None and (veto.reason is Reason.LOCK_PENDING or change.pending):
         change = make(veto.op, veto.reason, veto.why, after=before)
-    return LockProposal(change) if is_done else LockProposal(change, lock.pins, tuple(sorted(kept)))
+    return LockProposal(change) if is_done else LockProposal(change, lock.pins, tuple(sorted(edited)))
 
 
 def lock_package(inventory: Inventory) -> PackageKey:

@@ -41,7 +41,7 @@ _INSTALLERS = frozenset({Ecosystem.XPKG, Ecosystem.CARVEL})
 
 def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     """Return the trees that losses are read from: main's and those of drafts, where something is proposed."""
-    settled = (each.resolved for each in fleet.deliveries.items if each.resolved.settled is not None)
+    settled = (d.resolved for d in fleet.deliveries.items if d.resolved.settled is not None)
     desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
     places = {v.key: key for key, variants in fleet.resolution.downstreams.items() for v in variants}
     views = [view for view in inventory.views.values() if view.role is RepositoryRole.PLANNED]
@@ -81,7 +81,7 @@ class LossReader(Struct):
             key: tuple(sorted(set(self._of_change(change, context.targets[key], context, contents))))
             for key, change in changes.items()
         }
-        return {key: own for key, own in losses.items() if own}
+        return {key: found_losses for key, found_losses in losses.items() if found_losses}
 
     def of_locks(self) -> Iterator[Loss]:
         """Yield what goes with packages that the locks do not have any more, or have in other versions."""
@@ -160,26 +160,26 @@ class LossReader(Struct):
         """Yield the losses with what installs a package: removed, or asking for another version `after`."""
         lock = next((scope.after for scope in self.locks.scopes if scope.cluster == cluster), None)
         packages = lock.resolution.packages if lock is not None else ()
-        own = ResourceId(resource.group_kind.partition(".")[0], resource.namespace, resource.name)
+        rid = ResourceId(resource.group_kind.partition(".")[0], resource.namespace, resource.name)
         new = next(map(_version, _installs(after or {})), None)
-        if after is None and own in (_resource(each) for each in packages if each.owner == USER):
+        if after is None and rid in (_resource(p) for p in packages if p.owner == USER):
             return  # a manifest of a person has the object now
         for install in _installs(value):
             ecosystem, source = install.need.id
             kinds = self._kinds_of(cluster, ecosystem, source, _version(install), new)
-            if after is None and (observed := self._observed(cluster, own)):
+            if after is None and (observed := self._observed(cluster, rid)):
                 kinds = (kinds or frozenset()) | observed
-            yield from self._with_kinds(cluster, own.object, kinds, _heir(packages, ecosystem, source, own))
+            yield from self._with_kinds(cluster, rid.object, kinds, _heir(packages, ecosystem, source, rid))
 
     def _of_namespace(self, cluster: str, name: str) -> Iterator[Loss]:
         snapshot, cause = self.snapshot_of(cluster), NamedObject(NAMESPACE, "", name)
         kinds: dict[GroupKind, set[str]] = {}
         for (api_version, kind), objects in snapshot.objects.items():
-            inside = {each.name for each in objects if each.namespace == name}
+            inside = {item.name for item in objects if item.namespace == name}
             if inside:
                 kinds.setdefault(GroupKind(group_of(api_version), kind), set()).update(inside)
         for group_kind, inside in sorted(kinds.items()):
-            names = tuple(f"{name}/{each}" for each in sorted(inside)[:_NAMED])
+            names = tuple(f"{name}/{member}" for member in sorted(inside)[:_NAMED])
             is_complete = self._is_complete(snapshot, group_kind, name)
             yield Loss(cluster, cause, str(group_kind), len(inside), is_complete=is_complete, names=names)
         yield Loss(cluster, cause, "")
@@ -204,14 +204,14 @@ class LossReader(Struct):
         for kind in sorted(kinds):
             name, _, group = kind.partition(".")
             names = {
-                f"{each.namespace}/{each.name}" if each.namespace else each.name
-                for (api_version, own), objects in snapshot.objects.items()
-                if own == name and group_of(api_version) == group
-                for each in objects
+                f"{item.namespace}/{item.name}" if item.namespace else item.name
+                for (api_version, kind_there), objects in snapshot.objects.items()
+                if kind_there == name and group_of(api_version) == group
+                for item in objects
             }
             is_complete = self._is_complete(snapshot, GroupKind(group, name), ALL_NAMESPACES)
-            shown = tuple(sorted(names)[:_NAMED])
-            yield Loss(cluster, cause, kind, len(names), is_complete=is_complete, names=shown, heir=heir)
+            examples = tuple(sorted(names)[:_NAMED])
+            yield Loss(cluster, cause, kind, len(names), is_complete=is_complete, names=examples, heir=heir)
 
     def _is_complete(self, snapshot: Snapshot, kind: GroupKind, namespace: str) -> bool:
         taken = snapshot.time if snapshot.taken is None else snapshot.taken
@@ -230,7 +230,7 @@ class LossReader(Struct):
         """
         if after is not None:
             is_kept = ecosystem != Ecosystem.CARVEL or after == version
-            old, new = (self._indexed(ecosystem, name, each) for each in (version, after))
+            old, new = (self._indexed(ecosystem, name, number) for number in (version, after))
             return frozenset() if is_kept or old is None or new is None else old - new
         kinds = self._indexed(ecosystem, name, version)
         for scope in self.locks.scopes:
@@ -246,12 +246,12 @@ class LossReader(Struct):
         if self._candidates is None:
             self._candidates = read_index(self.inventory.index).candidates
         every = [
-            {str(gvk.group_kind) for gvk in each.provides if gvk.version}
-            for each in self._candidates
-            if each.id.ecosystem == ecosystem and name in (each.id.name, *each.names)
-            if version in ("", each.version.text)
+            {str(gvk.group_kind) for gvk in candidate.provides if gvk.version}
+            for candidate in self._candidates
+            if candidate.id.ecosystem == ecosystem and name in (candidate.id.name, *candidate.names)
+            if version in ("", candidate.version.text)
             # A Provider without a kind does not exist: the index has its manifest alone.
-            if each.provides or each.kind != _PROVIDER
+            if candidate.provides or candidate.kind != _PROVIDER
         ]
         return frozenset().union(*every) if every else None
 
@@ -311,7 +311,7 @@ def _defined_kinds(value: Mapping[str, object]) -> frozenset[str] | None:
     if not isinstance(spec, Mapping):
         return None
     group, names = spec.get("group"), [spec.get(key) for key in ("names", "claimNames")]
-    kinds = [each.get("kind") for each in names if isinstance(each, Mapping)]
+    kinds = [item.get("kind") for item in names if isinstance(item, Mapping)]
     if not isinstance(group, str) or not kinds or not all(isinstance(kind, str) for kind in kinds):
         return None
     return frozenset(str(GroupKind(group, str(kind))) for kind in kinds)
@@ -327,8 +327,8 @@ def _is_owner(crd: SnapshotObject, owner: ResourceId) -> bool:
     metadata = crd.body.get("metadata")
     references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
     return any(
-        isinstance(each, Mapping) and (each.get("kind"), each.get("name")) == (owner.group_kind, owner.name)
-        for each in (references if isinstance(references, list) else ())
+        isinstance(ref, Mapping) and (ref.get("kind"), ref.get("name")) == (owner.group_kind, owner.name)
+        for ref in (references if isinstance(references, list) else ())
     )
 
 

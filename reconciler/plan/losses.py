@@ -18,7 +18,7 @@ from reconciler.names.ids import NamedObject, PackageKey
 from reconciler.plan.deletion_guard import deletion_consent
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
-_SHOWN = 3
+_MOST_NAMES = 3
 
 
 class Loss(Struct, frozen=True, order=True):
@@ -57,8 +57,8 @@ class Loss(Struct, frozen=True, order=True):
             what = "everything else in it" if self.cause.kind == NAMESPACE else "what it brought"
             return f"{what} (an unknown number of objects)"
         if self.is_complete:
-            own = f"and its {plural(self.listed, 'object')}"
-            return f"{self.kind} {own if self.listed else 'without any object'}"
+            itself = f"and its {plural(self.listed, 'object')}"
+            return f"{self.kind} {itself if self.listed else 'without any object'}"
         number = f"at least {self.listed}" if self.listed else "an unknown number"
         return f"{self.kind} and its objects ({number})"
 
@@ -67,8 +67,8 @@ class Loss(Struct, frozen=True, order=True):
         """The loss as a sentence: `dev: Provider aws takes Bucket.s3.io and its 2 objects with it: a, b`."""
         if not self.names:
             return f"{self.cluster}: {self.cause} takes {self.objects} with it"
-        more = self.listed - len(self.names[:_SHOWN])
-        named = ", ".join(self.names[:_SHOWN]) + (f" and {more} more" if more else "")
+        more = self.listed - len(self.names[:_MOST_NAMES])
+        named = ", ".join(self.names[:_MOST_NAMES]) + (f" and {more} more" if more else "")
         return f"{self.cluster}: {self.cause} takes {self.objects} with it: {named}"
 
     @property

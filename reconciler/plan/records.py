@@ -72,15 +72,15 @@ def plan_records(
         if old is not None and (old.url, old.path) == change.package:
             records[old.key] = _after_deletion(old, change)
     by_package = {change.package: change for change in changes}
-    for key, each in records.items():
-        record = _with_place(each, context)
+    for key, last in records.items():
+        record = _with_place(last, context)
         record = replace(record, known_as=_known_as(record.downstream, key, context))
         records[key] = replace(record, former=tuple(_former_downstreams(record, context, by_package)))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
         records.pop(key, None)
-    kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
-    files = {record_path(r): record_bytes(r) for r in kept}
+    recorded: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
+    files = {record_path(r): record_bytes(r) for r in recorded}
     files |= {
         lock_path(lock): lock_bytes(lock)
         for lock in locks.values()
@@ -179,8 +179,8 @@ def applied_commit(
     if context.inventory.policy.suspend or not (applied or has_variants):
         return applied
     if applied and control.standing.position in (Position.REWRITTEN, Position.UNKNOWN):
-        left = context.gone.keys() - set(leaving_records(context, changes))
-        return applied if left or refused else control.commit.oid
+        staying = context.gone.keys() - set(leaving_records(context, changes))
+        return applied if staying or refused else control.commit.oid
     return control.commit.oid
 
 
@@ -369,7 +369,7 @@ def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Ite
         yield from inventory.set_records.values()
         return
     now = {pvs.key: pvs for pvs in inventory.sets}
-    left = {ObjectName(r.namespace, r.set_name) for r in variants if r.set_name}
+    remaining = {ObjectName(r.namespace, r.set_name) for r in variants if r.set_name}
     for key in sorted({*inventory.set_records, *context.desired.targets}):
         old, targets = inventory.set_records.get(key), context.desired.targets.get(key)
         if targets is not None and key in now:
@@ -383,7 +383,7 @@ def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Ite
                     manifest=pvs.source.location.path,
                     targets=targets,
                 )
-        elif old is not None and key not in left and key not in now and _is_known_absent(old, context):
+        elif old is not None and key not in remaining and key not in now and _is_known_absent(old, context):
             continue
         if old is not None:
             yield old

@@ -34,9 +34,9 @@ def find_rejection(
         return ""
     if (record.url, record.path) != target.key or record.branch not in ("", target.view.branch):
         return ""
-    own = f"{DRAFTS}{target.package.path}/"
+    prefix = f"{DRAFTS}{target.package.path}/"
     pulls = PullRequests.of(target.pulls)
-    pull = max((*pulls.below(own), *pulls.at(record.group)), key=by_weight, default=None)
+    pull = max((*pulls.below(prefix), *pulls.at(record.group)), key=by_weight, default=None)
     was_closed = pull is not None and pull.state is PullState.CLOSED
     if any(state == tree for state, _ in _states(target.package)):
         if _went_back(target.package, tree):

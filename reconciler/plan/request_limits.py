@@ -69,9 +69,9 @@ def _stopped(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, P
         if head := _new_head(change):
             by_head.setdefault(head, []).append(change)
     return {
-        head: Postponed(Reason.AWAITING_WAVE, context.stopped[own[0].variant])
-        for head, own in by_head.items()
-        if own[0].variant and all(change.variant in context.stopped for change in own)
+        head: Postponed(Reason.AWAITING_WAVE, context.stopped[changes_at[0].variant])
+        for head, changes_at in by_head.items()
+        if changes_at[0].variant and all(change.variant in context.stopped for change in changes_at)
     }
 
 
@@ -126,7 +126,7 @@ def _age(change: Change, head: Head, context: PlanContext) -> tuple[bool, int]:
 
 def _count_open(context: PlanContext, changes: Sequence[Change]) -> Counter[str]:
     """Count the open pull requests of this instance by repository, without those that close now."""
-    own = {(key.url, short_branch(d.ref)) for key, target in context.targets.items() for d in target.drafts}
+    ours = {(key.url, short_branch(d.ref)) for key, target in context.targets.items() for d in target.drafts}
     prefix = f"reconciler/{context.inventory.policy.instance}/"
     closing = {(change.package.url, close.number) for change in changes for close in change.close}
     return Counter(
@@ -134,6 +134,6 @@ def _count_open(context: PlanContext, changes: Sequence[Change]) -> Counter[str]
         for url, pulls in context.inventory.pulls.items()
         for pull in pulls
         if pull.state is PullState.OPEN
-        and ((url, pull.head) in own or pull.head.startswith(prefix))
+        and ((url, pull.head) in ours or pull.head.startswith(prefix))
         and (url, pull.number) not in closing
     )

@@ -58,7 +58,7 @@ def plan_requests(
     """
     states: dict[PackageKey, RequestState] = {}
     sharing: dict[tuple[str, str], list[_Described]] = {}
-    left: Counter[tuple[str, str]] = Counter()
+    rest: Counter[tuple[str, str]] = Counter()
     for key, change in changes.items():
         content = _describe(change, context.targets[key], context)
         if content is not None:
@@ -66,9 +66,9 @@ def plan_requests(
         if head := _head_of(change, content, context.targets[key], context):
             sharing.setdefault((key.url, head), []).append(_Described(change, content))
         elif change.group and key in context.downstreams:
-            left[key.url, change.group] += 1
+            rest[key.url, change.group] += 1
     for (url, head), members in sorted(sharing.items(), key=lambda item: item[0]):
-        states |= _states(head, members, context.inventory.pulls_of(url).at(head), context, left[url, head])
+        states |= _states(head, members, context.inventory.pulls_of(url).at(head), context, rest[url, head])
     return states
 
 
@@ -207,7 +207,7 @@ def _head_of(
 
 
 def _states(
-    head: str, members: Sequence[_Described], pulls: Sequence[PullRequest], context: PlanContext, left: int
+    head: str, members: Sequence[_Described], pulls: Sequence[PullRequest], context: PlanContext, rest: int
 ) -> Mapping[PackageKey, RequestState]:
     """Return the states of the packages of one pull request, with all that is to be written of it.
 
@@ -223,7 +223,7 @@ def _states(
     if (opened is None and requested is None) or any(change.approve for change in changes):
         return states
     # The digest in the text tells whether the text is ours and current, without reading its words (D22).
-    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context, left)
+    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context, rest)
     planned = replace(planned, redraft=_asks_again(changes, opened, planned))
     is_wrong = requested is None and opened is not None and not is_right(opened, planned)
     for number, (change, content) in enumerate(members):
@@ -245,13 +245,13 @@ def _states(
 
 
 def _content(
-    pull: PullRequest, members: Sequence[_Described], context: PlanContext, left: int
+    pull: PullRequest, members: Sequence[_Described], context: PlanContext, rest: int
 ) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
     changes = [member.change for member in members]
     view = context.targets[changes[0].package].view
     is_group = bool(changes[0].group)
-    title = _group_title(members, context, left) if is_group else _title(members[0], context)
+    title = _group_title(members, context, rest) if is_group else _title(members[0], context)
     people = find_people(changes, context)
     planned = replace(
         pull,
@@ -300,8 +300,8 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
     return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 
-def _group_title(members: Sequence[_Described], context: PlanContext, left: int) -> str:
-    """Return the title for a group: what it does to how many packages, `left` included, and deletes."""
+def _group_title(members: Sequence[_Described], context: PlanContext, rest: int) -> str:
+    """Return the title for a group: what it does to how many packages, `rest` included, and deletes."""
     deleted = [m for m in members if m.content is not None and m.content.kind is Op.DELETE]
     changes = [member.change for member in members if member not in deleted]
     is_new = all(context.targets[change.package].package.main_tree is None for change in changes)
@@ -312,7 +312,7 @@ def _group_title(members: Sequence[_Described], context: PlanContext, left: int)
     if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
         verb = "Roll back" if is_back else verb
         wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
-    parts = [f"{verb} {plural(len(changes) + left, 'package')}{wave}"] if changes else []
+    parts = [f"{verb} {plural(len(changes) + rest, 'package')}{wave}"] if changes else []
     if deleted:
         first = deleted[0].change.package
         name = package_name(context.targets[first].view, first.path)

@@ -133,10 +133,10 @@ def _status(
         return None
     pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
     if pull is None and word.phase is Phase.REJECTED:
-        pulls, own = PullRequests.of(target.pulls), f"{DRAFTS}{target.package.path}/"
+        pulls, prefix = PullRequests.of(target.pulls), f"{DRAFTS}{target.package.path}/"
         deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
         is_deletion = target.main_owner is not None and target.key not in context.downstreams
-        refused = pulls.at(deletion) if is_deletion else pulls.below(own)
+        refused = pulls.at(deletion) if is_deletion else pulls.below(prefix)
         newest = max(refused, key=by_weight, default=None)
         pull = newest if newest is not None and newest.state is PullState.CLOSED else None
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
@@ -238,8 +238,8 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
             return short_branch(write.ref)
     if not (draft or standing):
         return ""
-    left = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
-    gone = {short_branch(ref) for ref in left | change.removed}
+    group_refs = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
+    gone = {short_branch(ref) for ref in group_refs | change.removed}
     return next((name for name in (standing, draft) if name and name not in gone), "")
 
 

@@ -14,21 +14,21 @@ from reconciler.resolve.subpackages import find_sources
 
 def subpackage_notes(package: Package, main: Oid | None, context: PlanContext) -> Iterator[SubpackageNote]:
     """Yield the sub-packages of a package; `main` is the package on main, where nothing moves any more."""
-    for each in package.subpackages:
-        repository, newer = _published(each, context)
-        before = each.before if each.before != each.ref and package.tree != main else ""
-        yield SubpackageNote(each.directory, repository, each.package, before, each.ref, newer)
+    for sub in package.subpackages:
+        repository, newer = _published(sub, context)
+        before = sub.before if sub.before != sub.ref and package.tree != main else ""
+        yield SubpackageNote(sub.directory, repository, sub.package, before, sub.ref, newer)
 
 
-def _published(each: SubpackageRecord, context: PlanContext) -> tuple[str, str]:
+def _published(sub: SubpackageRecord, context: PlanContext) -> tuple[str, str]:
     """Return the Repository of a sub-package's upstream, and its latest revision if that is a newer one."""
-    upstream = GitUpstream(each.repo, each.package, each.ref, each.commit)
+    upstream = GitUpstream(sub.repo, sub.package, sub.ref, sub.commit)
     for view, path in find_sources(upstream, context.sources):
         package = view.packages.get(path)
         latest = package.latest if package is not None else None
         if package is None or latest is None:
             continue
-        now = next((r for r in package.published if each.commit == r.commit.oid and r.revision > 0), None)
+        now = next((r for r in package.published if sub.commit == r.commit.oid and r.revision > 0), None)
         is_newer = now is not None and latest.revision > now.revision
         return view.key.name, short_tag(latest.ref) if is_newer else ""
-    return normalise_url(each.repo), ""
+    return normalise_url(sub.repo), ""

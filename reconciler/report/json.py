@@ -120,7 +120,7 @@ def _approvable_values(plan: Plan) -> Iterator[dict[str, Any]]:
                     "head": pull.head,
                     "conflicts": list(approvable.conflicts),
                     "unmet": list(approvable.unmet),
-                    "shown": list(approvable.shown),
+                    "shown": list(approvable.lenient),
                     "objection": min(objections).what if objections else "",
                 }
 

@@ -90,7 +90,7 @@ def vetoes() -> str:
         Kept.TAGS: "tags of what main has",
         Kept.BRANCHES: "tags, and what is due beside the draft",
     }
-    rows = [(f"`{veto.name}`", veto.value, left[veto.kept]) for veto in Veto]
+    rows = [(f"`{veto.name}`", veto.value, left[veto.effects]) for veto in Veto]
     return table(("veto", "because", "written all the same"), rows)
 
 

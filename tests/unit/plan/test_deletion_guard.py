@@ -127,7 +127,7 @@ def guarded(case: Mapping[str, str]) -> str:
         consents = {refusal.consent: "reviewed" for refusal in result.refused}
         consenting = replace(inventory.policy, consents=consents)
         result = guard_deletions(deletions, desired, replace(inventory, policy=consenting))
-    kept = set(result.kept)
+    kept = set(result.messages)
     assert bool(result.refused) is bool(kept)
     if not kept:
         return "all go"
