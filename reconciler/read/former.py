@@ -162,8 +162,8 @@ def _why_former(
     broken, file = inventory.control.broken, downstream.registration
     if now is None and broken and (not file or file in broken):
         return Reason.MANIFEST_UNREADABLE, False
-    if now is not None and (downstream.remote == now.address or _is_missing_here(downstream)):
-        # The fleet itself is somewhere else than when this was recorded, with the same relative addresses.
+    if now is not None and _is_missing_here(downstream):
+        # The fleet itself is somewhere else than when this was recorded.
         downstream = replace(downstream, url=now.url)
     reason = Reason.PLACE_GONE if now is None else Reason.MOVED
     above = (downstream.path, *reversed(parent_directories(downstream.path)), "")

@@ -61,6 +61,7 @@ from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import (
     State,
+    at_addresses,
     read_histories,
     read_state,
     read_statuses,
@@ -297,7 +298,7 @@ def _read_recorded(
 ) -> _Recorded:
     refs = opened.mirror.refs()
     tip, status = refs.get(state_ref(policy.instance)), refs.get(status_ref(policy.instance))
-    state = read_state(opened.mirror, tip, policy.limits, names)
+    state = at_addresses(read_state(opened.mirror, tip, policy.limits, names), opened.mirror.remote)
     return _Recorded(
         tip=tip,
         state=state,

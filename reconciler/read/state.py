@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.errors import ConfigurationError, Location, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import Refused
@@ -22,10 +22,12 @@ from reconciler.base.wire import Record, read_record
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
+from reconciler.git.urls import parse_remote
 from reconciler.inventory.inventory import RecordedStatus
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
+from reconciler.read.control import absolute_remote
 from reconciler.read.files import FileEntry, fetch_files
 from reconciler.records.state import (
     APPLIED,
@@ -44,7 +46,9 @@ from reconciler.records.state import (
     AppliedRecord,
     PackageVariantRecord,
     PullHistory,
+    RecordedDownstream,
     RefusedDeletionsRecord,
+    RefusedPackage,
     RolloutRecord,
     SetRecord,
     SharedSpec,
@@ -55,6 +59,7 @@ from reconciler.records.state import (
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
+P = TypeVar("P", PackageVariantRecord, RecordedDownstream, RefusedPackage)
 M = TypeVar("M", bound=Record | PackageVariantRecord)
 
 
@@ -116,6 +121,39 @@ def read_state(
         refused=reader.refused_deletions(),
         problems=tuple(sorted(reader.problems)),
     )
+
+
+def at_addresses(state: State, control: str) -> State:
+    """Return the records with the identity that each relative address has beside this control repository.
+
+    The identity in a record is that of the last run, maybe at another path or on another server.
+    """
+    places = (place for record in state.records.values() for place in record.downstreams)
+    moved = dict(_moved({(place.url, place.remote) for place in places}, control))
+    if not moved:
+        return state
+
+    def moved_to(place: P) -> P:
+        return replace(place, url=moved[place.url]) if place.url in moved else place
+
+    records = {
+        key: replace(moved_to(record), former=tuple(map(moved_to, record.former)))
+        for key, record in state.records.items()
+    }
+    refused = state.refused
+    if refused is not None:
+        refused = replace(refused, packages=tuple(map(moved_to, refused.packages)))
+    return replace(state, records=records, refused=refused)
+
+
+def _moved(places: Iterable[tuple[str, str]], control: str) -> Iterator[tuple[str, str]]:
+    """Yield the recorded identity of each repository that has another one now, with that."""
+    for url, remote in places:
+        if remote.startswith("."):
+            with suppress(UnavailableError):
+                now = parse_remote(absolute_remote(remote, control)).url
+                if now != url:
+                    yield url, now
 
 
 def recorded_names(objects: Mirror, commit: Oid | None, limits: Limits) -> set[ObjectName]:

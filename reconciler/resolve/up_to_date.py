@@ -47,9 +47,16 @@ def input_facts(
         "instance": inventory.policy.instance,
         "variant": list(variant.key),
         "repository": view.key.name,
-        "downstream": list(downstream),
+        "downstream": _place(downstream, view.manifest.spec.git.repo if view.manifest.spec.git else ""),
         "deployment": view.deployment,
-        "upstream": [*pin.package, pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree],
+        "upstream": [
+            *_place(pin.package, pin.repo),
+            pin.repo,
+            pin.ref,
+            pin.revision,
+            pin.commit.oid,
+            pin.tree,
+        ],
         "spec": _rendered_spec(variant),
         "objects": _injected(variant, inventory.snapshot.of(view.cluster), objects),
     }
@@ -65,6 +72,12 @@ def input_facts(
     return facts
 
 
+def _place(package: PackageKey, registered: str) -> list[str]:
+    """Return where a package is; the path of this machine that a relative address means is no input."""
+    is_beside = package.url.startswith("/") and registered.startswith(".")
+    return [registered if is_beside else package.url, package.path]
+
+
 def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
     """Tell whether an upstream package has charts of Helm, on main or in a draft."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, pin.repository))
@@ -78,7 +91,7 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
 def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
     """Return the revisions that a variant sets for sub-packages, as plain data."""
     return [
-        [pinned.directory, *pinned.pin.package, pinned.pin.ref, pinned.pin.commit.oid]
+        [pinned.directory, *_place(pinned.pin.package, pinned.pin.repo), pinned.pin.ref, pinned.pin.commit.oid]
         for pinned in subpackages
     ]
 

@@ -601,3 +601,24 @@ def test_one_repository_under_two_addresses_loses_nothing(world: EdgeFleet, *, i
         assert said.code == Exit.WAITING
         world.run("apply")
         assert git(world.root / "roma.git", "for-each-ref") == before
+
+
+def test_a_fleet_at_another_path_remembers_what_people_declined(world: EdgeFleet) -> None:
+    """Its addresses are relative; the records were made where it was before."""
+    world.run("pr", "close", "east/web", "--comment", "No")
+    change(world, {"rome": None})
+    world.apply()
+    before = decided(world)
+    world.run("pr", "close", "west/web", "--comment", "No")
+    (draft,) = (ref for ref in world.all_refs()["mono.git"] if "heads/drafts/clusters/west/" in ref)
+    git(world.root / "mono.git", "update-ref", "-d", draft)
+    elsewhere = world.root.with_name("elsewhere")
+    world.root.rename(elsewhere)
+    there = EdgeFleet(elsewhere, world.clock, timed=world.timed)
+
+    there.apply()
+
+    assert before["rome/web"] == ("keep", "DeletionProposed")
+    assert decided(there) == {**before, "west/web": ("keep", "Rejected")}
+    assert opened(there) == {"rome/web": "Delete web"}
+    shutil.rmtree(elsewhere)

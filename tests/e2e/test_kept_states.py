@@ -45,7 +45,7 @@ def test_a_run_goes_on_from_the_state_of_an_earlier_release(
     old, new = restore(kept, tmp_path / "old"), played(story)
     old.clock = new.clock
     if actions(story / "before")[-1] == ["apply"]:
-        # Digests of inputs hold URLs, and so the place of the world: the first run records them anew.
+        # Digests of inputs are made in another way since: the first run records them anew.
         before = _refs_of_others(old)
         settled = old.run("apply")
         assert re.search("Nothing was written|No package changed", settled.out), settled
