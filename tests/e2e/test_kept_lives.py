@@ -217,11 +217,25 @@ LEFT_ON_TWO_BRANCHES: Steps = [
     ("approve_all", {}),
     ("move_repository", {"name": "oslo", "place": ["mono", "sites/oslo", "prod"], "new": "oslo"}),
 ]
+ROME_MOVES = ("move_repository", {"name": "rome", "place": ["fresh", "rome", "main"], "new": "rome"})
+DECLINED: Steps = [ROME_MOVES, ("close", {"name": "../rome#3"})]
+BACK_ELSEWHERE: Steps = [
+    ("remove_repository", {"name": "rome"}),
+    ("bring_back", {"what": "Repository rome", "elsewhere": True}),
+]
+OF_ANOTHER_INSTANCE: Steps = [
+    ("ask_elsewhere", {"name": "west", "package": "theirs"}),
+    ("remove_repository", {"name": "west"}),
+    ("approve_all", {}),
+]
 
 
 @pytest.mark.parametrize(
     ("start", "steps"),
     [
+        pytest.param("fleet", DECLINED, id="declined-deletion"),
+        pytest.param("fleet", BACK_ELSEWHERE, id="back-elsewhere"),
+        pytest.param("fleet", OF_ANOTHER_INSTANCE, id="of-another-instance"),
         pytest.param("0.2/deliveries", MOVED_BACK, id="what a run closed is no rejection"),
         pytest.param("fleet", LEFT_ON_TWO_BRANCHES, id="what is left on two branches"),
         pytest.param("fleet", MOVED_AND_UNREADABLE, id="--all decides about nothing that may be wanted"),

@@ -88,6 +88,11 @@ def written(life: "PlacedLife") -> Iterator[tuple[str, str, str]]:
             yield name, path, f"pull request {pull['number']}"
 
 
+def deletions(life: "PlacedLife") -> set[Key]:
+    """Return the heads of open pull requests that delete a package, with their Git repository."""
+    return {(name, pull["head"]) for name, pull in pulls(life) if "/delete/" in pull["head"]}
+
+
 def own_pulls(life: "PlacedLife") -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the open pull requests of this instance with their repository, and package or ""."""
     for name, pull in pulls(life):
@@ -148,6 +153,7 @@ def check_everything(life: "PlacedLife", plan: Books) -> Iterator[str]:
     }
     for where, text in texts.items():
         yield from (f"{where} says {violation}: {text[:600]}" for violation in check_sentence(life, text))
+    yield from (f"{key} is proposed again, and people declined it" for key in life.declined & deletions(life))
     yield from check_losses(life)
     yield from check_lock(life, rows)
     yield from check_approval(life, rows)

@@ -40,6 +40,7 @@ NAMES = ("occident", "oslo", "bern")
 WRONG = {"Repository": "git", "PackageVariantSet": "upstream", "PackageVariant": "upstream"}
 ROUNDS = 4
 Arguments = dict[str, Any]
+Steps = Mapping[str, tuple[Any, Any, int]]
 Value = dict[str, Any]
 
 
@@ -94,19 +95,34 @@ class PlacedLife:
     mentioned: set[str] = field(default_factory=set)
     """Repositories that any manifest ever named."""
     locked: set[str] = field(default_factory=set)
+    declined: set[tuple[str, str]] = field(default_factory=set)
+    """Heads of deletions that people closed in this step, with their Git repository."""
     has_other: bool = False
     count: int = 0
 
     def __post_init__(self) -> None:
-        kept = next((k for k in KEPT if f"{k.parent.name}/{k.name}" == self.start_of), None)
-        self.world = make_fleet(self.root) if kept is None else restore(kept, self.root)
+        self.world = self.begin()
         if not (self.root / "fresh.git").exists():
             make_repository(self.root / "fresh.git", {"README.md": "fresh\n"})
         self.control = Repo(self.world.control)
         self.control.time = self.world.clock
-        self.sources = SOURCES[:2] if kept is None else ("x.example.com/acme/platform:v1.0.0",)
+        kept = ("x.example.com/acme/platform:v1.0.0",)
+        self.sources = kept if "/" in self.start_of else SOURCES[:2]
         """Packages of installs that somebody publishes."""
         self.instance = yaml.safe_load(self.control.read("main", "reconciler.yaml"))["metadata"]["name"]
+
+    def begin(self) -> World:
+        """Return the fleet as it is before the first step."""
+        kept = next((k for k in KEPT if f"{k.parent.name}/{k.name}" == self.start_of), None)
+        return make_fleet(self.root) if kept is None else restore(kept, self.root)
+
+    def steps(self) -> Steps:
+        """Return the steps that may be drawn."""
+        return STEPS
+
+    def check_more(self) -> Iterator[str]:
+        """Yield what is violated of a fleet with more than places."""
+        return iter(())
 
     # manifests
 
@@ -121,7 +137,7 @@ class PlacedLife:
     def documents(self) -> Iterator[tuple[str, Value]]:
         """Yield every manifest with its file."""
         for path, text in self.texts().items():
-            yield from ((path, value) for value in parsed(text))
+            yield from ((path, value) for value in parsed(text) if "kind" in value)
 
     def is_wrong(self, path: str, value: Value) -> bool:
         """Tell whether a manifest cannot be understood."""
@@ -177,9 +193,10 @@ class PlacedLife:
     def play(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Do one step, and let two runs follow."""
         self.count += 1
+        self.declined = set()
         self.history.append((name, dict(arguments)))
         before = self.control.oid("main")
-        STEPS[name][1](self, **arguments)
+        self.steps()[name][1](self, **arguments)
         if "repository" in name and self.control.oid("main") != before:
             self.remember()
             self.violations += place_oracles.check_compared(self, before)
@@ -216,7 +233,7 @@ class PlacedLife:
         gone = sorted(before - place_oracles.published(self))
         if gone:
             self.violations.append(f"a run takes from main {gone}")
-        self.violations += place_oracles.check_everything(self, plan)
+        self.violations += [*place_oracles.check_everything(self, plan), *self.check_more()]
         self.check()
 
     def remember(self) -> None:
@@ -283,20 +300,26 @@ def make_fleet(root: Path) -> World:
 def draw_places(random: Random, root: Path, count: int) -> dict[str, Any]:
     """Play a life of drawn steps; return its trace, which a ViolationError has as its second argument."""
     life = PlacedLife(root, FLEET if random.random() < FLEETS else random.choice(STARTS))
-    start = {"theme": PLACED, "start": life.start_of}
+    return draw_steps(life, PLACED, random, count)
+
+
+def draw_steps(life: PlacedLife, theme: str, random: Random, count: int) -> dict[str, Any]:
+    """Play drawn steps; return the trace, which a ViolationError has as its second argument."""
+    start = {"theme": theme, "start": life.start_of}
+    steps = life.steps()
     try:
         life.settle()
-        names = sorted(STEPS)
+        names = sorted(steps)
         for _ in range(count):
-            chosen = random.choices(names, [STEPS[name][2] for name in names])[0]
-            arguments = STEPS[chosen][0](life, Random(random.randrange(2**32)))
+            chosen = random.choices(names, [steps[name][2] for name in names])[0]
+            arguments = steps[chosen][0](life, Random(random.randrange(2**32)))
             if arguments is not None:
                 life.play(chosen, json.loads(json.dumps(arguments)))
         life.end()
     except AssertionError as violation:
         raise ViolationError(str(violation), {"spec": start, "steps": life.history}) from None
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(life.root, ignore_errors=True)
     return {"spec": start, "steps": life.history}
 
 
@@ -304,9 +327,9 @@ FLEETS = 0.7
 """The share of lives that do not start from an earlier release."""
 
 
-def replay_places(trace: Mapping[str, Any], root: Path) -> PlacedLife:
+def replay_places(trace: Mapping[str, Any], root: Path, kind: type[PlacedLife] = PlacedLife) -> PlacedLife:
     """Play a trace again; raise ViolationError where it violates something."""
-    life = PlacedLife(root, trace["spec"]["start"])
+    life = kind(root, trace["spec"]["start"])
     try:
         life.settle()
         for name, arguments in trace["steps"]:
@@ -578,7 +601,9 @@ def approve(life: PlacedLife, name: str) -> None:
 
 
 def close(life: PlacedLife, name: str) -> None:
+    before = place_oracles.deletions(life)
     life.world.run("pr", "close", name, "--comment", "No")
+    life.declined |= before - place_oracles.deletions(life)
 
 
 def approve_all(life: PlacedLife) -> None:
@@ -639,7 +664,7 @@ def _nothing(_life: PlacedLife, _random: Random) -> Arguments:
     return {}
 
 
-STEPS: Mapping[str, tuple[Any, Any, int]] = {
+STEPS: Steps = {
     "remove_repository": (_name, remove_repository, 3),
     "retire": (_name, retire, 2),
     "bring_back": (_dropped, bring_back, 6),
