@@ -176,9 +176,17 @@ def _rollout(resolved: ResolvedVariant, context: PlanContext) -> str:
 
 
 def _brought(resolved: ResolvedVariant, *, is_written: bool) -> Pin:
-    """Return the upstream of a draft: an unchanged draft may still have an older one."""
+    """Return the upstream of a draft: an unchanged draft may still have an older one.
+
+    What is generated is of the lock as it is: its record follows that also where the draft need not change.
+    """
     held = resolved.draft_base
-    if is_written or held is None or held.commit.oid == resolved.pin.commit.oid:
+    if (
+        is_written
+        or held is None
+        or cluster_of(resolved.variant.key)
+        or held.commit.oid == resolved.pin.commit.oid
+    ):
         return resolved.pin
     return held
 

@@ -525,7 +525,7 @@ def _skipped_files(
     opened: OpenControl, policy: Policy, manifests: Manifests, state: State
 ) -> Iterator[Problem]:
     """Yield a problem for each unread file that declared something: it is unknown, not absent."""
-    declared = _recorded_files(state)
+    declared = {p for p in _recorded_files(state) if not is_below(p, policy.snapshot.path)}
     for path in sorted(declared - manifests.files):
         why = next((unread.why for unread in manifests.unread if is_below(path, unread.path)), "")
         if not why and opened.objects.blob_at(opened.commit.oid, path):

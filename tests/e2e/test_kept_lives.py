@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life
+from tests.support.combination.needy_lives import NEEDS, NeedyLife
 from tests.support.combination.places import PLACED, replay_places
 from tests.support.combination.spec import FleetSpec, VariantSpec
 from tests.support.samples import sample
@@ -243,3 +244,21 @@ OF_ANOTHER_INSTANCE: Steps = [
 )
 def test_places_that_change_lose_nothing(tmp_path: Path, start: str, steps: Steps) -> None:
     replay_places({"spec": {"theme": PLACED, "start": start}, "steps": steps}, tmp_path / "w")
+
+
+DECLARED_BY_CLUSTER: Steps = [("swap_registration", {"name": "dev"})]
+MISSPELT_IN_REVIEW: Steps = [
+    ("move_bundle", {"name": "app", "repository": "g.io/new"}),
+    ("move_bundle", {"name": "app", "repository": "g.io/gone"}),
+]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(DECLARED_BY_CLUSTER, id="a snapshot names the Repository that gets dependencies"),
+        pytest.param(MISSPELT_IN_REVIEW, id="an install is misspelt while its removal is in review"),
+    ],
+)
+def test_needs_that_change_lose_nothing(tmp_path: Path, steps: Steps) -> None:
+    replay_places({"spec": {"theme": NEEDS, "start": NEEDS}, "steps": steps}, tmp_path / "w", NeedyLife)

@@ -21,6 +21,7 @@ import pytest
 from tests.faults.world import Runner
 from tests.support.combination.ledger import ViolationError
 from tests.support.combination.life import draw_life, replay
+from tests.support.combination.needy_lives import NEEDS, draw_needs
 from tests.support.combination.operations import OPERATIONS, draw_operations
 from tests.support.combination.places import PLACED, draw_places
 from tests.support.combination.shrink import same_violation, shrink
@@ -40,6 +41,7 @@ DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
 PLACES = (0, 1, 2, 3, 5, 12)
 """Lives that find each kept mutant of tools/mutants/places.toml."""
 DRAWN += [(PLACED, FIRST + n) for n in (range(20) if ALL else PLACES[: 3 * LIVES])]
+DRAWN += [(NEEDS, FIRST + n) for n in range(6 if ALL else 1)]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")
@@ -68,7 +70,7 @@ def test_soak_keeps_every_promise(runner: Runner) -> None:
     lives = 0
     while time.monotonic() < end:
         seed = int.from_bytes(os.urandom(4))
-        theme = sorted({*THEMES, OPERATIONS, PLACED})[lives % (2 + len(THEMES))]
+        theme = sorted({*THEMES, OPERATIONS, PLACED, NEEDS})[lives % (3 + len(THEMES))]
         lives += 1
         try:
             live(seed, theme, runner)
@@ -88,6 +90,8 @@ def live(seed: int, theme: str, runner: Runner) -> None:
             draw_operations(random, root / "w", STEPS)
         elif theme == PLACED:
             draw_places(random, root / "w", STEPS)
+        elif theme == NEEDS:
+            draw_needs(random, root / "w", STEPS)
         else:
             draw_life(random, root / "w", THEMES[theme], STEPS, runner)
     except ViolationError as violation:

@@ -15,6 +15,7 @@ from tests.support.combination import kpt_update, oracles, status_oracles, trees
 from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
 from tests.support.combination.ledger import Token, ViolationError, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
+from tests.support.combination.needy_lives import NEEDS, NeedyLife
 from tests.support.combination.operations import OPERATIONS, OperatorLife, replay_operations
 from tests.support.combination.places import PLACED, PlacedLife, replay_places
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
@@ -322,8 +323,8 @@ def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life | Ope
     """Play a trace again; raise ViolationError where it violates something."""
     if trace["spec"].get("theme") == OPERATIONS:
         return replay_operations(trace, root)
-    if trace["spec"].get("theme") == PLACED:
-        return replay_places(trace, root)
+    if trace["spec"].get("theme") in (PLACED, NEEDS):
+        return replay_places(trace, root, NeedyLife if trace["spec"]["theme"] == NEEDS else PlacedLife)
     life = Life(Fleet(root, FleetSpec.from_json(json.loads(json.dumps(trace["spec"])))).build(), runner)
     try:
         life.settle()

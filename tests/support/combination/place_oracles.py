@@ -310,7 +310,7 @@ def check_lock(life: "PlacedLife", rows: list[Books]) -> Iterator[str]:
 
 
 def locked(life: "PlacedLife") -> set[str]:
-    """Return the packages that are locked for the cluster dev."""
+    """Return the packages of Crossplane that are locked for the cluster dev."""
     ref = f"refs/heads/reconciler/{life.instance}/state"
     control = life.control
     if not control.find(ref):
@@ -319,4 +319,5 @@ def locked(life: "PlacedLife") -> set[str]:
     if "locks/dev.json" not in files:
         return set()
     digest = json.loads(files["locks/dev.json"])["resolution"].partition(":")[2]
-    return {p["source"] for p in json.loads(files[f"locks/resolutions/{digest}.json"])["packages"]}
+    packages = json.loads(files[f"locks/resolutions/{digest}.json"])["packages"]
+    return {p["source"] for p in packages if ".example.com/" in p["source"]}
