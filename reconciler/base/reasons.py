@@ -151,7 +151,10 @@ class Reason(StrEnum):
     RATE_LIMITED = "RateLimited", Facts(waits_for="a limit of pull requests")
     READ_DIFFERENTLY = "ReadDifferently"
     REJECTED = "Rejected", Facts(phase=Phase.REJECTED, ensured=False)
-    REMOVAL_UNPROVEN = "RemovalUnproven", Facts(phase=Phase.HELD_BACK, waits_for="proof of its removal")
+    REMOVAL_UNPROVEN = (
+        "RemovalUnproven",
+        Facts(phase=Phase.HELD_BACK, waits_for="a checkout that shows its removal"),
+    )
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"
     REPOSITORY_UNAVAILABLE = "RepositoryUnavailable"

@@ -168,7 +168,7 @@ def _action(status: PackageStatus, overview: PackageOverview, *, waits: bool) ->
     if status.reason in _BY_ITSELF or overview.stopped:
         return None
     if status.phase is Phase.HELD_BACK:
-        return Action.DECIDE
+        return Action.REPAIR if status.reason == Reason.REMOVAL_UNPROVEN else Action.DECIDE
     return {
         Phase.CONFLICT: Action.ANSWER,
         Phase.NOT_READY: Action.REPAIR,
