@@ -56,6 +56,29 @@ def test_first_draft_that_nobody_asks_for_keeps_its_title_and_is_listed(tmp_path
     assert not [name for name in world.all_refs()["edge-1.git"] if "drafts/web" in name]
 
 
+def test_release_says_that_it_has_nothing_of_an_update_in_review(tmp_path: Path) -> None:
+    """Its branch is that of the update, with a commit of a person."""
+    write_world(tmp_path / "w", ("edge-1",))
+    world, mine = World(tmp_path / "w"), Repo(tmp_path / "w/edge-1.git")
+    for revision in (1, 2):
+        text = variant("edge-1", "web", revision=revision) + "  deletionPolicy: orphan\n"
+        Repo(world.control).commit({WEB: text})
+        for line in (("apply",), ("approve", "--all"), ("apply",))[: 3 if revision == 1 else 1]:
+            world.run(*line)
+    (draft,) = (ref for ref in world.all_refs()["edge-1.git"] if ref.startswith("refs/heads/drafts/web/"))
+    branch = draft.removeprefix("refs/heads/")
+    app = mine.read(branch, "web/app.yaml").decode()
+    mine.commit({"web/app.yaml": app.replace("replicas: 1", "replicas: 7")}, branch=branch)
+    Repo(world.control).commit({WEB: None})
+
+    world.run("apply")
+
+    text = world.run("pr", "show", "edge-1/web").out
+    assert "Stop managing web" in text.splitlines()[0]
+    assert "People committed to this branch: what they changed is no part of this." in text
+    assert b"replicas: 1" in mine.read(branch, "web/app.yaml")
+
+
 def test_first_draft_that_people_merge_nevertheless_is_let_go_of(tmp_path: Path) -> None:
     write_world(tmp_path / "w", ("edge-1",))
     world = World(tmp_path / "w")
