@@ -212,8 +212,8 @@ class Client:
         """Keep a reply for conditional requests: a whole one, for one that was cut short has the same tag."""
         etag = reply.headers.get("etag", "")
         if self._replies and re.fullmatch(SENDABLE, etag):
-            kept = CachedReply(etag, reply.headers.get("link", ""), reply.body)
-            self._replies.store(reply.url, kept)
+            link = reply.headers.get("link", "")
+            self._replies.store(reply.url, CachedReply(etag, link, reply.body))
 
     def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
         """Send a request once, and classify its reply."""

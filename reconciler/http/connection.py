@@ -107,10 +107,10 @@ class _Until(threading.local):
 
     def left(self, timeout: float | None) -> float:
         """Return for how long one step may take; only the look-up of a host's name takes its own time."""
-        left = self.time - time.monotonic()
-        if left <= 0:
+        remaining_s = self.time - time.monotonic()
+        if remaining_s <= 0:
             raise httpcore.ReadTimeout
-        return left if timeout is None else min(timeout, left)
+        return remaining_s if timeout is None else min(timeout, remaining_s)
 
 
 class _Backend(httpcore.SyncBackend):

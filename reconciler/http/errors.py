@@ -127,7 +127,7 @@ def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
     (`RateLimit-Remaining: 0;w=21600`).
     """
     after = headers.get("retry-after", "")
-    left, _, window = remaining(headers).partition(";")
+    permitted, _, window = remaining(headers).partition(";")
     reset = headers.get(
         "x-ratelimit-reset", headers.get("ratelimit-reset", window.strip().removeprefix("w="))
     )
@@ -135,7 +135,7 @@ def stated_wait(headers: Mapping[str, str], now: float) -> float | None:
         wait = float(after)
     elif (date := parse_date(after)) is not None:
         wait = date - now
-    elif left.strip() == "0" and reset.isdecimal():
+    elif permitted.strip() == "0" and reset.isdecimal():
         until = float(reset)
         wait = max(until - now if until > now / 2 else until, 1.0)
     else:
@@ -162,7 +162,7 @@ def message_of(data: Any, depth: int = _MOST_DEPTH) -> str:
         case str():
             return data.strip()[:300]
         case list() if depth:
-            return "; ".join(filter(None, (message_of(each, depth - 1) for each in data)))[:600]
+            return "; ".join(filter(None, (message_of(part, depth - 1) for part in data)))[:600]
         case Mapping() if depth:
             parts = [
                 message_of(data.get(key), depth - 1)

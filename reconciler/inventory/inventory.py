@@ -520,7 +520,7 @@ class Control(Struct, frozen=True):
     unproven: Mapping[ObjectKey, str] = field(default_factory=dict)
     """Why no such commit is known of others."""
     before: Mapping[tuple[ObjectName, PackageKey], PackageVariantSpec] | None = None
-    """What variants asked for where this commit left the applied one, by package; None if it has that."""
+    """Specs of variants where this commit left the applied one, by package; None if it has that."""
     standing: Standing = Standing()
     published: bool = True
     """Whether everybody's branch has `commit`."""

@@ -382,12 +382,13 @@ class LockProposal(Struct, frozen=True):
     """Another lock for main of the control repository, as a pull request (`lock.mode: reviewed`).
 
     `change` is that of its branch and pull request, `pins` are the pins that merging it changes. `edited`
-    are the files that people wrote on the branch; they stay as they are.
+    are the files that people wrote on the branch; they stay as they are. `losses` go with what it drops.
     """
 
     change: Change
     pins: tuple[PinChange, ...] = ()
     edited: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
 
 class Refusal(Struct, frozen=True):

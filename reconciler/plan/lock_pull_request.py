@@ -32,6 +32,8 @@ from reconciler.plan.changes import (
 from reconciler.plan.compare import pin_change
 from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import by_weight
+from reconciler.plan.loss_reader import LossReader
+from reconciler.plan.losses import Loss, all_losses
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
@@ -44,11 +46,15 @@ _SHORT = 8
 
 
 class ComputedLock(NamedTuple):
-    """A whole lock, by path below its directory, what it changes of main's, and its newest input's time."""
+    """A whole lock, by path below its directory, what it changes of main's, and its newest input's time.
+
+    `losses` are what goes with the packages that it drops.
+    """
 
     files: Files
     pins: tuple[PinChange, ...]
     time: int
+    losses: tuple[Loss, ...] = ()
 
 
 class MovedPin(NamedTuple):
@@ -91,7 +97,8 @@ def compute_lock(
     dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
     pins = [*dangers, *pins, *map(pin_change, moves[len(dangers) :])]
     others = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
-    return ComputedLock(others | _dependency_files(scopes, reviewed), tuple(pins), time)
+    losses = all_losses(LossReader(inventory, replace(decision, scopes=tuple(scopes))).of_locks())
+    return ComputedLock(others | _dependency_files(scopes, reviewed), tuple(pins), time, losses)
 
 
 def _proposed_scopes(decision: LockUpdate, reviewed: ReviewedLock) -> Iterator[ClusterUpdate]:
@@ -271,7 +278,9 @@ def propose_lock(
         change = _proposed(files, lock, reviewed, inventory, partial(make, after=after))
     if veto is not None and (veto.reason is Reason.LOCK_PENDING or change.pending):
         change = make(veto.op, veto.reason, veto.why, after=before)
-    return LockProposal(change) if is_done else LockProposal(change, lock.pins, tuple(sorted(edited)))
+    if is_done:
+        return LockProposal(change)
+    return LockProposal(change, lock.pins, tuple(sorted(edited)), lock.losses)
 
 
 def lock_package(inventory: Inventory) -> PackageKey:
@@ -349,7 +358,8 @@ def _proposed(
     pull = PullRequest(
         short_branch(lock_ref(inventory.policy.instance)), reviewed.base, _title(lock), "", draft=False
     )
-    pull = lock_pull(pull, opened, inventory, lock.pins, branch.edited_files if branch else ())
+    edited = branch.edited_files if branch else ()
+    pull = lock_pull(pull, opened, inventory, lock.pins, edited, losses=lock.losses)
     doubles = close_duplicates(opened, pulls) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
         return make(Op.KEEP, reason, f"Pull request #{opened.number} waits for a review")

@@ -21,6 +21,7 @@ from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
 from reconciler.plan.compose import RequestState
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
+from reconciler.plan.losses import Loss
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, GroupBy, find_rule
 from reconciler.resolve.deliveries import cluster_of
@@ -98,11 +99,14 @@ def lock_pull(
     inventory: Inventory,
     pins: Iterable[PinChange],
     edited: Iterable[str],
+    *,
+    losses: Sequence[Loss] = (),
 ) -> PullRequest:
     """Return the pull request of another lock or index with its labels and the digest of its text."""
     number, labels = opened.number if opened else 0, inventory.policy.pull_requests.labels
     planned = replace(planned, number=number, labels=labels)
-    return replace(planned, digest=_digest(planned, [[[*pin] for pin in pins], sorted(edited)]))
+    facts = [[[*pin] for pin in pins], sorted(edited), *([[loss.text for loss in losses]] if losses else [])]
+    return replace(planned, digest=_digest(planned, facts))
 
 
 def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[ClosePull, ...]:

@@ -288,6 +288,7 @@ def lock_body(proposal: LockProposal) -> str:
     return fill(
         "lock.md",
         count=len(proposal.pins),
+        losses=list(map(_short, loss_texts(proposal.losses))),
         **_pins(proposal.pins),
         edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
     )

@@ -91,7 +91,12 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
 def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
     """Return the revisions that a variant sets for sub-packages, as plain data."""
     return [
-        [pinned.directory, *_place(pinned.pin.package, pinned.pin.repo), pinned.pin.ref, pinned.pin.commit.oid]
+        [
+            pinned.directory,
+            *_place(pinned.pin.package, pinned.pin.repo),
+            pinned.pin.ref,
+            pinned.pin.commit.oid,
+        ]
         for pinned in subpackages
     ]
 

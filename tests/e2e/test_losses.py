@@ -483,3 +483,20 @@ def test_kind_that_a_package_install_has_no_more_goes(
     change(world, later)
 
     assert losses(world) == {"dev PackageInstall shop/net Net.x.io": (1, ["n"])}
+
+
+def test_lock_in_review_names_what_goes_with_the_packages_that_it_drops(tmp_path: Path) -> None:
+    lock = {"reconciler.yaml": f"{CONFIGURATION}  lock: {{mode: reviewed}}\n"}
+    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"), lock)
+    for line in ("approve", "--all"), ("apply",):
+        world.run(*line)
+    change(world, {"manifests/clusters/dev/s3.yaml": None})
+
+    world.run("apply")
+
+    text = world.run("pr", "show", "control#2").out
+    assert "**What it drops takes objects of a cluster with it:**" in text
+    assert "Provider a-fam takes Net.x.io and its 1 object with it: n" in text
+    before = world.all_refs()
+    world.run("apply", cache="fresh")
+    assert world.all_refs() == before
