@@ -200,14 +200,8 @@ def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[
     Of several on branches of one repository the first is that of the drafts and proposals at their path.
     """
     by_package: dict[PackageKey, list[PlanTarget]] = defaultdict(list)
-    for view in inventory.former.values():
-        if view.former is None or view.role is not RepositoryRole.PLANNED or is_given_up(view, inventory):
-            continue
-        for path in view.former.packages:
-            key = PackageKey(view.url, path)
-            target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
-            if key not in inventory.hidden and (view.problem or target.owner or target.drafts):
-                by_package[key].append(target)
+    for target in _left_targets(inventory):
+        by_package[target.key].append(target)
     for key, targets in by_package.items():
         places: dict[str, PlanTarget] = {}
         for target in sorted(targets, key=_by_what_is_there):
@@ -216,9 +210,22 @@ def _former_targets(downstreams: Downstreams, inventory: Inventory) -> Iterator[
         if here and key not in downstreams:
             yield here[0]
         for target in (*here[1:], *filter(_is_aside, places.values())):
-            if target.main_owner is not None:
+            if target.main_owner is not None or target.view.problem:
                 aside = branch_key(key, target.view.branch)
                 yield replace(target, key=aside, draft=None, merged=(), others=(), pulls=PullRequests())
+
+
+def _left_targets(inventory: Inventory) -> Iterator[PlanTarget]:
+    """Yield what each former place has, or may have, unless people gave it up."""
+    for view in inventory.former.values():
+        if view.former is None or view.role is not RepositoryRole.PLANNED:
+            continue
+        for path in view.former.packages:
+            if PackageKey(view.url, path) in inventory.hidden or is_given_up(view, path, inventory):
+                continue
+            target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
+            if view.problem or target.owner or target.drafts:
+                yield target
 
 
 def _is_aside(target: PlanTarget) -> bool:
@@ -244,15 +251,15 @@ def find_place(place: RecordedDownstream, context: PlanContext) -> PlanTarget | 
     return next((t for t in targets if t is not None and place.branch in ("", t.view.branch)), None)
 
 
-def is_given_up(view: RepositoryView, inventory: Inventory) -> bool:
-    """Tell whether people consented to forget a former place that cannot be read, or is a copy."""
-    return view.problem is not None and place_consent(view) in inventory.policy.consents
+def is_given_up(view: RepositoryView, path: str, inventory: Inventory) -> bool:
+    """Tell whether people consented to forget a package at a former place: one not read, or a copy."""
+    is_former = view.former is not None and view.former.is_understood and view.problem is not None
+    return is_former and place_consent(view, path) in inventory.policy.consents
 
 
-def place_consent(view: RepositoryView) -> str:
-    """Return the checksum that gives up the packages of a former place in `spec.consents`."""
-    paths = view.former.packages if view.former is not None else ()
-    return deletion_consent(PackageKey(view.url, path) for path in paths)
+def place_consent(view: RepositoryView, path: str) -> str:
+    """Return the checksum that gives up a package of one branch in `spec.consents`."""
+    return deletion_consent([(view.url, path, view.branch)])
 
 
 def _sharing(

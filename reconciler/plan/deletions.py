@@ -143,12 +143,12 @@ def _kept_at_former_place(target: PlanTarget) -> Held | None:
         return None
     if not former.is_understood:
         return Held(Veto.OWNER, former.reason, former.message)
-    if target.is_aside:
+    if view.problem is None and target.is_aside:
         why = f"{former.message}, and the package is still on {view.branch}. Remove it there with git"
         return Held(Veto.OWNER, former.reason, why, waits=True)
     if view.problem is None:
         return None
-    consent = f"write spec.consents: {{{place_consent(view)}: why}} in the configuration"
+    consent = f"write spec.consents: {{{place_consent(view, target.package.path)}: why}} in the configuration"
     why = f"{former.message}. {view.problem.message}. To forget that place, {consent}"
     return Held(Veto.OWNER, former.reason, why, waits=True)
 

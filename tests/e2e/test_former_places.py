@@ -383,6 +383,37 @@ def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> N
     assert "rome/web" not in decided(world)
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_each_branch_that_cannot_be_read_needs_a_consent_of_its_own(
+    world: EdgeFleet, *, renamed: bool
+) -> None:
+    Repo(world.root / "rome.git").commit({"README.md": "prod\n"}, branch="prod")
+    world.settle()
+    change(world, {"rome": registered("rome", "rome", "", branch="prod")})
+    world.settle()
+    if renamed:
+        change(world, {"rome": None, "roma": registered("roma", "rome", "", branch="prod")})
+        world.settle()
+    change(world, {"roma" if renamed else "rome": None})
+    before = {name for name in decided(world) if "west" not in name and "east" not in name}
+    shutil.move(world.root / "rome.git", world.root / "away.git")
+    world.apply()
+
+    rows = {name: row for name, row in world.rows().items() if name not in {"east/web", "west/web"}}
+    assert rows.keys() == before
+    assert len(rows) == 2
+    consents = [row["message"].partition("spec.consents: {")[2].partition(":")[0] for row in rows.values()]
+    for number, consent in enumerate(consents):
+        world.configure(f"  consents: {{{consent}: Torn down}}\n")
+        world.run("plan")
+        (row,) = (row for name, row in world.rows().items() if name not in {"east/web", "west/web"})
+        assert consents[1 - number] in row["message"]
+    world.apply()
+    world.configure(f"  consents: {{{consents[0]}: Torn down, {consents[1]}: Torn down}}\n")
+    world.apply()
+    assert decided(world).keys() == {"east/web", "west/web"}
+
+
 def test_all_repositories_that_go_by_mistake_need_consent(world: EdgeFleet) -> None:
     change(world, dict.fromkeys(PLACES))
 
