@@ -400,11 +400,16 @@ def _names(listed: ListedPull) -> Iterator[str]:
 
 
 def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryView | None:
-    """Return the view that every command names the pull request by: that of its package or its group."""
+    """Return the view that every command names the pull request by: that of its package or its group.
+
+    One onto another branch than that of the Repository is about what was left there.
+    """
     about, ref = parse_head(pull.head), f"{HEADS}{pull.head}"
     is_of_control = url == inventory.control.url and isinstance(about, LockHead) and about.path in _OF_CONTROL
     if about is not None and not is_of_control:
-        return inventory.view_of(PackageKey(url, about.path))
+        view, there = inventory.view_of(PackageKey(url, about.path)), inventory.views_of(url)
+        former = (v for v in there if v.former and v.branch == pull.base and about.path in v.former.packages)
+        return next(former, view) if view is not None and view.branch != pull.base else view
     return next((view for view in inventory.views_of(url) if is_group_in(ref, view.key.name)), None)
 
 

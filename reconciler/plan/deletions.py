@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.wording import plural
@@ -369,7 +371,7 @@ def _propose(
         message=f"Delete {path}\n",
         time=max(_removal_time(context), view.head.time if standing else 0),
     )
-    branches = (*branches, removal, *_porch_marker(target))
+    branches = (*branches, removal, *_porch_marker(target, context))
     return unwanted(
         Op.DELETE,
         reason,
@@ -413,9 +415,16 @@ def _was_proposed(target: PlanTarget, owner: ObjectName, context: PlanContext) -
     return any(proposal is not None and proposal.key == target.key for proposal in targets)
 
 
-def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:
-    """Yield the branch that tells Porch of the proposal, beside the latest tag."""
-    latest = target.package.latest
+def _porch_marker(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
+    """Yield the branch that tells Porch of the proposal, beside the latest tag.
+
+    Branches of one repository share its tags: there it is the latest one with the content of the package.
+    """
+    views, package = context.inventory.views_of(target.view.url), target.package
+    if any(view.branch != target.view.branch for view in views):
+        equal = tuple(revision for revision in package.published if revision.tree == package.main_tree)
+        package = replace(package, published=equal)
+    latest = package.latest
     if latest is not None:
         ref = deletion_proposed_ref(target.package.path, latest.revision)
         if short_branch(ref) not in target.view.branches:

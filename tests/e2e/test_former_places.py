@@ -329,6 +329,33 @@ def test_what_is_left_on_two_branches_has_a_row_each(world: EdgeFleet) -> None:
     assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
 
 
+def test_a_deletion_names_the_package_and_the_revision_of_its_own_branch(world: EdgeFleet) -> None:
+    """Tags of both branches are beside each other; that of the other branch is newer."""
+    rome = Repo(world.root / "rome.git")
+    world.settle()
+    rome.point("refs/heads/prod", rome.oid("main"))
+    change(world, {"rome": registered("rome", "rome", "", branch="prod")})
+    world.apply()
+    change(world, {"rome": None, "roma": registered("roma", "rome", "")})
+    world.settle()
+    world.want(1, target=SELECTED)
+    world.settle()
+    change(world, {"roma": None, "rome": registered("rome", "rome", "d")})
+    world.apply()
+
+    left, aside = "../rome/web", "roma/web@main"
+    assert {name: decided(world)[name] for name in (left, aside)} == {
+        left: ("keep", "DeletionProposed"),
+        aside: ("keep", "PlaceGone"),
+    }
+    assert opened(world)[left] == "Delete web"
+    (marker,) = (ref for ref in world.all_refs()["rome.git"] if "deletionProposed" in ref)
+    assert rome.tree(marker, "web") == rome.tree("prod", "web") == rome.tree("web/v2", "web")
+    said = world.run("approve", left)
+    assert said.out.startswith(f"approved {left}: removed")
+    assert (on_main(world, "rome", "web", "prod"), on_main(world, "rome", "web")) == (False, True)
+
+
 def test_what_another_branch_has_is_no_edit_of_a_draft(world: EdgeFleet) -> None:
     """Nobody is asked about a draft that was made onto the branch of people, whichever place is looked at."""
     Repo(world.root / "mono.git").commit({"README.md": "prod\n"}, branch="prod")
