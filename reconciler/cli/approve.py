@@ -35,6 +35,7 @@ from reconciler.cli.pull_requests import (
     outdated_error,
     shared_error,
     unheld_error,
+    without_early,
 )
 from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
@@ -80,7 +81,8 @@ class Approved(NamedTuple):
     "--all",
     "every",
     is_flag=True,
-    help="Every open pull request, except those of other instances and of no known Repository.",
+    help="Every open pull request, except those of other instances, those of no known Repository, and "
+    "deletions of packages that moved and are not merged at the new place yet.",
 )
 @filter_options
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")
@@ -123,7 +125,8 @@ def approve(
     world = read_inputs(settings, writes=True, lists_ended=bool(names))
     require_readable(world.inventory, names)
     chosen_by.check_sets(world.inventory)
-    listed = list_pulls(world)
+    plan = cache(lambda: plan_fleet(world).plan)
+    listed = without_early(list_pulls(world), plan)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
     by_name: dict[str, list[ListedPull]] = {}
     selected = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.why_left]
@@ -139,7 +142,6 @@ def approve(
         if (texts := [text for text, some in by_name.items() if pull in some])
         and (error := shared_error(pull, texts))
     }
-    plan = cache(lambda: plan_fleet(world).plan)
     if propose_only:
         results = [
             refused.get(name) or _propose(pull, dry_run=dry_run)

@@ -25,7 +25,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
-from reconciler.plan.approvable import ended_by
+from reconciler.plan.approvable import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.records.state import PackageVariantRecord
@@ -295,6 +295,13 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
     view = _whole_view(control.url, mirror, inventory)
     tools = find_tools(inventory.policy, control.remote, control.url)
     yield from (ListedPull(view, pull, forge, mirror, tools=tools) for pull in pulls)
+
+
+def without_early(listed: Sequence[ListedPull], plan: Callable[[], Plan]) -> list[ListedPull]:
+    """Return pull requests: patterns leave those that delete what is not merged at its new place yet."""
+    is_early = any(f.view.former is not None and f.pull.state is PullState.OPEN for f in listed)
+    early = early_deletions(plan()) if is_early else {}
+    return [f._replace(why_left=f.why_left or str(early.get((f.view.url, f.pull.head), ""))) for f in listed]
 
 
 def is_pattern(text: str) -> bool:

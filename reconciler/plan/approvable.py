@@ -1,10 +1,11 @@
 """Whether a person may merge what a branch proposes: conflicts, gates, and whether it is wanted (D18)."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from reconciler.base.reasons import UNWANTED, Reason
+from reconciler.base.text import Text
 from reconciler.inventory.inventory import Draft, Inventory, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import deletion_ref, short_branch
@@ -96,6 +97,24 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
         for head, objection in _losing(change, plan):
             objections.setdefault((change.package.url, head), objection)
     return objections
+
+
+def early_deletions(plan: Plan) -> Mapping[Place, Text]:
+    """Return why deletions at former places wait for a name: the package is not at the new place yet."""
+    context, waiting = plan.context, dict[Place, Text]()
+    for change in plan.changes if context is not None else ():
+        target = context.targets.get(change.package) if context is not None else None
+        if context is None or target is None or target.view.former is None:
+            continue
+        if change.variant is None or change.variant not in context.variants:
+            continue
+        resolved = context.resolved.get(change.variant)
+        successor = context.targets.get(resolved.downstream) if resolved is not None else None
+        if successor is None or successor.main_owner != change.variant:
+            head = short_branch(deletion_ref(context.inventory.policy.instance, change.package.path))
+            why = f"{target.view.former.message}, and the package is not merged there yet"
+            waiting[change.package.url, head] = why
+    return waiting
 
 
 def _unwanted(change: Change, plan: Plan, number: int) -> Iterator[tuple[str | int, Objection]]:

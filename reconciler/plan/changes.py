@@ -150,7 +150,8 @@ class PullRequestContent(Struct, frozen=True):
 
     `kind` is the operation as a whole, whatever the last run did. `edited` tells that a person committed to
     the draft, `is_back` that the upstream revision is an older one, `requested_by` the dependents of
-    a package that no manifest declares. `rollout` names the rollout and the wave, and why it is stopped.
+    a package that no manifest declares. `is_moved` tells that its manifest asks for it at another
+    place. `rollout` names the rollout and the wave, and why it is stopped.
     """
 
     kind: Op
@@ -161,6 +162,7 @@ class PullRequestContent(Struct, frozen=True):
     requested_by: tuple[str, ...] = ()
     edited: bool = False
     is_back: bool = False
+    is_moved: bool = False
     upstream: UpstreamCommits | None = None
     rollout: str = ""
 

@@ -134,7 +134,8 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     before, draft = target.package.main_tree, target.draft
     if change.reason in {*UNWANTED, Reason.DELETED_BY_PERSON}:
         is_deletion = target.main_owner is not None or change.reason is Reason.DELETED_BY_PERSON
-        return PullRequestContent(Op.DELETE, before=before) if is_deletion else None
+        is_moved = target.view.former is not None and change.variant in context.variants
+        return PullRequestContent(Op.DELETE, before=before, is_moved=is_moved) if is_deletion else None
     written = change.written
     stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in change.removed
     after = written.tree if written is not None else draft.tree if draft is not None and stays else None
@@ -367,6 +368,7 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[object]:
         sorted(map(list, change.answers), key=str),
         change.unready,
         *([request.rollout] if request.rollout else []),
+        *([request.is_moved] if request.is_moved else []),
         *([[loss.text, loss.replacement] for loss in change.losses]),
     ]
 

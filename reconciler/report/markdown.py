@@ -173,6 +173,7 @@ def pull_body(
         "pull-request.md",
         kind="deleted" if change.reason is Reason.DELETED_BY_PERSON else request.kind,
         is_back=request.is_back,
+        is_moved=request.is_moved,
         edited=request.edited,
         losses=_losses([change]),
         unready=change.unready,

@@ -120,6 +120,13 @@ def test_a_moved_repository_proposes_the_deletion_of_its_old_package(world: Edge
     }
     assert states(world)[old] == "in review"
     assert "default/west moved" in world.run("explain", old).out
+    for names in (["--all"], [old.replace("web", "*")]):
+        assert "default/west moved" in (left := world.run("approve", *names, "--dry-run").err)
+        assert "and the package is not merged there yet" in left
+    said = world.run("approve", "--all")
+    assert said.code == Exit.DONE
+    assert "approved west/web" in said.out
+    assert f"{old}:" not in said.out
     assert f"approved {old}: removed" in world.run("approve", "--all").out
     world.apply()
     assert not on_main(world, "mono", "clusters/west/web")
@@ -154,10 +161,12 @@ def test_the_text_of_a_deletion_says_where_its_repository_is_now(world: EdgeFlee
     world.apply()
     assert "| package | `rome/web` |" in text()
     assert "default/rome is not registered any more" in text()
+    assert "Deletes a package that no manifest asks for any more." in text()
     change(world, {"rome": registered("rome", "fresh", "")})
     world.apply()
     assert "| package | `../rome/web` |" in text()
     assert "is not registered any more" not in text()
+    assert "at its former place: its manifest asks for it at another one now" in text()
     change(world, {"rome": registered("rome", "rome", "").replace("fleet: web", "fleet: none")})
     world.apply()
     assert "| package | `rome/web` |" in text()
