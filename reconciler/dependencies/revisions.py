@@ -21,6 +21,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     current_holder,
     keeps_ownership,
+    ownership_entries,
     package_name,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs
@@ -146,7 +147,8 @@ def transfer_ownership(
     Packages that are `refused` keep their running revision, `retained` has the retained ones of each, and
     `prunes` are packages with CRDs that are removed together with the last revision that has them.
 
-    A kind of a removed package goes with it in the cluster; its entry keeps others from taking it unasked.
+    A kind goes with the object that installed its package, whatever that installs now; the entry of one that
+    is gone keeps others from taking it unasked.
 
     Source: crossplane, internal/controller/pkg/revision, Establisher: kinds outlive their revisions, as
     their package owns them, too.
@@ -172,6 +174,15 @@ def transfer_ownership(
         elif mine or (package and may_stay):
             after[resource] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
     return after
+
+
+def _former_objects(before: Resolution, after: Resolution) -> dict[str, str]:
+    """Return the objects of packages that are gone, by instance, which installed other packages since."""
+    there = {package.object for package in after.packages}
+    objects = {str(p.instance): p.object for p in before.packages if p.object in there}
+    objects |= {entry.package: entry.object for _, entry in ownership_entries(before) if entry.object}
+    now = {str(package.instance) for package in after.packages}
+    return {name: of for name, of in objects.items() if name not in now}
 
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
@@ -404,9 +415,11 @@ def reconcile_revisions(
         instance: cluster.updated(instance, item, is_refused=instance in refused)
         for instance, item in proposals.items()
     }
+    former = _former_objects(before.resolution, resolution)
     ledger = transfer_ownership(
-        cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(forget=forget)
+        cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(former, forget=forget)
     )
+    ledger = {r: replace(entry, object=former.get(entry.package, "")) for r, entry in ledger.items()}
     revisions = sorted(
         (item for group in updated.values() for item in group), key=lambda item: (item.package, item.revision)
     )
@@ -538,12 +551,17 @@ class _Reconciler:
         everything = (str(item.instance) for item in self.resolution.packages)
         return {instance: retained.get(instance, frozenset({instance})) for instance in everything}
 
-    def prunes(self, *, forget: bool) -> frozenset[str]:
-        """Return the packages with CRDs that may be removed, as their present or last manifests consent."""
+    def prunes(self, former: Mapping[str, str], *, forget: bool) -> frozenset[str]:
+        """Return the packages with CRDs that may be removed, as their present or last manifests consent.
+
+        What the objects of `former` packages have stays as long as they do.
+        """
         before = {str(package.instance): package.prune_kinds for package in self.before.resolution.packages}
         now = {str(package.instance): package.prune_kinds for package in self.resolution.packages}
         consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
-        gone = {entry.package for entry in self.table.values()} - now.keys() if forget else frozenset()
+        names = {entry.package for entry in self.table.values()} - now.keys() if forget else ()
+        there = {package.object for package in self.resolution.packages}
+        gone = {name for name in names if former.get(name) not in there}
         return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[str, RefusedClaim]) -> Iterator[Problem]:

@@ -94,7 +94,9 @@ class LossReader(Struct):
                 resource, (ecosystem, source) = _resource(package), package.instance.order[:2]
                 if ecosystem in _INSTALLERS and package.kind:
                     version = versions.get(resource)
-                    kinds = self._kinds_of(scope.cluster, ecosystem, source, package.version, version)
+                    kinds = self._kinds_of(
+                        scope.cluster, (ecosystem, source), package.version, version, resource
+                    )
                     heir = _heir(after, ecosystem, source, resource)
                     yield from self._with_kinds(scope.cluster, resource.object, kinds, heir)
 
@@ -166,7 +168,7 @@ class LossReader(Struct):
             return  # a manifest of a person has the object now
         for install in _installs(value):
             ecosystem, source = install.need.id
-            kinds = self._kinds_of(cluster, ecosystem, source, _version(install), new)
+            kinds = self._kinds_of(cluster, (ecosystem, source), _version(install), new, rid)
             if after is None and (observed := self._observed(cluster, rid)):
                 kinds = (kinds or frozenset()) | observed
             yield from self._with_kinds(cluster, rid.object, kinds, _heir(packages, ecosystem, source, rid))
@@ -221,23 +223,25 @@ class LossReader(Struct):
     # Kinds of packages
 
     def _kinds_of(
-        self, cluster: str, ecosystem: str, name: str, version: str, after: str | None
+        self, cluster: str, package: tuple[str, str], version: str, after: str | None, owner: ResourceId
     ) -> frozenset[str] | None:
         """Return the kinds that go with a package, or with its version; None if they are not known.
 
-        With another version (`after`) a Provider or Configuration keeps what only the old one has, as it owns
-        it too. A PackageInstall removes it.
+        With its object, the `owner`, those of packages go that it installed before, too. With another
+        version (`after`) a Provider or Configuration keeps what only the old one has, as it owns it too.
+        A PackageInstall removes it.
         """
+        ecosystem, name = package
         if after is not None:
             is_kept = ecosystem != Ecosystem.CARVEL or after == version
             old, new = (self._indexed(ecosystem, name, number) for number in (version, after))
             return frozenset() if is_kept or old is None or new is None else old - new
-        kinds = self._indexed(ecosystem, name, version)
+        kinds, of = self._indexed(ecosystem, name, version), f"{owner.group_kind}/{owner.name}"
         for scope in self.locks.scopes:
             for lock in (scope.before, scope.after) if scope.cluster == cluster else ():
                 table = lock.resolution.custom_resource_definitions if lock is not None else {}
                 for kind, entry in table.items():
-                    if package_of(entry.package) == (ecosystem, name):
+                    if package_of(entry.package) == package or entry.object == of:
                         kinds = (kinds or frozenset()) | {kind}
         return kinds
 

@@ -137,8 +137,9 @@ def _notes(
 def _owned(resolution: Resolution) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Return the kinds and compositions that each instance owns, and notes on those without a controller.
 
-    What a new version of a package has no more stays, as the package owns it; with the package it goes.
+    What an object installs no more stays, as the object owns it; with the object it goes.
     """
+    objects = {p.object: str(p.instance) for p in resolution.packages if p.object}
     installed = {str(package.instance) for package in resolution.packages}
     owned: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {}
@@ -146,7 +147,8 @@ def _owned(resolution: Resolution) -> tuple[dict[str, list[str]], dict[str, list
         if entry.controller:
             owned.setdefault(entry.package, []).append(name)
         else:
-            fate = "stays without a controller" if entry.package in installed else "goes with it"
+            owner = objects.get(entry.object, entry.package)
+            fate = "stays without a controller" if owner in installed else "goes with it"
             fate = fate if entry.retained else "is not there yet"
-            notes.setdefault(entry.package, []).append(f"{name} {fate}")
+            notes.setdefault(owner, []).append(f"{name} {fate}")
     return owned, notes

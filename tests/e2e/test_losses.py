@@ -434,6 +434,46 @@ def test_provider_of_another_registry_under_its_name_keeps_the_kinds(tmp_path: P
     assert "Db.x.io goes with" not in world.run("plan").out
 
 
+@pytest.mark.parametrize("command", [("apply",), ("lock", "--prune")], ids=" ".join)
+def test_kind_of_a_former_package_goes_with_the_object_that_had_it(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    other, third = "y.example.com/a/s3", "z.example.com/a/s3"
+    moved = xpkg(other, "v1.0.0", kinds=("XDb",)) | xpkg(third, "v1.0.0")
+    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    for package in other, third:
+        change(world, install("s3", f"{package}:v1.0.0"))
+        assert world.run(*command).code == 0
+        assert "Db.x.io stays without a controller" in world.run("graph").out
+    assert "XDb.x.io stays without a controller" in world.run("graph").out
+    gone = {"manifests/clusters/dev/s3.yaml": None}
+    control(world).commit(gone, branch="head", start="main")
+    one = "Provider s3 takes Db.x.io and its 1 object with it: shop/one"
+    assert one in world.run("check", "--head", "head").out
+    change(world, gone)
+
+    assert losses(world)["dev Provider s3 Db.x.io"] == (1, ["shop/one"])
+    said = world.run("plan").out
+    assert f"kind: drop Db.x.io {S3}: it goes with Provider s3, and its objects with it" in said
+    world.run("apply")
+    assert "Db.x.io goes with it" in world.run("graph").out
+
+
+def test_package_that_an_object_installs_again_has_its_kinds_again(tmp_path: Path) -> None:
+    other = "y.example.com/a/s3"
+    moved = xpkg(other, "v1.0.0", kinds=("XDb",))
+    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    for package in other, S3:
+        change(world, install("s3", f"{package}:v1.0.0"))
+        assert world.run("apply").code == 0
+
+    said = world.run("graph").out
+    assert "owns Db.x.io" in said
+    assert "XDb.x.io stays without a controller" in said
+
+
 def test_composites_and_claims_go_with_their_configuration(tmp_path: Path) -> None:
     source = "x.example.com/a/app"
     package = xpkg(source, "v1.0.0", kind="Configuration")

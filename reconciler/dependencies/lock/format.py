@@ -119,13 +119,15 @@ class OwnershipEntry(Record, frozen=True, kw_only=True):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
     Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
-    Without a controller it is `retained` if its package has it in the cluster, else not created yet.
+    Without a controller it is `retained` if its package has it in the cluster, else not created yet. The
+    `object` that has it there is named if it installed another package since: `Provider/aws`.
     """
 
     package: str = ""
     controller: str = ""
     owners: tuple[str, ...] = ()
     retained: bool = False
+    object: str = ""
 
 
 class SkippedDependency(Record, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from reconciler.dependencies.lock.format import (
     LockedRevision,
     LockOp,
     LockUpdate,
+    OwnershipEntry,
     Resolution,
     lock_changes,
     ownership_entries,
@@ -214,16 +215,20 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
     """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
     before, after = dict(ownership_entries(old)), dict(ownership_entries(fresh))
     objects = {str(package.instance): package.object for package in (*old.packages, *fresh.packages)}
-    there = {package.object for package in fresh.packages}
     for name, entry in after.items():
         was = before.get(name)
-        if was is None or (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
+        # Kubernetes removes the definition with the object that owns it.
+        goes = not entry.controller and not _is_there(entry, fresh, objects)
+        had = was is not None and (bool(was.controller) or _is_there(was, old, objects))
+        if was is None or (goes and not had):
+            continue
+        if not goes and (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
             continue
         holder, heir = package_name(was.package), package_name(entry.package)
         why = f"{entry.controller} controls it"
-        if not entry.controller and objects.get(entry.package) not in there:
-            # Kubernetes removes the definition with the object that owns it.
-            why = f"it goes with {holder}, and its objects with it"
+        if goes:
+            cause = f"{was.object.replace('/', ' ')}" if was.object else holder
+            why = f"it goes with {cause}, and its objects with it"
             yield VersionChange(MoveOp.DROP, name, holder, "", why, ())
         elif not entry.controller:
             owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
@@ -236,6 +241,12 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
     for name in sorted(before.keys() - after.keys()):
         holder = package_name(before[name].package)
         yield VersionChange(MoveOp.DROP, name, holder, "", "no revision has it any more", ())
+
+
+def _is_there(entry: OwnershipEntry, side: Resolution, objects: Mapping[str, str]) -> bool:
+    """Tell whether the object that has a kind or composition is installed."""
+    owner = entry.object or objects.get(entry.package)
+    return any(package.object == owner for package in side.packages)
 
 
 def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
