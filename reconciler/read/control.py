@@ -334,7 +334,11 @@ def _nothing_to_compare(opened: OpenControl, into: str, tip: Oid, head: str, pro
     """Return why a change has no other side to be compared with, and how to name one."""
     name, commit = _branch(head) if head else opened.branch, proposed[:_SHORT]
     into = _branch(into) or into[:_SHORT]
-    if name == into:
+    is_behind = name == into and proposed != tip
+    if is_behind:
+        commits = plural(ControlHistory(opened).count_since(tip, proposed), "commit")
+        message = f"This checkout of {into} is {commits} behind it, at {commit}, and has no change of its own"
+    elif name == into:
         message = f"{into} would be compared with itself, at commit {commit}"
     elif proposed == tip:
         message = f"{name or 'HEAD'} and {into} are one commit, {commit}: there is nothing to compare"
@@ -344,6 +348,8 @@ def _nothing_to_compare(opened: OpenControl, into: str, tip: Oid, head: str, pro
         files = plural(len(opened.uncommitted), "file")
         are = verb(len(opened.uncommitted), "is", "are")
         hint = f"Commit the change first, on a branch of its own: {files} {are} not committed."
+    elif is_behind:
+        hint = "Run `git pull`, and commit the change on a branch of its own (`git switch -c change`)."
     elif name == into and not opened.default_branch:
         hint = _base_hint(opened, name)
     elif name in _USUAL and proposed != tip:

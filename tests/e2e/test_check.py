@@ -177,6 +177,18 @@ REFUSED = {
         "main would be compared with itself",
         "Commit the change on a branch of its own, or name what is proposed: --head change",
     ),
+    "a checkout that is behind": Refused(
+        "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1",
+        "",
+        "This checkout of main is 1 commit behind it, at ",
+        "Run `git pull`, and commit the change on a branch of its own (`git switch -c change`).",
+    ),
+    "an edit in a checkout that is behind": Refused(
+        "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1;rm -q manifests/edge-1-web.yaml",
+        "",
+        "This checkout of main is 1 commit behind it, at ",
+        "Commit the change first, on a branch of its own: 1 file is not committed.",
+    ),
     "a branch without a commit": Refused(
         "switch -qc change", "", "change and main are one commit", "Commit the change on change first."
     ),
