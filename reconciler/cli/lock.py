@@ -142,13 +142,15 @@ def show_locking(printer: Printer, locking: LockResult, output: Output) -> None:
         printer.lines(lock_lines(locking.decision, paint=printer.paint))
         printer.lines(_pin_notes(locking))
         printer.lines(f"wrote {path}" for path in locking.written)
+        printer.lines(f"removed {path}" for path in locking.removed)
         effects = [effect for effect in locking.outcome.effects if effect.error or locking.reviewed]
         printer.lines(effect_line(effect, paint=printer.paint) for effect in effects)
     else:
         problems = [problem_value(problem) for problem in locking.problems]
         upstreams = [pin._asdict() for pin in locking.pins]
+        files = {"written": locking.written, "removed": locking.removed}
         value = listing("Lock", lock_values(locking.decision))
-        printer.value({**value, "upstreams": upstreams, "written": locking.written, "problems": problems})
+        printer.value({**value, **files, "upstreams": upstreams, "problems": problems})
 
 
 def _pin_notes(locking: LockResult) -> Iterator[str]:

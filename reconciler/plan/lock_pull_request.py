@@ -391,7 +391,7 @@ def _write(
 
 def _title(lock: ComputedLock) -> str:
     if len(lock.pins) != 1:
-        return f"Lock {plural(len(lock.pins), 'pin')}"
+        return f"Lock {plural(len(lock.pins), 'change')}"
     (pin,) = lock.pins
     return visible(f"Lock {pin.what} at {pin.after}" if pin.after else f"Drop the lock of {pin.what}")
 

@@ -63,9 +63,9 @@ class LockResult(Struct, frozen=True):
 
     `decision` are the locks of clusters. `pins` are the changed pins of floating upstreams, `chosen` the
     upstream locks that a person requested. `reviewed` is the complete lock where locks are reviewed.
-    `written` are files of the working copy, `outcome` are all other effects. `unread` are the repositories
-    that could not be read, `invalid` the problems of manifests beside those of `decision`. `standing` is the
-    position of the commit that was read. `is_empty` tells that there was nothing to lock.
+    `written` and `removed` are files of the working copy, `outcome` are all other effects. `unread` are the
+    repositories that could not be read, `invalid` the problems of manifests beside those of `decision`.
+    `standing` is the position of the commit that was read. `is_empty` tells that there was nothing to lock.
     """
 
     decision: LockUpdate
@@ -73,6 +73,7 @@ class LockResult(Struct, frozen=True):
     chosen: tuple[UpstreamLock, ...] = ()
     reviewed: ComputedLock | None = None
     written: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
     invalid: tuple[Problem, ...] = ()
@@ -197,7 +198,9 @@ def _lock_once(
         outcome = Outcome(written.effects, written.exits)
         return replace(result, outcome=outcome), is_overtaken(inventory, control, written)
     if copy is not None:
-        return replace(result, written=tuple(_write(copy, result.reviewed, inventory))), False
+        paths = tuple(_write(copy, result.reviewed, inventory))
+        removed = tuple(path for path in paths if not (copy.root / path).exists())
+        return replace(result, written=tuple(p for p in paths if p not in removed), removed=removed), False
     if request or resolve_options != DEFAULT_OPTIONS:
         hint = "Clone the control repository and run the command there; commit what it writes."
         raise UsageError("What is chosen for a reviewed lock is written in a working copy", hint=hint)

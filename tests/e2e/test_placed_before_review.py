@@ -39,7 +39,7 @@ def test_a_typo_takes_nothing_away(fleet: NeedyFleet) -> None:
 
     assert fleet.plan() == {"dependencies": ("keep", "OwnerStalled")}
     assert fleet.run("apply").code == 3
-    assert lock_pull(fleet) == ["Lock 2 pins"]
+    assert lock_pull(fleet) == ["Lock 2 changes"]
     refs = fleet.all_refs()
     fleet.run("apply")
     assert fleet.all_refs() == refs
@@ -53,7 +53,7 @@ def test_a_typo_takes_nothing_away_beside_a_new_manifest(fleet: NeedyFleet) -> N
     assert fleet.plan()["dependencies"][0] == "keep"
     fleet.want(install("app", "app.io"))
     fleet.run("apply")
-    assert lock_pull(fleet) == ["Lock 3 pins"]
+    assert lock_pull(fleet) == ["Lock 3 changes"]
 
 
 def test_a_typo_takes_nothing_away_where_the_proposal_was_closed(fleet: NeedyFleet) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import lock_schema
+from tests.support.needy_fleet import REVIEWED, install, needy_fleet, package
 from tests.support.schema import violations
 from tests.support.world import World, build_world, git, refs, restored
 
@@ -223,6 +225,27 @@ def test_request_about_one_pin_moves_no_other(world: World, words: tuple[str, ..
     assert said.code == 0
     assert "default/web" not in said.out
     assert git(world.root / "copy", "status", "--short").split() == ["M", API]
+
+
+def test_files_that_a_reviewed_lock_loses_are_called_removed(tmp_path: Path) -> None:
+    fleet = needy_fleet(tmp_path / "w", package("app.io") | install("app", "app.io"), REVIEWED)
+    git(fleet.root, "clone", "-q", str(fleet.control), "copy")
+    copy, clone = fleet.root / "copy", Clone(fleet.root, fleet.clock)
+    written = clone.run("lock").out
+    git(copy, "add", "locks")
+    git(copy, "rm", "-qr", "manifests/clusters")
+    git(copy, "commit", "-qm", "Lock, and want nothing")
+
+    value = json.loads(clone.run("lock", "-o", "json").out)
+    git(copy, "checkout", "-q", ".")
+    said = clone.run("lock").out
+
+    assert re.search(r"(?m)^wrote locks/\w+\.json$", written)
+    assert not re.search(r"(?m)^removed ", written)
+    assert re.search(r"(?m)^removed locks/\w+\.json$", said)
+    assert not re.search(r"(?m)^wrote ", said)
+    assert (value["written"], len(value["removed"])) == ([], 2)
+    assert violations(json.loads(lock_schema.FILE.read_text()), value) == []
 
 
 def test_explain_cites_the_lock_that_decided(world: World) -> None:

@@ -52,7 +52,8 @@ def lock_schema() -> dict[str, Any]:
         "kind": {"type": "string", "enum": ["LockList"]},
         "items": _list({"$ref": "#/$defs/cluster"}, "Every cluster that has or gets a lock, sorted."),
         "upstreams": _list({"$ref": "#/$defs/pin"}, "Pins of floating upstreams that differ from the lock."),
-        "written": _list(_TEXT, "Files of the working copy that were written or removed."),
+        "written": _list(_TEXT, "Files of the working copy that were written."),
+        "removed": _list(_TEXT, "Files of the working copy that were removed."),
         "problems": _list({"$ref": "#/$defs/problem"}, "What is wrong, and what has no answer."),
     }
     return {

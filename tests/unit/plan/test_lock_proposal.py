@@ -150,7 +150,7 @@ def test_lock_that_loses_its_last_pin_is_removed() -> None:
     )
 
 
-def test_several_pins_are_counted_and_listed() -> None:
+def test_several_changes_are_counted_and_listed() -> None:
     need = PinChange("cluster prod", "", "", "how its needs are met")
 
     found = proposal(LOCK._replace(pins=(PIN, need)))
@@ -159,11 +159,11 @@ def test_several_pins_are_counted_and_listed() -> None:
     (write,) = found.change.writes
     assert isinstance(write, WriteDraft)
     assert write.message == (
-        "Lock 2 pins\n\n"
+        "Lock 2 changes\n\n"
         "PackageVariant default/web: stable@11111111 -> stable@22222222 (tag stable moved)\n"
         "cluster prod: how its needs are met\n"
     )
-    assert found.change.pull == pull_of((PIN, need), title="Lock 2 pins")
+    assert found.change.pull == pull_of((PIN, need), title="Lock 2 changes")
 
 
 # A branch that is there
