@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.wording import some, words
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import Change, Outcome, Plan
+from reconciler.names.refs import lock_ref, short_branch
+from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.context import newest_pull
 from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.status import PackageStatus, current_statuses
@@ -93,22 +95,35 @@ class Need(NamedTuple):
 
 def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
     """Return what waits for people after the effects of a plan; without an outcome before any of them."""
-    return find_needs(plan, current_statuses(plan, outcome))
+    return find_needs(plan, current_statuses(plan, outcome), outcome)
 
 
-def find_needs(plan: Plan, statuses: Sequence[PackageStatus]) -> list[Need]:
+def find_needs(plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome | None = None) -> list[Need]:
     """Return what waits for people, the most urgent first, by the states of packages. Deterministic."""
     needs = [Need(Action.DECIDE, refusal.message, ()) for refusal in plan.refusals]
     needs += [*_repairs(plan), *_of_packages(plan, statuses)]
     for rollout in plan.rollouts:
         needs += _of_rollout(rollout)
-    if plan.lock is not None and plan.lock.change.waits:
-        pull = plan.lock.change.pull
-        name = f"control#{pull.number}" if pull and pull.number else "control"
-        action = Action.REVIEW if pull else Action.DECIDE
-        needs.append(Need(action, "the lock", (NeedPlace(name, pull.url if pull else ""),)))
+    pull = _lock_pull(plan, outcome)
+    if plan.lock is not None and (pull is not None or plan.lock.change.waits):
+        place = NeedPlace(f"control#{pull.number}", pull.url) if pull else NeedPlace("control")
+        action = Action.DECIDE if plan.lock.change.waits else Action.REVIEW
+        needs.append(Need(action, "the lock", (place,)))
     order = list(Action)
     return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
+
+
+def _lock_pull(plan: Plan, outcome: Outcome | None) -> PullRequest | None:
+    """Return the open pull request of the lock, with what a run did; None without any."""
+    if plan.lock is None or plan.context is None or plan.lock.change.op is Op.CLOSE:
+        return None
+    inventory, url = plan.context.inventory, plan.lock.change.package.url
+    head = short_branch(lock_ref(inventory.policy.instance))
+    opened = outcome.opened.get((url, head)) if outcome is not None else None
+    there = (
+        pull for pull in inventory.pulls.get(url, ()) if pull.head == head and pull.state is PullState.OPEN
+    )
+    return opened or next(there, None)
 
 
 def _repairs(plan: Plan) -> Iterator[Need]:

@@ -132,6 +132,15 @@ def test_a_closed_proposal_whose_branch_is_gone_is_not_made_again(world: World) 
     assert lock_line(world).startswith("lock: create (LockPending)")
 
 
+def test_proposal_of_a_lock_waits_for_people_until_it_is_merged(world: World) -> None:
+    needs = [re.findall(r"(?m)^review +the lock +(\S+)", world.run(line).out) for line in ("apply", "plan")]
+    number = needs[0][0]
+
+    assert needs == [[number]] * 2
+    assert world.run("approve", number).code == 0
+    assert "the lock" not in world.run("apply").out
+
+
 def test_a_proposal_that_was_withdrawn_may_come_back(world: World) -> None:
     world.run("apply")
     world.tag("blueprints", "web/stable", "web/v1")
