@@ -75,6 +75,11 @@ class Answers(Struct, frozen=True):
     latest: Mapping[ConflictName, str] = field(default_factory=dict)
     keeps: frozenset[ConflictName] = frozenset()
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether our newest commit leaves conflicts open: the functions of the draft wait for answers."""
+        return "" in self.latest.values()
+
     def is_kept(self, name: ConflictName) -> bool:
         """Tell whether people keep the local value of a conflict."""
         return name in self.keeps or name.without_mark in self.keeps

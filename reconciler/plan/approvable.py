@@ -10,7 +10,7 @@ from reconciler.inventory.inventory import Draft, Inventory, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.approvals import consent_text, lacks_consent
-from reconciler.plan.changes import Approvable, Change, MoveRef, Objection, Plan, WriteDraft, WriteGroup
+from reconciler.plan.changes import Approvable, Change, MoveRef, Objection, Op, Plan, WriteDraft, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletions import left_drafts
 
@@ -28,6 +28,7 @@ _UNWANTED = frozenset(
     )
 )
 _NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
+_NOT_MADE = frozenset((Reason.FUNCTIONS_POSTPONED, Reason.PAUSED))
 _LAST = (sys.maxsize, 0)
 _WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 
@@ -64,10 +65,13 @@ class _Reader:
         self._changes = {change.package: change for change in reversed([*changes])}
 
     def approvable(self, view: RepositoryView, draft: Draft) -> Approvable:
-        conflicts, unready, failed = self._find_unmet(PackageKey(view.url, draft.path), draft)
+        package = PackageKey(view.url, draft.path)
+        conflicts, unready, failed = self._find_unmet(package, draft)
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
-        lenient = Approvable(conflicts, lenient=gates, failures=failures)
+        is_unfinished = not conflicts and self._is_unfinished(package, draft)
+        unfinished = (_unfinished_text(draft),) if is_unfinished else ()
+        lenient = Approvable(conflicts, lenient=gates, failures=failures, unfinished=unfinished)
         return lenient.strict if view.deployment else lenient
 
     def _find_unmet(self, package: PackageKey, draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
@@ -82,6 +86,18 @@ class _Reader:
         notes = () if change.reason is Reason.HELD_BACK else change.conflicts
         conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
         return tuple(conflicts), tuple(map(str, change.unready)), change.failed
+
+    def _is_unfinished(self, package: PackageKey, draft: Draft) -> bool:
+        """Whether functions have not run since people answered the conflicts of a draft."""
+        change = self._changes.get(package)
+        if change is None or not draft.answers.has_asked:
+            return False
+        is_made = change.op is not Op.BLOCK and change.reason not in _NOT_MADE
+        return not is_made or change.after != draft.tree
+
+
+def _unfinished_text(draft: Draft) -> str:
+    return f"no run has finished the draft of {draft.path} since its conflicts were answered"
 
 
 def find_objections(plan: Plan) -> dict[Place, Objection]:

@@ -412,18 +412,20 @@ def _not_divided(_: Collection[PackageKey]) -> "Plan":
 class Approvable(NamedTuple):
     """Readiness of a branch: `conflicts` and `unmet` gates forbid approval, `lenient` gates do not.
 
-    `failures` are the gates that are about functions.
+    `failures` are the gates that are about functions. `unfinished` are the drafts that a run must make anew
+    from the answers of people.
     """
 
     conflicts: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     lenient: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
 
     @property
     def against(self) -> tuple[str, ...]:
         """Everything that forbids approval."""
-        return self.conflicts + self.unmet
+        return self.conflicts + self.unmet + self.unfinished
 
     @property
     def strict(self) -> "Approvable":
@@ -438,6 +440,8 @@ class Approvable(NamedTuple):
             steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
         elif self.unmet:
             steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
+        if self.unfinished:
+            steps.append("Run `reconciler apply`, and then approve.")
         return " ".join(steps)
 
 

@@ -515,6 +515,10 @@ def content_causes(case: Case, draft: Draft | None) -> str:
     sentences += _followed(resolved.pin, resolved.draft_base if draft else resolved.base)
     if case.is_asked_again:
         sentences.append("A person asked for it again")
+    if not sentences and draft is not None and draft.answers.has_asked:
+        sentences.append("People answered conflicts of the draft")
+    if not sentences and draft is None and record.conflicts and resolved.local == record.output_tree:
+        sentences.append("It was merged before a run finished its draft")
     if not sentences and record.is_failed:
         sentences.append("A function that failed or could not run was tried again")
     if not sentences and record.inputs != resolved.inputs:

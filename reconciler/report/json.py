@@ -119,7 +119,7 @@ def _approvable_values(plan: Plan) -> Iterator[dict[str, Any]]:
                     "number": pull.number,
                     "head": pull.head,
                     "conflicts": list(approvable.conflicts),
-                    "unmet": list(approvable.unmet),
+                    "unmet": [*approvable.unmet, *approvable.unfinished],
                     "shown": list(approvable.lenient),
                     "objection": min(objections).what if objections else "",
                 }

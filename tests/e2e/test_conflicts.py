@@ -390,3 +390,101 @@ def test_nothing_of_a_secret_is_in_a_name_or_a_message(tmp_path: Path) -> None:
     commit_keep(world, line)
     assert world.run("apply", "--quiet").code == 0
     assert world.run("approve", NAME).code == 0
+
+
+PIPELINE = """\
+  pipeline:
+    mutators:
+    - image: ghcr.io/kptdev/krm-functions-catalog/set-namespace:v0.4.5
+      configMap: {namespace: shop}
+"""
+
+
+@pytest.fixture
+def waiting_world() -> World:
+    """One conflict in `one.yaml` of a package with a function; its draft has `app.yaml` without it."""
+    return restored("conflict-with-function", make_waiting)
+
+
+def make_waiting(root: Path) -> World:
+    write_world(root, (EDGE,))
+    world = World(root)
+
+    def ask(revision: int, side: str) -> int:
+        with world.edit("blueprints", f"web v{revision}") as copy:
+            (copy / "web/one.yaml").write_text(data(side, "same"))
+        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+        with world.edit("control", f"web v{revision}") as copy:
+            (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision) + PIPELINE)
+        return world.run("apply", "--quiet").code
+
+    assert ask(3, "old") == 0
+    assert world.run("approve", NAME).code == 0
+    with world.edit(EDGE, "Our own value") as copy:
+        path = copy / "web/one.yaml"
+        path.write_text(path.read_text().replace("a: old", "a: our"))
+    assert ask(4, "new") == 7
+    return world
+
+
+def answer(world: World, way: str) -> str:
+    """Answer the conflict, and return the value that people choose."""
+    if way == "keep":
+        commit_keep(world, *keeps(world))
+    else:
+        change(world, "one.yaml", "a: our", "a: both")
+    return "our" if way == "keep" else "both"
+
+
+def assert_finished(world: World, value: str) -> None:
+    """Main has the value of people and what the function does, and no run has anything left to do."""
+    texts = [git(world.root / f"{EDGE}.git", "show", f"main:web/{name}.yaml") for name in ("one", "app")]
+    assert f"  a: {value}\n" in texts[0]
+    assert ["namespace: shop" in text for text in texts] == [True, True]
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("way", ["keep", "edit"])
+def test_an_answered_draft_is_approved_after_a_run_finished_it(
+    waiting_world: World, way: str, *, lost: bool
+) -> None:
+    world = waiting_world
+    assert (
+        "answer each conflict below, and let the next run finish this draft"
+        in world.run("pr", "show", NAME).out
+    )
+    value = answer(world, way)
+    if lost:
+        lose_state(world)
+
+    said = world.run("approve", NAME)
+
+    assert said.code == 4
+    assert "no run has finished the draft of web since its conflicts were answered" in said.out
+    assert "hint: Run `reconciler apply`, and then approve." in said.out
+    (row,) = [row for row in json.loads(world.run("plan", "-o", "json").out)["approvable"] if row["unmet"]]
+    assert row["head"] == branch(world)
+    planned = world.run("plan").out
+    assert "this version of the tool" not in planned
+    assert ("People answered conflicts of the draft" in planned) != lost
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", NAME).code == 0
+    assert_finished(world, value)
+
+
+@pytest.mark.parametrize("way", ["keep", "edit"])
+def test_what_a_forge_merged_before_a_run_finished_it_is_proposed(waiting_world: World, way: str) -> None:
+    world = waiting_world
+    value = answer(world, way)
+    with world.edit(EDGE, "Merged") as copy:
+        git(copy, "merge", "-q", "--no-ff", "-m", "Merge", f"origin/{branch(world)}")
+
+    planned = world.run("plan").out
+
+    assert f"edit    {NAME}" in planned
+    assert ("It was merged before a run finished its draft" in planned) == (way == "keep")
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", NAME).code == 0
+    assert_finished(world, value)

@@ -215,6 +215,7 @@ SETTLED: DecisionTable[str] = DecisionTable(
         ({"main": "none", "recorded main": "a package"}, "", "main is gone"),
         ({"draft": ("a person's", "is the output"), "conflicts": ("conflicts", "answers")}, "",
             "people answer in the draft"),
+        ({"main": "as the output", "conflicts": "conflicts"}, "", "functions waited for the answers"),
         ({"main": "as the output"}, "output", "the output is on main"),
         ({"draft": ("written as the output", "is the output", "a person's")}, "output",
             "the output is in the draft"),
