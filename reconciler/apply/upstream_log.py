@@ -56,13 +56,13 @@ def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, Ups
 
 
 def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterator[UpstreamChange]:
-    """Yield the newest commit that changed the value of a conflict."""
+    """Yield the newest commit that changed the value of a conflict, or deleted it."""
     place = Conflict(note.path, note.resource, note.field, None, note.upstream, note.local, "BothChanged")
     changed = (
         (oid, blob, parents)
         for oid in islice(mirror.walk(head), _MOST_WALKED)
         for blob, parents in [(mirror.blob_at(oid, path), mirror.find_parents(oid) or ())]
-        if blob and all(mirror.blob_at(parent, path) != blob for parent in parents)
+        if (blob or parents) and all(mirror.blob_at(parent, path) != blob for parent in parents)
     )
     for oid, blob, parents in islice(changed, _MOST_COMPARED):
         before = _value(mirror, mirror.blob_at(parents[0], path) if parents else None, place)

@@ -77,9 +77,10 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
     rows = []
     for note in (_shown(change, conflict) for conflict in change.conflicts[:MOST_CONFLICTS]):
         place = f"{note.path}, of template {note.template}" if note.template else note.path
-        base = "" if note.base is None else _cell(note.base, note)
+        compared = _compared(note)
+        base = "" if note.base is None else _cell(note.base, note, is_below=compared[0][1] == "before")
         values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
-        heading, block = _block(note, (note.local, "local"), (note.upstream, "upstream"))
+        heading, block = _block(note, *compared)
         cells = (*_place_cells(note, place), *values)
         rows.append(ConflictRow(cells, _boxes(note) if boxes else (), heading, block))
     return rows
@@ -140,6 +141,15 @@ def _place_cells(note: Note, path: str) -> Iterator[str]:
     return (cell(text[:LONGEST_LINE]) for text in (path, note.resource, note.field))
 
 
+def _compared(note: ConflictNote) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
+    """Return the two named values that tell most: where one side deleted it, the change of the other."""
+    local, upstream = (note.local, "local"), (note.upstream, "upstream")
+    deleted = [_is_deleted(value, note) for value, _ in (local, upstream)]
+    if note.base is None or not any(deleted):
+        return local, upstream
+    return (note.base, "before"), upstream if deleted[0] else local
+
+
 def _block(note: Note, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
     """Return the heading and the difference of two named values, nothing if the table shows both."""
     if not (_is_long(before[0]) or _is_long(after[0])):
@@ -193,9 +203,11 @@ def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
     )
 
 
-def _cell(value: str | None, note: Note) -> str:
+def _cell(value: str | None, note: Note, *, is_below: bool = True) -> str:
     if _is_long(value):
         count = len((value or "").rstrip("\n").split("\n"))
+        if not is_below:
+            return "longer than a row" if count == 1 else plural(count, "line")
         return "see below" if count == 1 else f"{plural(count, 'line')}, see below"
     return cell((value or "").rstrip("\n")) or _absent(value, note)
 
@@ -204,7 +216,11 @@ def _absent(value: str | None, note: Note) -> str:
     """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
     if note.field in (OF_UPSTREAM, OF_LOCAL):
         return "(left out)"  # a comment that the package does not have
-    return "(empty)" if value is not None and note.resource else "(deleted)"
+    return "(deleted)" if _is_deleted(value, note) else "(empty)"
+
+
+def _is_deleted(value: str | None, note: Note) -> bool:
+    return value is None or not (value or note.resource)
 
 
 def _is_long(value: str | None) -> bool:

@@ -186,6 +186,7 @@ def pull_body(
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
         boxed=[box for row in conflicts for box in row.boxes],
+        deleted=any(not (note.local or note.field) for note in change.conflicts),
         keeps=change_keeps(change),
         answers=answer_rows(change),
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),

@@ -1,5 +1,6 @@
 """How a conflict is shown: short values in the table, long ones as a diff below it, deletions as a word."""
 
+import pytest
 from markdown_it import MarkdownIt
 
 from reconciler.plan.changes import AnswerNote, ConflictNote
@@ -35,6 +36,36 @@ def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
     first, second = fences[:2]
     assert first.content == "--- local\n+++ upstream\n kind: ConfigMap\n data:\n-  a: 2\n+  a: 1\n"
     assert second.content.splitlines()[2:] == [f"-{'x' * 200}"]
+
+
+def test_what_one_side_deleted_is_shown_as_the_change_of_the_other() -> None:
+    deleted = ConflictNote("a.yaml", "", LONG.format(2), None, "ConfigMap a", base=LONG.format(1))
+    kept = deleted._replace(upstream=None, local=LONG.format(3))
+    both = deleted._replace(local=LONG.format(3))
+
+    bodies = [pull_body(replace(CREATED, conflicts=(note,)), NAMES) for note in (deleted, kept, both)]
+
+    shown = [next(t for t in MarkdownIt().parse(body) if t.type == "fence").content for body in bodies]
+    assert [text.splitlines()[:2] for text in shown] == [
+        ["--- before", "+++ upstream"],
+        ["--- before", "+++ local"],
+        ["--- local", "+++ upstream"],
+    ]
+    assert "| 3 lines, see below | 3 lines, see below | (deleted) |" in bodies[0]
+    assert "| 3 lines | 3 lines, see below | 3 lines, see below |" in bodies[2]
+
+
+@pytest.mark.parametrize("boxes", [False, True])
+def test_only_a_file_that_is_deleted_here_is_added_again(*, boxes: bool) -> None:
+    value = ConflictNote("b.yaml", "spec.replicas", "4", "5", "Deployment b", "Keep b 11-22")
+    deleted = ConflictNote("a.yaml", "", LONG.format(2), None, "ConfigMap a", "Keep a 11-22")
+
+    bodies = [
+        pull_body(replace(CREATED, conflicts=notes), NAMES, boxes=boxes)
+        for notes in ((value,), (value, deleted))
+    ]
+
+    assert ["Add a file again that is deleted here." in body for body in bodies] == [False, True]
 
 
 def test_comments_that_a_package_does_not_have_are_left_out_and_not_deleted() -> None:
