@@ -25,7 +25,7 @@ from reconciler.git.push import (
 )
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.inventory.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files, Signature
 from reconciler.names.refs import HEADS, TAGS
@@ -273,7 +273,9 @@ def _stage_pulls(
             yield _about(change, EffectKind.UPDATED if before else EffectKind.OPENED, record)
     for close in change.close:
         before = staged.find(close.number)
-        if staged.close(close.number, close.comment, withdrawn=True) != before:
+        # One with content that the base has counts as merged as soon as its branch goes.
+        is_merged = before.state is PullState.MERGED
+        if staged.close(close.number, close.comment, withdrawn=True) != before or is_merged:
             yield _about(change, EffectKind.CLOSED, before)
 
 

@@ -154,6 +154,18 @@ def test_a_proposal_that_was_withdrawn_may_come_back(world: World) -> None:
     assert lock_line(world).startswith("lock: create (LockPending)")
 
 
+def test_proposal_that_people_committed_themselves_is_closed_by_name(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Lock it by hand") as copy:
+        git(copy, "checkout", "-q", f"origin/{BRANCH}", "--", "locks")
+
+    said = world.run("apply").out
+
+    assert f"deleted  control {BRANCH}" in said
+    assert re.search(r"(?m)^closed +control #\d+ Lock ", said)
+    assert rests(world)
+
+
 def test_an_obsolete_branch_with_a_persons_change_is_left_to_them(world: World) -> None:
     world.run("apply")
     with world.edit("control", "Hold", branch=BRANCH) as copy:
