@@ -357,9 +357,10 @@ class _Attempt:
         if record.head_oid != approval.expect:
             raise ConflictError(f"The head of pull request {record.number} moved")
         if record.draft and not approval.drafts:
+            ready = f"`reconciler approve --propose-only REPOSITORY#{record.number}`"
             raise RefusedError(
-                f"Pull request {record.number} is a draft",
-                hint="Mark it ready with `reconciler approve --propose-only`, or approve it right away.",
+                f"Pull request {record.number} of {transaction.mirror.remote} is a draft",
+                hint=f"Mark it ready with {ready}, or approve it right away.",
             )
         merge = self._composer.compose(record)
         transaction.mark_merged(record.number, merge.oid, merge.time)

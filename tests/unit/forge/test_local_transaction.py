@@ -359,14 +359,14 @@ def test_merged_pull_request_is_not_reopened_and_is_merged_once(edge: Edge) -> N
 def test_merge_needs_an_open_ready_pull_request_at_its_head(edge: Edge) -> None:
     tip = edge.repo.oid(DRAFT)
 
-    with pytest.raises(RefusedError, match="Pull request 1 is a draft") as draft:
+    with pytest.raises(RefusedError, match=r"Pull request 1 of \S+edge\S* is a draft") as draft:
         forge(edge).merge(1, expect=tip)
     with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
         forge(edge).approve(1, expect=edge.repo.oid("main"))
     forge(edge).reject(1)
     with pytest.raises(RefusedError, match="Pull request 1 is closed"):
         forge(edge).approve(1, expect=tip)
-    hint = "Mark it ready with `reconciler approve --propose-only`, or approve it right away."
+    hint = "Mark it ready with `reconciler approve --propose-only REPOSITORY#1`, or approve it right away."
     assert draft.value.hint == hint
 
 
