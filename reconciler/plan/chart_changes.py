@@ -122,8 +122,8 @@ def _charts(upstream: Files, files: Files) -> Iterator[tuple[str, _Chart]]:
     files = upstream_names(files)
     for package, path, config in chart_configurations(upstream):
         start = f"{package}/" if package else ""
-        # A package may keep values files, which people edit there.
-        downstream = {**upstream, **{path: files[path] for path in files if path in upstream}}
+        # A package may keep values files, which people edit or add there.
+        downstream = {**upstream, **files}
         inside = {path.removeprefix(start): f for path, f in downstream.items() if path.startswith(start)}
         documents = documents_of(files[path]) if path in files else ()
         try:

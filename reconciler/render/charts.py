@@ -7,6 +7,7 @@ follows, the merge with people's edits above all, is that of any package (ADR 12
 What a cluster cannot apply stays upstream, or is a file that no agent reads (`INPUT`, ADR 25).
 """
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -291,7 +292,7 @@ def _rendered(renderings: Sequence[_Made]) -> Files | None:
     """Return the package of a side, of several possible ones that which differs least from what it led to."""
     made = [(rendering.files, rendering.side) for rendering in renderings if rendering.files is not None]
     if renderings and not made:
-        raise _BlockedError(_failure(renderings[-1].result))
+        raise _BlockedError(_failure(renderings[-1]))
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
         return made[0][0] if made else None
     # Of two that differ as much it is what is recorded.
@@ -394,12 +395,17 @@ def _with_trees(
     )
 
 
-def _failure(result: PipelineResult) -> Blocked:
+def _failure(rendering: _Made) -> Blocked:
+    """Return why a side was not rendered; people know its configurations by their names downstream."""
+    side, result = rendering.side, rendering.result
     if result.is_postponed:
         return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
     message = "; ".join(line.strip() for line in result.error.splitlines() if line.strip())
     hint = "Correct the values or the chart, or use the revision before; the package stays as it is."
-    return Blocked(Reason.INVALID_PACKAGE, f"The chart of the package cannot be rendered: {message}", hint)
+    inputs = [f"{path}{INPUT}" for _, path, _ in chart_configurations(side.run) if path in side.local]
+    given = f" with {', '.join(sorted(inputs))}" if inputs else ""
+    message = f"The chart of the package cannot be rendered{given}: {message}"
+    return Blocked(Reason.INVALID_PACKAGE, message, hint)
 
 
 # Steps and configurations
@@ -497,9 +503,23 @@ def _configuration(files: Files) -> set[str]:
 
 
 def _recorded_configuration(files: Files, local: Files) -> set[str]:
-    """Return the paths of what decides about values, of those that the package downstream records as well."""
+    """Return the paths of what decides about values, of those that the package downstream records as well.
+
+    People may add a values file there, and name it in the configuration.
+    """
     records = {path: local[path] for _, path, _ in chart_configurations(files) if path in local}
-    return _configuration(files) | _configuration({**files, **records})
+    recorded = {**files, **records}
+    added = {path for path in _named_values(recorded) if path in local and path not in files}
+    return _configuration(files) | _configuration(recorded) | added
+
+
+def _named_values(files: Files) -> Iterator[str]:
+    """Yield the paths of the values files that configurations of charts name."""
+    for package, _, config in chart_configurations(files):
+        for chart in mappings_at(config, "helmCharts"):
+            names = value_at(chart, "templateOptions", "values", "valuesFiles")
+            for name in names if isinstance(names, list) else ():
+                yield posixpath.normpath(f"{package}/{name}" if package else str(name))
 
 
 def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, File]:

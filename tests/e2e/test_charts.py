@@ -202,6 +202,46 @@ def test_values_that_people_edit_downstream_are_rendered(world: World) -> None:
     assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
 
 
+@pytest.mark.parametrize("name", ["values-mine.yaml.input", "values-mine.yaml"])
+def test_values_file_that_people_add_downstream_is_rendered(world: World, name: str) -> None:
+    apply_and_merge(world)
+    with world.edit("edge-3", "Values of this cluster") as folder:
+        (folder / "web" / name).write_text("grace: 77\n")
+    edit(
+        world,
+        "edge-3",
+        RECORD,
+        "      valuesInline:\n",
+        "      valuesFiles: [values-mine.yaml]\n      valuesInline:\n",
+    )
+
+    apply_and_merge(world)
+
+    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
+    set_variants(world, revision=2)
+    apply_and_merge(world)
+    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
+    assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
+    assert main(world, "edge-3", name) == "grace: 77\n"
+    assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
+
+
+def test_values_file_that_is_not_there_is_told_of_the_file_that_names_it(world: World) -> None:
+    apply_and_merge(world)
+    edit(
+        world,
+        "edge-3",
+        RECORD,
+        "      valuesInline:\n",
+        "      valuesFiles: [mine.yaml]\n      valuesInline:\n",
+    )
+
+    planned = world.run("plan").out
+
+    assert f"cannot be rendered with {RECORD}: " in planned
+    assert "The package has no values file mine.yaml" in planned
+
+
 def test_resource_that_a_person_disables_in_the_values_goes(world: World) -> None:
     extra = CONFIG_MAP.replace("name: web", "name: extra")
     guarded = f"{{{{ if .Values.extra }}}}\n{extra}{{{{ end }}}}\n"
