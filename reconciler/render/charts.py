@@ -403,8 +403,8 @@ def _failure(rendering: _Made) -> Blocked:
     message = "; ".join(line.strip() for line in result.error.splitlines() if line.strip())
     hint = "Correct the values or the chart, or use the revision before; the package stays as it is."
     inputs = [f"{path}{INPUT}" for _, path, _ in chart_configurations(side.run) if path in side.local]
-    given = f" with {', '.join(sorted(inputs))}" if inputs else ""
-    message = f"The chart of the package cannot be rendered{given}: {message}"
+    way = f" with {', '.join(sorted(inputs))}" if inputs else ""
+    message = f"The chart of the package cannot be rendered{way}: {message}"
     return Blocked(Reason.INVALID_PACKAGE, message, hint)
 
 

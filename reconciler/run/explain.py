@@ -86,6 +86,8 @@ def read_origins(
     origins = find_origins(
         resolved, files or {}, inventory, variant.trace, upstream, main=main, changed=changed
     )
+    if change.conflicts:  # functions wait for the answers: the draft lacks the values that the variant sets
+        origins = tuple(o for o in origins if o.location is None or not o.field.startswith(".Values."))
     return origins, replace(change, conflicts=conflicts)
 
 

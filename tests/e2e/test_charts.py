@@ -265,6 +265,7 @@ def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) 
     edit(world, "edge-2", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
 
     set_variants(world, revision=2)
+    assert ".Values.replicas" not in world.run("plan", "--diff", "edge-2/web").out, "the setter has not run"
     said = world.run("apply")
 
     assert "conflict" in said.out
