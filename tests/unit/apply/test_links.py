@@ -10,9 +10,8 @@ import pytest
 from reconciler.apply.links import NO_LINKS, Links, find_web
 from reconciler.apply.upstream_log import UpstreamLog, local_origins
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.plan.changes import Change, ConflictNote, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.git import make_repository
@@ -187,7 +186,9 @@ def test_commits_of_an_upstream_have_their_first_line_and_those_elsewhere_are_le
     assert titles("1" * 40, new)[0] == (changed, "Grow web")
 
 
-def test_local_value_that_is_deleted_is_since_the_commit_that_deleted_it(tmp_path: Path) -> None:
+def test_local_value_that_is_deleted_is_since_the_commit_that_deleted_it(
+    tmp_path: Path, change: Change
+) -> None:
     old, other = ("kind: ConfigMap\nmetadata:\n  name: conf\ndata:\n  a: " + value for value in "12")
     repo = make_repository(tmp_path / "edge.git", {"README.md": "1"})
     repo.commit({"web/conf.yaml": old, "web/x.yaml": old}, message="Clone\n")
@@ -197,12 +198,10 @@ def test_local_value_that_is_deleted_is_since_the_commit_that_deleted_it(tmp_pat
         ConflictNote("conf.yaml", "", other, None, "ConfigMap conf", "of conf"),
         ConflictNote("x.yaml", "data.a", "3", "2", "ConfigMap conf", "of x"),
     )
-    change = Change(
-        PackageKey(str(repo.path), "web"), ObjectName("d", "edge"), Op.KEEP, Reason.MERGE_CONFLICT
-    )
-
     mirror = Mirrors(tmp_path / "cache").open(str(repo.path))
-    origins = local_origins(mirror, "main", replace(change, conflicts=notes))
+    origins = local_origins(
+        mirror, "main", replace(change, package=PackageKey(str(repo.path), "web"), conflicts=notes)
+    )
 
     assert {name: origin.subject for name, origin in origins.items()} == {
         "of conf": "Drop conf",
