@@ -221,7 +221,7 @@ def _left_targets(inventory: Inventory) -> Iterator[PlanTarget]:
         if view.former is None or view.role is not RepositoryRole.PLANNED:
             continue
         for path in view.former.packages:
-            if PackageKey(view.url, path) in inventory.hidden or is_given_up(view, path, inventory):
+            if PackageKey(view.url, path) in inventory.hidden or is_given_up(view, inventory):
                 continue
             target = make_target(view, view.packages.get(path, PackageState(path)), inventory)
             if view.problem or target.owner or target.drafts:
@@ -251,15 +251,16 @@ def find_place(place: RecordedDownstream, context: PlanContext) -> PlanTarget | 
     return next((t for t in targets if t is not None and place.branch in ("", t.view.branch)), None)
 
 
-def is_given_up(view: RepositoryView, path: str, inventory: Inventory) -> bool:
-    """Tell whether people consented to forget a package at a former place: one not read, or a copy."""
+def is_given_up(view: RepositoryView, inventory: Inventory) -> bool:
+    """Tell whether people consented to forget a former place: one that is not read, or a copy."""
     is_former = view.former is not None and view.former.is_understood and view.problem is not None
-    return is_former and place_consent(view, path) in inventory.policy.consents
+    return is_former and place_consent(view) in inventory.policy.consents
 
 
-def place_consent(view: RepositoryView, path: str) -> str:
-    """Return the checksum that gives up a package of one branch in `spec.consents`."""
-    return deletion_consent([(view.url, path, view.branch)])
+def place_consent(view: RepositoryView) -> str:
+    """Return the checksum in `spec.consents` that gives up what one branch has at a former place."""
+    paths = view.former.packages if view.former is not None else ()
+    return deletion_consent((view.url, path, view.branch) for path in paths)
 
 
 def _sharing(

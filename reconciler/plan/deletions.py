@@ -150,7 +150,7 @@ def _kept_at_former_place(target: PlanTarget) -> Held | None:
         return Held(Veto.OWNER, former.reason, why, waits=True)
     if view.problem is None:
         return None
-    consent = f"write spec.consents: {{{place_consent(view, target.package.path)}: why}} in the configuration"
+    consent = f"write spec.consents: {{{place_consent(view)}: why}} in the configuration"
     why = f"{former.message}. {view.problem.message}. To forget that place, {consent}"
     return Held(Veto.OWNER, former.reason, why, waits=True)
 

@@ -161,7 +161,7 @@ def _is_unread(place: RecordedDownstream, owner: ObjectName, context: PlanContex
     """Tell whether nothing is known of a place, unless people gave up what is there."""
     former = _former_view(place, owner, context)
     if former is not None:
-        return not former.is_planned and not is_given_up(former, place.path, context.inventory)
+        return not former.is_planned and not is_given_up(former, context.inventory)
     return not any(view.is_planned for view in context.inventory.views_of(place.url))
 
 
