@@ -97,7 +97,7 @@ class _Reader:
 
 
 def _unfinished_text(draft: Draft) -> str:
-    return f"no run has finished the draft of {draft.path} since its conflicts were answered"
+    return f"no run has finished the draft of {draft.path} since people answered its conflicts"
 
 
 def find_objections(plan: Plan) -> dict[Place, Objection]:

@@ -462,7 +462,7 @@ def test_an_answered_draft_is_approved_after_a_run_finished_it(
     said = world.run("approve", NAME)
 
     assert said.code == 4
-    assert "no run has finished the draft of web since its conflicts were answered" in said.out
+    assert "no run has finished the draft of web since people answered its conflicts" in said.out
     assert "hint: Run `reconciler apply`, and then approve." in said.out
     (row,) = [row for row in json.loads(world.run("plan", "-o", "json").out)["approvable"] if row["unmet"]]
     assert row["head"] == branch(world)

@@ -17,6 +17,7 @@ STAGES = sorted(each.name for each in pkgutil.iter_modules(reconciler.__path__) 
 ASKED_EVERYWHERE = {
     ("reconciler.forge.local.store", "number_of"),
     ("reconciler.git.trees", "_check"),
+    ("reconciler.git.repository", "_is_text"),
     ("reconciler.git.trees", "check_entry"),
     ("reconciler.inventory.inventory", "RepositoryView.full_path"),
     ("reconciler.inventory.inventory", "_full_path"),
