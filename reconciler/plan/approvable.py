@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.text import Text
 from reconciler.inventory.inventory import Draft, Inventory, RepositoryView
@@ -66,6 +67,13 @@ class _Reader:
 
     def approvable(self, view: RepositoryView, draft: Draft) -> Approvable:
         package = PackageKey(view.url, draft.path)
+        try:
+            with guard(f"approval of {package}"):
+                return self._approvable(package, view, draft)
+        except DefectError as error:
+            return Approvable(unmet=(str(error),))
+
+    def _approvable(self, package: PackageKey, view: RepositoryView, draft: Draft) -> Approvable:
         conflicts, unready, failed = self._find_unmet(package, draft)
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
