@@ -10,6 +10,7 @@ from reconciler.base.text import join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.standing import SHORT
+from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
@@ -126,7 +127,8 @@ def _decided_since(target: PlanTarget, variant: DesiredVariant, context: PlanCon
     record = context.inventory.records.get(variant.key)
     if record is None or target.key in context.proposed_deletions:
         return f"{where}, and a newer commit lets it go"
-    asks_else = record.spec != spec_data(variant)
+    is_elsewhere = PackageKey(record.url, record.path) != target.key
+    asks_else = is_elsewhere or record.spec != spec_data(variant)
     return f"{where}, and a newer commit asks for something else" if asks_else else ""
 
 

@@ -15,7 +15,7 @@ from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
-from tests.support.small_world import manifest, published, variant, write_world
+from tests.support.small_world import manifest, published, repository, variant, write_world
 from tests.support.world import Said, World, build_world, git, refs
 
 pytestmark = pytest.mark.slow
@@ -760,6 +760,20 @@ def test_an_older_checkout_says_that_newer_commits_decide(
     assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
     assert web["message"].endswith(f"and a newer commit {why}")
     assert "the next apply" not in older.run("status").out
+
+
+def test_an_older_checkout_says_that_a_newer_commit_moved_the_repository(world: World) -> None:
+    older = clone(world)
+    commit(world, {"manifests/repositories/edge-1.yaml": repository("edge-1") + "    directory: sites\n"})
+    for _ in range(2):
+        world.run("apply")
+        assert world.run("approve", "--all").code == 0
+
+    plan = json.loads(older.run("plan", "-o", "json").out)
+    (web,) = (change for change in plan["changes"] if change["package"]["path"] == "web")
+
+    assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
+    assert web["message"].endswith("and a newer commit asks for something else")
 
 
 def test_an_older_checkout_plans_what_no_newer_commit_changed(world: World) -> None:
