@@ -52,8 +52,8 @@ from reconciler.names.file_names import NamesError, TakenNames, check_names, wit
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy, Limits
 
-Measure = Callable[[str], AbstractContextManager[object]]
-"""Measures the run of the function that it gets the name of; the core has no clock."""
+StepLimit = Callable[[], AbstractContextManager[object]]
+"""Bounds the time of each step; the core has no clock."""
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
 
@@ -68,7 +68,7 @@ def run_pipeline(
     files: Files,
     runtimes: Sequence[FunctionRuntime] = (),
     policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
-    measure: Measure = lambda _: nullcontext(),
+    step_limit: StepLimit = nullcontext,
     *,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> PipelineResult:
@@ -89,9 +89,7 @@ def run_pipeline(
         steps = declared_steps(files)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return (
-        run_steps(files, steps, runtimes, policy, measure, limits=limits) if steps else PipelineResult(files)
-    )
+    return run_steps(files, steps, runtimes, policy, step_limit, limits=limits) if steps else PipelineResult(files)
 
 
 def may_have_pipeline(files: Files) -> bool:
@@ -127,7 +125,7 @@ def run_steps(
     steps: Sequence[Step],
     runtimes: Sequence[FunctionRuntime],
     policy: FunctionPolicy,
-    measure: Measure = lambda _: nullcontext(),
+    step_limit: StepLimit = nullcontext,
     *,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> PipelineResult:
@@ -154,7 +152,7 @@ def run_steps(
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
-                with measure(step.function):
+                with step_limit():
                     run.step(step, engine)
                 saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())

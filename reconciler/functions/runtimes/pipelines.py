@@ -77,8 +77,8 @@ def open_pipelines(
             with open_task("running functions", len(missing)) as task:
 
                 def render(number: int) -> PipelineResult:
-                    measure = limited(policy, limit.ends_s)
-                    result = run_pipeline(packages[number], runtimes, policy, measure, limits=limits)
+                    step_limit = limited(policy, limit.ends_s)
+                    result = run_pipeline(packages[number], runtimes, policy, step_limit, limits=limits)
                     task.advance()
                     return result
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from reconciler.functions.pipeline import Measure
+from reconciler.functions.pipeline import StepLimit
 from reconciler.functions.step import FunctionTimeoutError, RunTimeoutError
 from reconciler.policy import FunctionPolicy
 
@@ -33,8 +33,8 @@ class RunLimit:
             raise _run_timeout(self._policy, is_running=True)
 
 
-def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
-    """Return a measure that stops each function after `policy.timeout_s`, and all at `ends_s`.
+def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> StepLimit:
+    """Return a limit that stops each function after `policy.timeout_s`, and all at `ends_s`.
 
     `ends_s` is a time of the monotonic clock. What waits for a process, and what computes in this one, is
     stopped by a signal that raises FunctionTimeoutError or RunTimeoutError: the runtimes then end their
@@ -43,7 +43,7 @@ def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
     """
 
     @contextmanager
-    def limited_measure(_name: str) -> Iterator[None]:
+    def limit() -> Iterator[None]:
         remaining_s = ends_s - time.monotonic()
         if remaining_s <= 0:
             raise _run_timeout(policy, is_running=False)
@@ -65,7 +65,7 @@ def limited(policy: FunctionPolicy, ends_s: float = math.inf) -> Measure:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
-    return limited_measure
+    return limit
 
 
 def _run_timeout(policy: FunctionPolicy, *, is_running: bool) -> RunTimeoutError:
