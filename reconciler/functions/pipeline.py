@@ -89,7 +89,11 @@ def run_pipeline(
         steps = declared_steps(files)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return run_steps(files, steps, runtimes, policy, step_limit, limits=limits) if steps else PipelineResult(files)
+    return (
+        run_steps(files, steps, runtimes, policy, step_limit, limits=limits)
+        if steps
+        else PipelineResult(files)
+    )
 
 
 def may_have_pipeline(files: Files) -> bool:
