@@ -20,12 +20,11 @@ from reconciler.dependencies.lock.convert import (
     PORTER_SCHEMA,
     USER,
 )
-from reconciler.dependencies.lock.format import ClusterLock, LockedInstance, LockedPackage, LockedRevision
+from reconciler.dependencies.lock.format import ClusterLock, LockedPackage, LockedRevision
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
     Catalogue,
     ClusterInputs,
-    SlotKind,
     UnknownVariableError,
     bundle_name,
     dependency_parameters,
@@ -34,7 +33,8 @@ from reconciler.dependencies.model.cluster import (
     sharing_labels,
     template_variables,
 )
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, PackageId, Values
+from reconciler.dependencies.model.instances import Instance, SlotKind
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.krm.yaml import emit
@@ -265,12 +265,12 @@ class PackageGraph(Struct, frozen=True):
 
     def _candidate(self, package: LockedPackage) -> Candidate | None:
         """Return the published version of a locked package; None if it is not published any more."""
-        id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+        id_ = package.instance.package
         published = self.catalogue.candidates(id_)
         return next((c for c in published if c.version.text == package.version), None)
 
     @staticmethod
-    def _names(parent: LockedPackage, instance: LockedInstance) -> tuple[set[str], set[str]]:
+    def _names(parent: LockedPackage, instance: Instance) -> tuple[set[str], set[str]]:
         edges = [edge for edge in parent.dependencies if edge.resolved == instance]
         aliases = {edge.alias for edge in edges if edge.alias}
         return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
@@ -550,7 +550,7 @@ def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
     needed = [str(parent) for parent in package.parents]
     more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
-    document = _DIALECTS[Ecosystem(package.package.instance.ecosystem)](package, annotations)
+    document = _DIALECTS[package.package.instance.ecosystem](package, annotations)
     if isinstance(document, Refused):
         hint = "Write a manifest for it yourself; it is used instead."
         if not package.ref.kind:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
-from reconciler.dependencies.lock.convert import USER, unlocked_instance
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     DesiredState,
@@ -540,7 +540,7 @@ class _Reconciler:
             running=running,
             target=target,
             resources=resources,
-            take_over=self.inputs.may_take_over(unlocked_instance(package.instance).package, install),
+            take_over=self.inputs.may_take_over(package.instance.package, install),
         )
 
     def kept(self, settled: Mapping[str, Iterable[LockedRevision]]) -> dict[str, frozenset[str]]:

@@ -91,7 +91,7 @@ class LossReader(Struct):
             after = scope.after.resolution.packages if scope.after else ()
             versions = {_resource(package): package.version for package in after}
             for package in scope.before.resolution.packages:
-                resource, (ecosystem, source) = _resource(package), package.instance.order[:2]
+                resource, (ecosystem, source) = _resource(package), package.instance.package
                 if ecosystem in _INSTALLERS and package.kind:
                     version = versions.get(resource)
                     kinds = self._kinds_of(
@@ -345,7 +345,7 @@ def _heir(packages: Iterable[LockedPackage], ecosystem: str, name: str, removed:
     """Return another object that installs the package of a removed one, "" without one."""
     for package in packages:
         resource = _resource(package)
-        is_same = package.instance.order[:2] == (ecosystem, name) and resource.namespace == removed.namespace
+        is_same = package.instance.package == (ecosystem, name) and resource.namespace == removed.namespace
         if is_same and resource != removed:
             return str(resource)
     return ""

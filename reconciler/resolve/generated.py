@@ -10,7 +10,8 @@ from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.convert import NeededPackage, RequirementPath, needed_packages
-from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockUpdate
+from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
@@ -61,7 +62,7 @@ def generate(
     return Generated(tuple(variants), maker.unmet, frozenset(maker.undecided))
 
 
-def root_key(instance: LockedInstance) -> RootKey:
+def root_key(instance: Instance) -> RootKey:
     """Return the root that a locked instance is."""
     return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
 

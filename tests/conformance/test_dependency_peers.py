@@ -9,15 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    Pin,
-    ResolverSettings,
-    SlotKind,
-    build_catalogue,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -145,7 +138,7 @@ def inputs_of(upgrade: Upgrade) -> ClusterInputs:
     return ClusterInputs(
         tuple(installs),
         build_catalogue([*images, *parents]),
-        pins=tuple(Pin(Instance(IMAGE, InstallSlot(SlotKind.CLUSTER)), each) for each in locked),
+        pins=tuple(Pin(Instance(*IMAGE, Slot(SlotKind.CLUSTER)), each) for each in locked),
         choices=ResolverSettings(allow_downgrade=upgrade.downgrade, policies=policies),
     )
 

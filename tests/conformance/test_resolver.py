@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    Pin,
-    ResolverSettings,
-    SlotKind,
-    build_catalogue,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -78,7 +71,7 @@ class Translated:
             n: [v for v, _ in versions].index(locked[n]) for n, versions in self.index.items() if n in locked
         }
         held = tuple(
-            Pin(Instance(PackageId(Ecosystem.XPKG, n), InstallSlot(SlotKind.CLUSTER)), c)
+            Pin(Instance(*PackageId(Ecosystem.XPKG, n), Slot(SlotKind.CLUSTER)), c)
             for n, rank in ranks.items()
             for c in [known.candidates(PackageId(Ecosystem.XPKG, n))[rank]]
         )

@@ -11,14 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    Pin,
-    SlotKind,
-    build_catalogue,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, Pin, build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -241,13 +235,13 @@ def solved(world: World) -> Solution:
         requires = tuple(Requirement((need(*own),)) for own in words(needs))
         candidates.append(Candidate(PackageId(Ecosystem.XPKG, name), parse_loose(version), requires=requires))
     by_name = {(c.id.name, str(c.version)): c for c in candidates}
-    slot = InstallSlot(SlotKind.CLUSTER)
+    slot = Slot(SlotKind.CLUSTER)
     locked = (by_name[own] for own in words(world.locked))
     installs = (
         Install("", name, Dialect.CROSSPLANE, need(name, text), kind="Configuration")
         for name, text in words(world.asked)
     )
-    pins = tuple(Pin(Instance(candidate.id, slot), candidate) for candidate in locked)
+    pins = tuple(Pin(Instance(*candidate.id, slot), candidate) for candidate in locked)
     return resolve_cluster(ClusterInputs(tuple(installs), build_catalogue(candidates), pins=pins))
 
 

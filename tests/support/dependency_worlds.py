@@ -5,15 +5,13 @@ from random import Random
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
-    InstallSlot,
-    Instance,
     LockedChoice,
     ObservedInstallation,
     Pin,
     ResolverSettings,
-    SlotKind,
     build_catalogue,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -142,13 +140,11 @@ class _Maker:
             choices=ResolverSettings(allow_downgrade=random.random() < 0.6),
         )
 
-    def slots(self, name: str, installs: tuple[Install, ...]) -> list[InstallSlot]:
+    def slots(self, name: str, installs: tuple[Install, ...]) -> list[Slot]:
         if self.ecosystem is Ecosystem.XPKG:
-            return [InstallSlot(SlotKind.CLUSTER)]
-        own = [
-            InstallSlot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name
-        ]
-        return own or [InstallSlot(SlotKind.NAMESPACE, "x"), InstallSlot(SlotKind.CLUSTER)]
+            return [Slot(SlotKind.CLUSTER)]
+        own = [Slot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name]
+        return own or [Slot(SlotKind.NAMESPACE, "x"), Slot(SlotKind.CLUSTER)]
 
     def pins(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Pin]:
         found = []
@@ -156,12 +152,12 @@ class _Maker:
             several = [c for c in candidates if c.id.name == name]
             if self.random.random() < 0.7:
                 slot = self.random.choice(self.slots(name, installs))
-                found.append(Pin(Instance(self.id(name), slot), self.random.choice(several)))
+                found.append(Pin(Instance(*self.id(name), slot), self.random.choice(several)))
         return found
 
     def chosen(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[LockedChoice]:
         return [
-            LockedChoice(Instance(c.id, slot), str(r), self.random.randrange(2))
+            LockedChoice(Instance(*c.id, slot), str(r), self.random.randrange(2))
             for c in candidates
             for r in c.requires
             if len(r.alternatives) > 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.dependencies.model.cluster import Instance
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.dependencies.solve.problem import (
     CYCLE_CAUSE,

@@ -25,16 +25,14 @@ from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
     ClusterState,
-    InstallSlot,
-    Instance,
     ObservedInstallation,
     ObservedRevision,
     Pin,
     RefusedVersion,
     ResolverSettings,
-    SlotKind,
     build_catalogue,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -542,7 +540,5 @@ def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pi
         candidates = catalogue.candidates(candidate.id)
         same = [c for c in candidates if c.digest == candidate.digest] if candidate.digest else []
         if same or not candidate.digest:
-            pins.append(
-                Pin(Instance(candidate.id, InstallSlot(SlotKind.CLUSTER)), same[0] if same else candidate)
-            )
+            pins.append(Pin(Instance(*candidate.id, Slot(SlotKind.CLUSTER)), same[0] if same else candidate))
     return tuple(sorted(pins, key=lambda pin: str(pin.instance)))

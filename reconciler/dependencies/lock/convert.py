@@ -13,10 +13,8 @@ from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
     LockedRevision,
-    LockedSlot,
     PackageLock,
     Resolution,
     SkippedDependency,
@@ -27,15 +25,8 @@ from reconciler.dependencies.lock.format import (
     package_of,
     resolution_path,
 )
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    LockedChoice,
-    Pin,
-    SlotKind,
-    bundle_name,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, bundle_name
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
     ApiNeed,
@@ -91,30 +82,22 @@ def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
     Raises:
         VersionError: The lock was edited into an invalid version or range.
     """
-    return tuple(
-        Pin(unlocked_instance(package.instance), _candidate(package)) for package in resolution.packages
-    )
+    return tuple(Pin(package.instance, _candidate(package)) for package in resolution.packages)
 
 
 def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
     """Return the locked alternative of each or-group."""
     return tuple(
-        LockedChoice(unlocked_instance(package.instance), dependency.signature, dependency.alternative)
+        LockedChoice(package.instance, dependency.signature, dependency.alternative)
         for package in resolution.packages
         for dependency in package.dependencies
         if dependency.alternatives > 1
     )
 
 
-def unlocked_instance(locked: LockedInstance) -> Instance:
-    """Return the instance that a lock names."""
-    slot = InstallSlot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
-    return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
-
-
 def _candidate(package: LockedPackage) -> Candidate:
     return Candidate(
-        PackageId(Ecosystem(package.instance.ecosystem), package.instance.name),
+        package.instance.package,
         _version(package.version),
         digest=package.digest,
         requires=tuple(
@@ -156,12 +139,12 @@ def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin,
     pinned = {pin.instance for pin in pins}
     transferred: dict[Instance, Pin] = {}
     for pin in pins:
-        package, slot = pin.instance
+        slot = pin.instance.slot
         successors: list[Instance] = []
         if slot.kind is SlotKind.INSTALL and pin.instance not in standing:
-            successors = [Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))]
+            successors = [replace(pin.instance, slot=Slot(SlotKind.NAMESPACE, slot.namespace))]
         elif slot.kind in SHARED_SLOT_KINDS:
-            siblings = (i for i in standing if i.package == package)
+            siblings = (i for i in standing if i.package == pin.instance.package)
             anywhere = slot.kind is SlotKind.CLUSTER
             successors = sorted(i for i in siblings if anywhere or i.slot.namespace == slot.namespace)
         for instance in successors:
@@ -233,7 +216,7 @@ class NeededPackage(Struct, frozen=True):
     paths: tuple[RequirementPath, ...]
 
     @property
-    def roots(self) -> tuple[LockedInstance, ...]:
+    def roots(self) -> tuple[Instance, ...]:
         """The variants' own packages that it is there for."""
         return tuple(dict.fromkeys(trail[0].instance for trail in self.paths))
 
@@ -285,14 +268,8 @@ class ClusterObject(NamedTuple):
     name: str = ""
 
 
-def locked_instance(instance: Instance) -> LockedInstance:
-    """Return an instance as locks write it."""
-    slot = LockedSlot(kind=instance.slot.kind, namespace=instance.slot.namespace, path=instance.slot.path)
-    return LockedInstance(ecosystem=instance.package.ecosystem, name=instance.package.name, slot=slot)
-
-
 def cluster_objects(
-    inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
+    inputs: ClusterInputs, solution: Solution, held: Mapping[Instance, LockedPackage]
 ) -> dict[Instance, ClusterObject]:
     """Return the object of every package: the user's own, the locked one, else a new free name.
 
@@ -307,7 +284,7 @@ def cluster_objects(
     }
     for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
         if resolved.instance not in objects:
-            previous = held.get(locked_instance(resolved.instance))
+            previous = held.get(resolved.instance)
             objects[resolved.instance] = _generated_object(resolved, previous, objects.values())
     return objects
 
@@ -347,31 +324,30 @@ def lock_solution(
         inputs.installs_by_instance(), previous_packages, cluster_objects(inputs, solution, previous_packages)
     )
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
-    failed = {locked_instance(instance) for instance in solution.failed}
-    unchanged = [resolved for instance, resolved in previous_packages.items() if instance in failed]
+    unchanged = [resolved for instance, resolved in previous_packages.items() if instance in solution.failed]
     skipped = (
         SkippedDependency(
-            parent=locked_instance(resolved.parent),
+            parent=resolved.parent,
             requirement=str(resolved.requirement),
             reason=resolved.reason,
         )
         for resolved in solution.skipped
     )
     return Resolution(
-        packages=tuple(sorted((*fresh, *unchanged), key=lambda resolved: resolved.instance.order)),
-        skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent.order, resolved.requirement))),
+        packages=tuple(sorted((*fresh, *unchanged), key=lambda resolved: resolved.instance)),
+        skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent, resolved.requirement))),
     )
 
 
 class _ResolutionWriter(NamedTuple):
     installs: Mapping[Instance, Install]
-    held: Mapping[LockedInstance, LockedPackage]
+    held: Mapping[Instance, LockedPackage]
     objects: Mapping[Instance, ClusterObject]
 
     def package(self, resolved: ResolvedInstance) -> LockedPackage:
         install = self.installs.get(resolved.instance)
         own_object = self.objects.get(resolved.instance, ClusterObject())
-        instance = locked_instance(resolved.instance)
+        instance = resolved.instance
         parents = tuple(str(parent) for parent in resolved.requested_by)
         return LockedPackage(
             instance=instance,
@@ -391,7 +367,7 @@ class _ResolutionWriter(NamedTuple):
             dependencies=tuple(_locked_dependency(edge, install) for edge in resolved.edges),
         )
 
-    def _owner(self, instance: LockedInstance, parents: tuple[Instance, ...]) -> str:
+    def _owner(self, instance: Instance, parents: tuple[Instance, ...]) -> str:
         """Return the direct parent that a generated package belongs to: the one it has, while it asks.
 
         Without it, ownership goes to the parent with the lowest namespace and name.
@@ -412,7 +388,7 @@ def _locked_dependency(edge: RequirementEdge, install: Install | None) -> Locked
     common: dict[str, Any] = {
         "signature": edge.signature,
         "alias": edge.requirement.alias_of(edge.alternative),
-        "resolved": locked_instance(edge.target) if edge.target else None,
+        "resolved": edge.target or None,
         "detail": edge.detail,
         "via": edge.via,
         "active": edge.active,

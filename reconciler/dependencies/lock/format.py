@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.wire import Record, canonical_json
 from reconciler.base.wording import plural, verb
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -24,33 +25,6 @@ if TYPE_CHECKING:
 SCHEMA = "reconciler.dev/v1alpha1"
 LOCK_VERSION = 1
 SOLVER = "sat-canonical-2"
-
-
-class LockedSlot(Record, frozen=True, kw_only=True):
-    """The slot of an instance: a tuple, never a joined string."""
-
-    kind: str
-    namespace: str = ""
-    path: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
-
-
-class LockedInstance(Record, frozen=True, kw_only=True):
-    """One package in one slot. Its text is the reference in `requested_by`, `owner` and ownership."""
-
-    ecosystem: str
-    name: str
-    slot: LockedSlot
-
-    def __str__(self) -> str:
-        return f"{self.ecosystem}:{self.name}@{self.slot}"
-
-    @property
-    def order(self) -> tuple[str, str, str, str, tuple[str, ...]]:
-        """By ecosystem, name and slot: the order of every list of instances in a lock."""
-        return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
 
 
 class LockedDependency(Record, frozen=True, kw_only=True):
@@ -67,7 +41,7 @@ class LockedDependency(Record, frozen=True, kw_only=True):
     constraints: str = ""
     prereleases: tuple[str, ...] | None = None
     alias: str = ""
-    resolved: LockedInstance | None = None
+    resolved: Instance | None = None
     detail: str = ""
     via: str
     active: bool = True
@@ -92,7 +66,7 @@ class LockedPackage(Record, frozen=True, kw_only=True):
     `resolved_version` is the version that has these dependencies, if a run without dependencies changed it.
     """
 
-    instance: LockedInstance
+    instance: Instance
     dialect: str
     api_version: str = ""
     kind: str = ""
@@ -133,7 +107,7 @@ class OwnershipEntry(Record, frozen=True, kw_only=True):
 class SkippedDependency(Record, frozen=True, kw_only=True):
     """An optional requirement that was not met, and why."""
 
-    parent: LockedInstance
+    parent: Instance
     requirement: str
     reason: str = ""
 
@@ -147,7 +121,7 @@ class Resolution(Record, frozen=True, kw_only=True, dict=True):
     custom_resource_definitions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
     compositions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
     skipped: tuple[SkippedDependency, ...] = ()
-    unused: tuple[LockedInstance, ...] = ()
+    unused: tuple[Instance, ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:

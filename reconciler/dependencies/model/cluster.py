@@ -5,16 +5,16 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -33,41 +33,6 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions.version import Version, VersionPolicy
 from reconciler.names.ids import GroupKind
 from reconciler.names.problems import Problem
-
-
-class SlotKind(StrEnum):
-    """Kinds of slots: what must be unique within a cluster, and is therefore shared or not."""
-
-    CLUSTER = "cluster"
-    NAMESPACE = "namespace"
-    INSTALL = "install"
-    SHARED = "shared"
-    FOR = "for"
-
-
-class InstallSlot(NamedTuple):
-    """A place for one instance of a package: the unit in which versions are unified.
-
-    `path` is the user's name of an install, the group and labels of a shared instance, or the
-    way of aliases from the install that an exclusive instance belongs to.
-    """
-
-    kind: SlotKind
-    namespace: str = ""
-    path: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
-
-
-class Instance(NamedTuple):
-    """One package in one slot of a cluster."""
-
-    package: PackageId
-    slot: InstallSlot
-
-    def __str__(self) -> str:
-        return f"{self.package}@{self.slot}"
 
 
 class ObservedInstallation(Struct, frozen=True):
@@ -314,14 +279,15 @@ class ClusterInputs(Struct, frozen=True):
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install; what is locked for it has its name in the lock."""
         id_ = install.need.id
-        return Instance(id_ if install.requested else self.catalogue.find(id_), install_slot(install))
+        package = id_ if install.requested else self.catalogue.find(id_)
+        return Instance(*package, install_slot(install))
 
 
-def install_slot(install: Install) -> InstallSlot:
+def install_slot(install: Install) -> Slot:
     """Return the slot of a user's install: the cluster for Crossplane, its own name for the others."""
     if install.need.id.ecosystem is Ecosystem.XPKG:
-        return InstallSlot(SlotKind.CLUSTER)
-    return InstallSlot(SlotKind.INSTALL, install.namespace, (install.name,))
+        return Slot(SlotKind.CLUSTER)
+    return Slot(SlotKind.INSTALL, install.namespace, (install.name,))
 
 
 _TEMPLATE = re.compile(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
@@ -408,25 +374,13 @@ _SUFFIX = 6
 _INPUTS = "inputs="
 
 
-class BundleSlot(Protocol):
-    """The slot of an installation, in a resolution or in a lock."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of slot: shared, or for one parent."""
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The group and labels of a shared installation, or the way of aliases to an exclusive one."""
-
-
-def bundle_name(package: str, slot: BundleSlot) -> str:
+def bundle_name(package: str, slot: Slot) -> str:
     """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
 
     A shared installation is named after its group and its bundle, so that the name does not depend on the
     parents; a short digest distinguishes labels and inputs.
     """
-    if slot.kind == SlotKind.FOR:
+    if slot.kind is SlotKind.FOR:
         return "-".join(slot.path)
     group, words = sharing_labels(slot)
     inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
@@ -437,9 +391,9 @@ def bundle_name(package: str, slot: BundleSlot) -> str:
     return "-".join(part for part in parts if part)
 
 
-def sharing_labels(slot: BundleSlot) -> tuple[str, dict[str, str]]:
+def sharing_labels(slot: Slot) -> tuple[str, dict[str, str]]:
     """Return the sharing group and the labels that a shared instance is found by."""
-    if slot.kind != SlotKind.SHARED:
+    if slot.kind is not SlotKind.SHARED:
         return "", {}
     path = slot.path
     group = path[0] if path and "=" not in path[0] else ""

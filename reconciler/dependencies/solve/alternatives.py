@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind
+from reconciler.dependencies.model.cluster import ObservedInstallation
+from reconciler.dependencies.model.instances import Instance, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -188,7 +189,7 @@ def _create(
     published = lookup.inputs.catalogue.candidates(package)
     alternatives = []
     for slot, places in new_slots(package, published, context.requirement, scope):
-        instance = Instance(package, slot)
+        instance = Instance(*package, slot)
         locked = lookup.candidates(instance)
         fitting = (
             places | all_places(locked) - all_places(published) if len(locked) > len(published) else places

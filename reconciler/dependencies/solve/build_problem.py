@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,

@@ -9,13 +9,11 @@ from msgspec.structs import replace
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
     ClusterInputs,
-    InstallSlot,
-    Instance,
     ObservedInstallation,
-    SlotKind,
     bundle_name,
     rendered_labels,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -122,28 +120,28 @@ def installation_matches(
 
 def new_slots(
     package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, scope: RequirementContext
-) -> Iterator[tuple[InstallSlot, frozenset[int]]]:
+) -> Iterator[tuple[Slot, frozenset[int]]]:
     """Yield the slots of a possible new instance, with the candidates that fit there."""
     everything = all_places(candidates)
     match package.ecosystem:
         case Ecosystem.XPKG:
-            yield InstallSlot(SlotKind.CLUSTER), everything
+            yield Slot(SlotKind.CLUSTER), everything
         case Ecosystem.BUNDLE:
             share = requirement.share
             if share.scope is Sharing.EXCLUSIVE:
-                slot = InstallSlot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
+                slot = Slot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
             else:
                 words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
                 namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else scope.namespace
                 groups = [share.group] if share.group else []
-                slot = InstallSlot(SlotKind.SHARED, namespace, (*groups, *words))
+                slot = Slot(SlotKind.SHARED, namespace, (*groups, *words))
             yield slot, everything
         case _:
             once = cluster_singletons(candidates)
             if once:
-                yield InstallSlot(SlotKind.CLUSTER), once
+                yield Slot(SlotKind.CLUSTER), once
             if everything - once or not everything:
-                yield InstallSlot(SlotKind.NAMESPACE, scope.namespace), everything - once
+                yield Slot(SlotKind.NAMESPACE, scope.namespace), everything - once
 
 
 def slot_places(instance: Instance, candidates: tuple[Candidate, ...]) -> frozenset[int]:
@@ -366,7 +364,7 @@ def any_version(package: PackageId) -> VersionRange:
 
 def _is_object_of(installation: ObservedInstallation, instance: Instance) -> bool:
     """Tell whether an observed installation is the object that was generated for an instance."""
-    package, slot = instance
+    package, slot = instance.package, instance.slot
     if installation.id != package or package.ecosystem is Ecosystem.XPKG:
         return installation.id == package
     if slot.kind is not SlotKind.CLUSTER and installation.namespace != slot.namespace:

@@ -2,7 +2,8 @@
 
 from collections.abc import Container, Iterable, Iterator
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Ecosystem, Install, PackageId
 from reconciler.dependencies.solve.build_problem import owned_names
 from reconciler.dependencies.solve.problem import (

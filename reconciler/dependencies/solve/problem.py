@@ -8,7 +8,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.model.cluster import Instance, Pin
+from reconciler.dependencies.model.cluster import Pin
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.names.problems import Problem
 

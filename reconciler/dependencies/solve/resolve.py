@@ -12,7 +12,8 @@ from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Install, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem

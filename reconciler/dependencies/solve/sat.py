@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from reconciler.dependencies.model.cluster import Instance
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.solve.formula import BudgetError, Formula, RequirementClauses, SatSolver, encode
 from reconciler.dependencies.solve.problem import (
     PRESENT,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,

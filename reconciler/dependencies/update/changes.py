@@ -10,7 +10,6 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
     LockedRevision,
     LockOp,
@@ -21,6 +20,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
@@ -278,7 +278,7 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
         yield VersionChange(MoveOp.USE, instance, "", "", "something needs it again", ())
 
 
-def _met_needs(package: LockedPackage) -> Iterator[tuple[tuple[str, str], LockedInstance]]:
+def _met_needs(package: LockedPackage) -> Iterator[tuple[tuple[str, str], Instance]]:
     """Yield the requirements of a package, by what its author calls each, with what meets them."""
     for need in package.dependencies:
         if need.resolved is not None:

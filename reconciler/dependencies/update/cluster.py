@@ -14,12 +14,10 @@ from reconciler.dependencies.lock.convert import (
     USER,
     exclusive_owners,
     lock_solution,
-    locked_instance,
     with_lock,
 )
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,
-    LockedInstance,
     LockedPackage,
     LockOp,
     Resolution,
@@ -29,13 +27,12 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
-    Instance,
-    SlotKind,
     UnknownVariableError,
     dependency_parameters,
     render_parameter,
     template_variables,
 )
+from reconciler.dependencies.model.instances import Instance, SlotKind
 from reconciler.dependencies.model.packages import BundleInput, InputKind, Install, PackageId, Requirement
 from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
@@ -93,8 +90,8 @@ def autoremove(
         packages.append(replace(package, requested_by=parents, owner=min(parents, default="")))
     return replace(
         fresh,
-        packages=tuple(sorted(packages, key=lambda package: package.instance.order)),
-        unused=tuple(sorted(unused, key=lambda package: package.order)),
+        packages=tuple(sorted(packages, key=lambda package: package.instance)),
+        unused=tuple(sorted(unused)),
     )
 
 
@@ -128,16 +125,16 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
     return replace(unchanged, unused=autoremove(remaining, before).unused)
 
 
-def _with_kept(fresh: Resolution, before: Resolution, retained: set[LockedInstance]) -> Resolution:
+def _with_kept(fresh: Resolution, before: Resolution, retained: set[Instance]) -> Resolution:
     packages = (*fresh.packages, *(package for package in before.packages if package.instance in retained))
-    ordered = sorted(packages, key=lambda package: package.instance.order)
+    ordered = sorted(packages, key=lambda package: package.instance)
     unused = tuple(package for package in before.unused if package in retained)
     return replace(fresh, packages=tuple(ordered), unused=unused)
 
 
 def _reachable(
-    start: Iterable[LockedPackage], by_instance: dict[LockedInstance, LockedPackage]
-) -> Iterator[LockedInstance]:
+    start: Iterable[LockedPackage], by_instance: dict[Instance, LockedPackage]
+) -> Iterator[Instance]:
     """Yield every known instance that packages need, directly or not, each once.
 
     That includes those that were present for other reasons when a requirement was resolved.
@@ -161,7 +158,7 @@ def _is_retained(package: LockedPackage, before: Resolution) -> bool:
     return not all(dependency.uninstall for dependency in pointing)
 
 
-def _is_same_place(user: LockedInstance, other: LockedInstance) -> bool:
+def _is_same_place(user: Instance, other: Instance) -> bool:
     """Tell whether a user's manifest replaces a generated package: same package, same place."""
     same = (user.ecosystem, user.name) == (other.ecosystem, other.name)
     is_near = other.slot.kind == SlotKind.CLUSTER or user.slot.namespace == other.slot.namespace
@@ -169,7 +166,7 @@ def _is_same_place(user: LockedInstance, other: LockedInstance) -> bool:
 
 
 def _with_present_parents(
-    package: LockedPackage, names: frozenset[str], used: dict[LockedInstance, LockedPackage]
+    package: LockedPackage, names: frozenset[str], used: dict[Instance, LockedPackage]
 ) -> LockedPackage:
     """Return a package without its removed parents; without any other, those that it satisfies are left."""
     parents = tuple(who for who in package.requested_by if who in names)
@@ -201,7 +198,7 @@ def upgraded_with_parent(
     queue = [
         i
         for i, resolved_instance in resolved.items()
-        if i in locked and (resolved_instance.candidate.version != locked[i] or locked_instance(i) in behind)
+        if i in locked and (resolved_instance.candidate.version != locked[i] or i in behind)
     ]
     unlocked: set[Instance] = set()
     for instance in queue:

@@ -27,7 +27,6 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
 )
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.names.problems import defect_problem
@@ -114,7 +113,7 @@ def _with_unavailable(
         reasons = {}
         for package in packages:
             if package.unavailable:
-                id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+                id_ = package.instance.package
                 catalogue = catalogues.get(update.cluster)
                 why = catalogue.refusal(id_, package.version) if catalogue else None
                 text = f"cannot be found {excuse}" if excuse else "is no longer published"

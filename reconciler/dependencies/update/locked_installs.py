@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.convert import USER, unlocked_instance
+from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedPackage,
@@ -13,7 +13,8 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     ownership_entries,
 )
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
+from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -50,12 +51,12 @@ def held_installs(
         if locked is None or install.requested or install.external:
             continue
         is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
-        instance = unlocked_instance(locked.instance)
+        instance = locked.instance
         resolved = solution.resolved.get(instance)
         is_there = instance in solution.failed or (resolved is not None and resolved.user)
         if is_unsolved and not is_there:
             is_alone = not locked.dependencies and locked.instance not in choosing
-            package = unlocked_instance(locked.instance).package
+            package = locked.instance.package
             held[str(install)] = replace(
                 install,
                 requested=install.need,
@@ -99,7 +100,7 @@ def explanations_of(held: LockedInstalls, solution: Solution) -> Iterator[Explan
 
 def problems_of(held: LockedInstalls, problems: Iterable[Problem], before: Resolution) -> Iterator[Problem]:
     """Yield the problems of manifests without a solution; a move to another package is one of them."""
-    versions = {unlocked_instance(package.instance): package.version for package in before.packages}
+    versions = {package.instance: package.version for package in before.packages}
     for problem in problems:
         install = held.get(problem.subject)
         if install is None or install.requested is None:
@@ -108,7 +109,7 @@ def problems_of(held: LockedInstalls, problems: Iterable[Problem], before: Resol
         if asked_id == other:
             yield problem
         else:
-            keeps = f"keeps {asked_id.name} {versions[Instance(asked_id, install_slot(install))]}"
+            keeps = f"keeps {asked_id.name} {versions[Instance(*asked_id, install_slot(install))]}"
             message = f"{install} {keeps} instead of {other.name}: {problem.message}"
             yield replace(problem, message=message, consequence=f", which {keeps}")
 
@@ -127,7 +128,7 @@ def with_former_objects(fresh: Resolution, before: Resolution, solution: Solutio
     objects = {package.object for package in fresh.packages}
     packages = []
     for package in fresh.packages:
-        resolved = solution.resolved.get(unlocked_instance(package.instance))
+        resolved = solution.resolved.get(package.instance)
         is_new = resolved is not None and package.owner != USER and package.instance not in locked
         resources = sorted(owned_resources(resolved.candidate)) if resolved and is_new else ()
         formers = (former[resource.name] for resource in resources if resource.name in former)

@@ -7,20 +7,15 @@ import msgspec
 import pytest
 
 from reconciler.dependencies.lock.convert import USER
-from reconciler.dependencies.lock.format import (
-    LockedDependency,
-    LockedInstance,
-    LockedPackage,
-    LockedSlot,
-    Resolution,
-)
+from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.update.cluster import autoremove, leave_dependencies, retain_all
 
 
 def instance(
     name: str, kind: str = "namespace", namespace: str = "shop", ecosystem: str = "carvel"
-) -> LockedInstance:
-    return LockedInstance(ecosystem=ecosystem, name=name, slot=LockedSlot(kind=kind, namespace=namespace))
+) -> Instance:
+    return Instance(ecosystem=ecosystem, name=name, slot=Slot(SlotKind(kind), namespace=namespace))
 
 
 def package(
@@ -29,7 +24,7 @@ def package(
     by: str = "",
     user: bool = False,
     uninstall: bool = True,
-    where: LockedInstance | None = None,
+    where: Instance | None = None,
     **fields: Any,
 ) -> LockedPackage:
     """Return a package that needs others; `by` are those that requested it, the first is its owner."""
@@ -57,7 +52,7 @@ def package(
     )
 
 
-def named(name: str) -> LockedInstance:
+def named(name: str) -> Instance:
     """Return the instance of a name; those that begin with `my-` are of users."""
     return instance(name, "install" if name.startswith("my-") else "namespace")
 
@@ -68,9 +63,7 @@ def resolution(*packages: LockedPackage, unused: str = "") -> Resolution:
 
 def told(result: Resolution) -> tuple[dict[str, str], list[str]]:
     """Return the packages with their owners, and the unused ones."""
-    assert [p.instance for p in result.packages] == sorted(
-        (p.instance for p in result.packages), key=lambda own: own.order
-    )
+    assert [p.instance for p in result.packages] == sorted(p.instance for p in result.packages)
     owners = {p.instance.name: p.owner.partition("@")[0].removeprefix("carvel:") for p in result.packages}
     return owners, [own.name for own in result.unused]
 
@@ -130,7 +123,7 @@ def test_package_that_a_user_removed_goes_though_it_had_data() -> None:
     ],
 )
 def test_manifest_of_a_user_replaces_a_generated_package_in_the_same_place(
-    user: LockedInstance, generated: LockedInstance, is_replaced: bool
+    user: Instance, generated: Instance, is_replaced: bool
 ) -> None:
     mine = package("x", user=True, where=user)
     before = resolution(package("y", where=generated, retain=True))

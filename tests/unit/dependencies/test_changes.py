@@ -12,15 +12,15 @@ from reconciler.dependencies.lock.format import (
     ClusterUpdate,
     DesiredState,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
     LockedRevision,
-    LockedSlot,
     LockUpdate,
     OwnershipEntry,
     Resolution,
     next_lock,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.update.changes import (
     MoveOp,
     VersionChange,
@@ -31,8 +31,8 @@ from reconciler.dependencies.update.changes import (
 )
 
 
-def instance(name: str) -> LockedInstance:
-    return LockedInstance(ecosystem="carvel", name=name, slot=LockedSlot(kind="cluster"))
+def instance(name: str) -> Instance:
+    return Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER))
 
 
 def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> LockedPackage:
@@ -182,7 +182,7 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
 
 ON, OFF = DesiredState.ACTIVE, DesiredState.INACTIVE
 NET = LockedPackage(
-    instance=LockedInstance(ecosystem="xpkg", name="net", slot=LockedSlot(kind="cluster")),
+    instance=Instance(ecosystem=Ecosystem.XPKG, name="net", slot=Slot(SlotKind.CLUSTER)),
     dialect="crossplane",
     version="v1",
     kind="Provider",

@@ -6,15 +6,8 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    Pin,
-    ResolverSettings,
-    SlotKind,
-    build_catalogue,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -63,11 +56,11 @@ def locked(version: str, *, downgrade: bool) -> ClusterInputs:
         return Candidate(PackageId(Ecosystem.CARVEL, "db.io"), parse_strict(text), withdrawn=withdrawn)
 
     need = PackageNeed(PackageId(Ecosystem.CARVEL, "db.io"), version_range(Dialect.CARVEL, version))
-    slot = InstallSlot(SlotKind.INSTALL, "x", ("mine",))
+    slot = Slot(SlotKind.INSTALL, "x", ("mine",))
     return ClusterInputs(
         (Install("x", "mine", Dialect.CARVEL, need, kind="PackageInstall"),),
         build_catalogue([candidate("1.0.0"), candidate("2.0.0", "breaks on Tuesdays"), candidate("3.0.0")]),
-        pins=(Pin(Instance(need.id, slot), candidate("3.0.0")),),
+        pins=(Pin(Instance(*need.id, slot), candidate("3.0.0")),),
         choices=ResolverSettings(allow_downgrade=downgrade),
     )
 

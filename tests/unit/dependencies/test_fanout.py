@@ -3,17 +3,18 @@
 import msgspec
 
 from reconciler.dependencies.lock.convert import VARIANT_KIND, needed_packages
-from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot, Resolution
+from reconciler.dependencies.lock.format import LockedPackage, Resolution
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 
 BLUEPRINTS = "git.example.com/blueprints"
 
 
-def instance(name: str, *, install: bool = False, ecosystem: str = "kpt") -> LockedInstance:
-    slot = LockedSlot(kind="install", namespace="prod", path=(name,)) if install else NAMESPACE
-    return LockedInstance(ecosystem=ecosystem, name=f"{BLUEPRINTS}//{name}", slot=slot)
+def instance(name: str, *, install: bool = False, ecosystem: str = "kpt") -> Instance:
+    slot = Slot(SlotKind.INSTALL, namespace="prod", path=(name,)) if install else NAMESPACE
+    return Instance(ecosystem=ecosystem, name=f"{BLUEPRINTS}//{name}", slot=slot)
 
 
-NAMESPACE = LockedSlot(kind="namespace", namespace="prod")
+NAMESPACE = Slot(SlotKind.NAMESPACE, namespace="prod")
 
 
 def root(name: str, kind: str = VARIANT_KIND) -> LockedPackage:

@@ -10,8 +10,9 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
 from reconciler.dependencies.lock.convert import USER
-from reconciler.dependencies.lock.format import LockedDependency, LockedInstance, LockedPackage, LockedSlot
+from reconciler.dependencies.lock.format import LockedDependency, LockedPackage
 from reconciler.dependencies.model.cluster import build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -30,8 +31,8 @@ from reconciler.names.problems import Problem
 from tests.support.values import replace
 
 
-def slot(kind: str = "cluster", namespace: str = "", *path: str) -> LockedSlot:
-    return LockedSlot(kind=kind, namespace=namespace, path=path)
+def slot(kind: str = "cluster", namespace: str = "", *path: str) -> Slot:
+    return Slot(SlotKind(kind), namespace=namespace, path=path)
 
 
 def edge(target: LockedPackage, alias: str = "", id_: str = "") -> LockedDependency:
@@ -41,9 +42,9 @@ def edge(target: LockedPackage, alias: str = "", id_: str = "") -> LockedDepende
 
 
 def locked(
-    package: str, ecosystem: str = "carvel", where: LockedSlot | None = None, **fields: Any
+    package: str, ecosystem: str = "carvel", where: Slot | None = None, **fields: Any
 ) -> LockedPackage:
-    instance = LockedInstance(ecosystem=ecosystem, name=package, slot=where or slot("namespace", "shop"))
+    instance = Instance(ecosystem=ecosystem, name=package, slot=where or slot("namespace", "shop"))
     return LockedPackage(instance=instance, dialect="d", **{"version": "1.0.0", **fields})
 
 
@@ -241,9 +242,7 @@ def given(**parameters: Any) -> Install:
     return install("press", kind="Installation", inherit=(("parameters", orjson.dumps(parameters).decode()),))
 
 
-def bundle_graph(
-    candidate: Candidate | None, own: Install | None, where: LockedSlot | None = None
-) -> PackageGraph:
+def bundle_graph(candidate: Candidate | None, own: Install | None, where: Slot | None = None) -> PackageGraph:
     parent = users("press", edge(DB, "db"), ecosystem="bundle")
     child = requested(DB, parent)
     if where is not None:

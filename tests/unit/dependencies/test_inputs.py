@@ -11,13 +11,11 @@ from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
-    InstallSlot,
-    Instance,
     ObservedInstallation,
     Pin,
-    SlotKind,
     build_catalogue,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.lookup import CandidateLookup, bundle_name
 from reconciler.dependencies.solve.resolve import resolve_cluster
@@ -211,9 +209,9 @@ def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(
     assert found.cluster == ("dev" if is_dropped else names)
 
 
-CLUSTER_SLOT, NAMESPACE_SLOT = InstallSlot(SlotKind.CLUSTER), InstallSlot(SlotKind.NAMESPACE, "prod")
+CLUSTER_SLOT, NAMESPACE_SLOT = Slot(SlotKind.CLUSTER), Slot(SlotKind.NAMESPACE, "prod")
 OTHER_ID = PackageId(Ecosystem.CARVEL, "other.io")
-OWN_SLOT = InstallSlot(SlotKind.FOR, "prod", ("shop", "db"))
+OWN_SLOT = Slot(SlotKind.FOR, "prod", ("shop", "db"))
 
 
 @pytest.mark.parametrize(
@@ -230,9 +228,9 @@ OWN_SLOT = InstallSlot(SlotKind.FOR, "prod", ("shop", "db"))
     ],
 )
 def test_generated_object_is_recognised_by_namespace_and_name(
-    *, ecosystem: Ecosystem, slot: InstallSlot, namespace: str, name: str, is_object: bool
+    *, ecosystem: Ecosystem, slot: Slot, namespace: str, name: str, is_object: bool
 ) -> None:
-    instance = Instance(PackageId(ecosystem, "db.io"), slot)
+    instance = Instance(*PackageId(ecosystem, "db.io"), slot)
 
     pins = (Pin(instance, Candidate(instance.package, parse_loose("1.0.0"))),)
     there = [ObservedInstallation(namespace, name, id_) for id_ in (instance.package, OTHER_ID)]

@@ -8,10 +8,8 @@ from reconciler.dependencies.lock.format import (
     BrokenLockError,
     ClusterLock,
     DesiredState,
-    LockedInstance,
     LockedPackage,
     LockedRevision,
-    LockedSlot,
     LockScope,
     OwnershipEntry,
     PackageLock,
@@ -21,8 +19,10 @@ from reconciler.dependencies.lock.format import (
     lock_violations,
     step_violations,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 
-AWS = LockedInstance(ecosystem="xpkg", name="x.io/aws", slot=LockedSlot(kind="cluster"))
+AWS = Instance(ecosystem=Ecosystem.XPKG, name="x.io/aws", slot=Slot(SlotKind.CLUSTER))
 
 
 def revision(number: int, state: str = "Inactive", **more: Any) -> LockedRevision:

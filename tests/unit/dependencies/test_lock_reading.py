@@ -5,22 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.convert import locked_choices, locked_pins, transferred_pins
-from reconciler.dependencies.lock.format import (
-    LockedDependency,
-    LockedInstance,
-    LockedPackage,
-    LockedSlot,
-    Resolution,
-)
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    LockedChoice,
-    Pin,
-    SlotKind,
-    build_catalogue,
-)
+from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
+from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, build_catalogue
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -37,18 +24,16 @@ from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
-CLUSTER = InstallSlot(SlotKind.CLUSTER)
-SHARED = InstallSlot(SlotKind.NAMESPACE, "shop")
+CLUSTER = Slot(SlotKind.CLUSTER)
+SHARED = Slot(SlotKind.NAMESPACE, "shop")
 
 
-def own(name: str, namespace: str = "shop") -> InstallSlot:
-    return InstallSlot(SlotKind.INSTALL, namespace, (name,))
+def own(name: str, namespace: str = "shop") -> Slot:
+    return Slot(SlotKind.INSTALL, namespace, (name,))
 
 
 def locked(*dependencies: LockedDependency, ecosystem: str = "carvel", **fields: Any) -> LockedPackage:
-    instance = LockedInstance(
-        ecosystem=ecosystem, name="x.io", slot=LockedSlot(kind="namespace", namespace="n")
-    )
+    instance = Instance(ecosystem=ecosystem, name="x.io", slot=Slot(SlotKind.NAMESPACE, namespace="n"))
     return LockedPackage(
         instance=instance, dialect="d", dependencies=dependencies, **{"version": "v1.0.0", **fields}
     )
@@ -77,7 +62,7 @@ def test_pin_has_version_digest_source_and_the_requirements_that_were_recorded()
 
     (pin,) = locked_pins(Resolution(packages=(package,)))
 
-    assert pin.instance == Instance(PackageId(Ecosystem.CARVEL, "x.io"), InstallSlot(SlotKind.NAMESPACE, "n"))
+    assert pin.instance == Instance(*PackageId(Ecosystem.CARVEL, "x.io"), Slot(SlotKind.NAMESPACE, "n"))
     candidate = pin.candidate
     assert (candidate.id, candidate.version.text) == (pin.instance.package, "v1.0.0")
     assert (candidate.digest, candidate.source, candidate.kind) == ("sha256:1", "x.io/mirror", "")
@@ -107,7 +92,7 @@ def test_choice_is_that_of_a_requirement_with_several_alternatives() -> None:
 
     (choice,) = locked_choices(Resolution(packages=(package,)))
 
-    instance = Instance(PackageId(Ecosystem.CARVEL, "x.io"), InstallSlot(SlotKind.NAMESPACE, "n"))
+    instance = Instance(*PackageId(Ecosystem.CARVEL, "x.io"), Slot(SlotKind.NAMESPACE, "n"))
     assert choice == LockedChoice(instance, "two", 1)
 
 
@@ -118,8 +103,8 @@ def install(name: str, namespace: str = "shop", *, external: bool = False) -> In
     return Install(namespace, name, Dialect.CARVEL, PackageNeed(DB, any_version(DB)), external=external)
 
 
-def pin(slot: InstallSlot, version: str = "1.0.0", package: PackageId = DB) -> Pin:
-    return Pin(Instance(package, slot), Candidate(package, parse_strict(version)))
+def pin(slot: Slot, version: str = "1.0.0", package: PackageId = DB) -> Pin:
+    return Pin(Instance(*package, slot), Candidate(package, parse_strict(version)))
 
 
 def transferred(pins: list[Pin], *installs: Install) -> list[Pin]:
@@ -142,11 +127,11 @@ def transferred(pins: list[Pin], *installs: Install) -> list[Pin]:
         (SHARED, [install("mine", external=True)], []),
         (CLUSTER, [install("mine", "other")], [own("mine", "other")]),
         (CLUSTER, [], []),
-        (InstallSlot(SlotKind.FOR, "shop", ("a", "b")), [install("mine")], []),
+        (Slot(SlotKind.FOR, "shop", ("a", "b")), [install("mine")], []),
     ],
 )
 def test_version_goes_from_a_generated_package_to_a_users_manifest_and_back(
-    there: InstallSlot, installs: list[Install], slots: list[InstallSlot]
+    there: Slot, installs: list[Install], slots: list[Slot]
 ) -> None:
     assert transferred([pin(there)], *installs) == [pin(slot) for slot in slots]
 

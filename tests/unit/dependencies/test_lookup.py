@@ -8,14 +8,12 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
-    InstallSlot,
-    Instance,
     ObservedInstallation,
     Pin,
     ResolverSettings,
-    SlotKind,
     build_catalogue,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -51,7 +49,7 @@ DB = PackageId(Ecosystem.CARVEL, "db.io")
 LOG = PackageId(Ecosystem.CARVEL, "log.io")
 MYSQL = PackageId(Ecosystem.BUNDLE, "r.io/mysql")
 THING = Gvk("g.io", "v1", "Thing")
-CLUSTER = InstallSlot(SlotKind.CLUSTER)
+CLUSTER = Slot(SlotKind.CLUSTER)
 HERE = RequirementContext("shop", ("press",))
 
 
@@ -120,7 +118,7 @@ def test_nothing_is_installed_where_every_alternative_is_declined() -> None:
 def test_labels_are_rendered_with_the_name_of_the_users_or_the_generated_installation() -> None:
     labels = (("b", "{{ installation.name }}"), ("a", "{{ installation.namespace }}"))
     wanted = Requirement((need(),), share=Share(labels=labels))
-    parent = Instance(MYSQL, InstallSlot(SlotKind.FOR, "shop", ("press", "db")))
+    parent = Instance(*MYSQL, Slot(SlotKind.FOR, "shop", ("press", "db")))
 
     def rendered(context: RequirementContext) -> dict[str, str]:
         return dict(with_rendered_labels(wanted, parent, context).share.labels)
@@ -210,39 +208,39 @@ EVERY = frozenset({0, 1})
     ("package", "once", "slots"),
     [
         (AWS, (False, False), [(CLUSTER, EVERY)]),
-        (DB, (False, False), [(InstallSlot(SlotKind.NAMESPACE, "shop"), EVERY)]),
+        (DB, (False, False), [(Slot(SlotKind.NAMESPACE, "shop"), EVERY)]),
         (DB, (True, True), [(CLUSTER, EVERY)]),
-        (DB, (True, False), [(CLUSTER, {0}), (InstallSlot(SlotKind.NAMESPACE, "shop"), {1})]),
-        (DB, (), [(InstallSlot(SlotKind.NAMESPACE, "shop"), set())]),
+        (DB, (True, False), [(CLUSTER, {0}), (Slot(SlotKind.NAMESPACE, "shop"), {1})]),
+        (DB, (), [(Slot(SlotKind.NAMESPACE, "shop"), set())]),
     ],
 )
 def test_versions_fit_into_the_slots_of_their_kind(
-    package: PackageId, once: tuple[bool, ...], slots: list[tuple[InstallSlot, frozenset[int]]]
+    package: PackageId, once: tuple[bool, ...], slots: list[tuple[Slot, frozenset[int]]]
 ) -> None:
     own = versions(package, *once)
 
     assert list(new_slots(package, own, Requirement((need(package),)), HERE)) == slots
-    assert {slot: slot_places(Instance(package, slot), own) for slot, _ in slots} == dict(slots)
+    assert {slot: slot_places(Instance(*package, slot), own) for slot, _ in slots} == dict(slots)
 
 
 @pytest.mark.parametrize(
     ("share", "slot"),
     [
-        (Share(Sharing.EXCLUSIVE), InstallSlot(SlotKind.FOR, "shop", ("press", "db"))),
-        (Share(Sharing.NAMESPACE), InstallSlot(SlotKind.SHARED, "shop")),
-        (Share(Sharing.GLOBAL), InstallSlot(SlotKind.SHARED)),
-        (Share(), InstallSlot(SlotKind.SHARED)),
+        (Share(Sharing.EXCLUSIVE), Slot(SlotKind.FOR, "shop", ("press", "db"))),
+        (Share(Sharing.NAMESPACE), Slot(SlotKind.SHARED, "shop")),
+        (Share(Sharing.GLOBAL), Slot(SlotKind.SHARED)),
+        (Share(), Slot(SlotKind.SHARED)),
         (
             Share(Sharing.NAMESPACE, "g", (("a", "b"),), (("inputs", "00"),)),
-            InstallSlot(SlotKind.SHARED, "shop", ("g", "a=b", "inputs=00")),
+            Slot(SlotKind.SHARED, "shop", ("g", "a=b", "inputs=00")),
         ),
     ],
 )
-def test_bundle_has_a_slot_of_its_sharing(share: Share, slot: InstallSlot) -> None:
+def test_bundle_has_a_slot_of_its_sharing(share: Share, slot: Slot) -> None:
     wanted = Requirement((need(MYSQL),), alias="db", share=share)
 
     assert [found for found, _ in new_slots(MYSQL, (), wanted, HERE)] == [slot]
-    assert slot_places(Instance(MYSQL, slot), versions(MYSQL, True, False)) == EVERY
+    assert slot_places(Instance(*MYSQL, slot), versions(MYSQL, True, False)) == EVERY
 
 
 # Look-ups
@@ -255,15 +253,15 @@ def lookup(*installs: Install, **fields: Any) -> CandidateLookup:
     )
 
 
-SLOT = InstallSlot(SlotKind.NAMESPACE, "shop")
+SLOT = Slot(SlotKind.NAMESPACE, "shop")
 
 
-def pin(version: str, slot: InstallSlot = SLOT, package: PackageId = DB) -> Pin:
-    return Pin(Instance(package, slot), candidate(package, version))
+def pin(version: str, slot: Slot = SLOT, package: PackageId = DB) -> Pin:
+    return Pin(Instance(*package, slot), candidate(package, version))
 
 
 def test_locked_version_stays_a_candidate_when_it_is_not_published_any_more() -> None:
-    instance = Instance(DB, SLOT)
+    instance = Instance(*DB, SLOT)
     gone = lookup(pins=(pin("1.5.0"),))
     there = lookup(pins=(pin("2.0.0"),))
 
@@ -294,11 +292,11 @@ def seen(package: PackageId, name: str, namespace: str = "") -> ObservedInstalla
 
 def test_installation_of_somebody_else_is_in_the_way_in_the_slot_of_the_cluster() -> None:
     theirs = ClusterState(installations=(seen(AWS, "theirs"),))
-    instance = Instance(AWS, CLUSTER)
+    instance = Instance(*AWS, CLUSTER)
 
     assert lookup(presence=theirs).foreign(instance) == seen(AWS, "theirs")
-    assert lookup(presence=theirs).foreign(Instance(DB, CLUSTER)) is None
-    assert lookup(presence=theirs).foreign(Instance(AWS, SLOT)) is None
+    assert lookup(presence=theirs).foreign(Instance(*DB, CLUSTER)) is None
+    assert lookup(presence=theirs).foreign(Instance(*AWS, SLOT)) is None
     assert lookup(presence=theirs, pins=(pin("1.0.0", CLUSTER, AWS),)).foreign(instance) is None
     assert lookup(install("aws", "", AWS), presence=theirs).foreign(instance) is None
 

@@ -18,13 +18,8 @@ from reconciler.dependencies.emit import (
     is_unmodified,
     needed_by,
 )
-from reconciler.dependencies.lock.format import (
-    DesiredState,
-    LockedInstance,
-    LockedPackage,
-    LockedRevision,
-    LockedSlot,
-)
+from reconciler.dependencies.lock.format import DesiredState, LockedPackage, LockedRevision
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -32,9 +27,9 @@ NOTES = {"reconciler.dev/owner": "demo"}
 
 
 def generated(
-    name: str, kind: str, slot: LockedSlot | None = None, package: dict[str, Any] | None = None, **fields: Any
+    name: str, kind: str, slot: Slot | None = None, package: dict[str, Any] | None = None, **fields: Any
 ) -> GeneratedPackage:
-    instance = LockedInstance(ecosystem="x", name=name, slot=slot or LockedSlot(kind="cluster"))
+    instance = Instance(ecosystem="x", name=name, slot=slot or Slot(SlotKind.CLUSTER))
     locked = LockedPackage(instance=instance, dialect="d", **{"version": "v1.2.0", **(package or {})})
     return GeneratedPackage(locked, ObjectRef(kind, "shop", "object"), **{"parents": (), **fields})
 
@@ -144,7 +139,7 @@ PRESS = ObjectRef("Installation", "shop", "press")
 
 
 def test_installation_is_found_by_its_labels_and_has_one_of_version_and_digest() -> None:
-    shared = LockedSlot(kind="shared", namespace="shop", path=("group", "app=blog"))
+    shared = Slot(SlotKind.SHARED, namespace="shop", path=("group", "app=blog"))
     settings = {"parameters": {"size": 3, "name": "x"}, "credentialSets": ["c"]}
     made = generated(
         "x.io/mysql", "Installation", shared, settings=settings, labels={"a": "b"}, parents=(SHOP, PRESS)

@@ -4,11 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.format import LockedInstance, LockedSlot
 from reconciler.dependencies.model.cluster import (
-    InstallSlot,
-    Instance,
-    SlotKind,
     UnknownVariableError,
     build_catalogue,
     bundle_name,
@@ -16,6 +12,7 @@ from reconciler.dependencies.model.cluster import (
     sharing_labels,
     written_values,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -40,7 +37,7 @@ DB = PackageId(Ecosystem.CARVEL, "db.io")
 ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")
 NEED, PLAIN = PackageNeed(DB, RANGE), PackageNeed(DB, ANY)
 THING = Gvk("g.io", "v1", "Thing")
-SLOT = InstallSlot(SlotKind.SHARED, "shop", ("group", "a=b"))
+SLOT = Slot(SlotKind.SHARED, "shop", ("group", "a=b"))
 
 
 @pytest.mark.parametrize(
@@ -62,11 +59,11 @@ SLOT = InstallSlot(SlotKind.SHARED, "shop", ("group", "a=b"))
         (Requirement((PLAIN, ApiNeed(THING))), "db.io or the API g.io/v1/Thing"),
         (Candidate(DB, parse_strict("1.0.0")), "db.io 1.0.0"),
         (SLOT, "shared/shop/group/a=b"),
-        (InstallSlot(SlotKind.CLUSTER), "cluster"),
-        (Instance(DB, SLOT), "carvel:db.io@shared/shop/group/a=b"),
-        (LockedSlot(kind="install", path=("x",)), "install/x"),
+        (Slot(SlotKind.CLUSTER), "cluster"),
+        (Instance(*DB, SLOT), "carvel:db.io@shared/shop/group/a=b"),
+        (Slot(SlotKind.INSTALL, path=("x",)), "install/x"),
         (
-            LockedInstance(ecosystem="carvel", name="db.io", slot=LockedSlot(kind="cluster")),
+            Instance(ecosystem=Ecosystem.CARVEL, name="db.io", slot=Slot(SlotKind.CLUSTER)),
             "carvel:db.io@cluster",
         ),
     ],
@@ -169,8 +166,8 @@ def test_interface_meets_a_need_of_its_name_version_and_shape(
 # Bundles
 
 
-def slot(kind: SlotKind, *path: str) -> InstallSlot:
-    return InstallSlot(kind, "shop", path)
+def slot(kind: SlotKind, *path: str) -> Slot:
+    return Slot(kind, "shop", path)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +184,7 @@ def slot(kind: SlotKind, *path: str) -> InstallSlot:
     ],
 )
 def test_name_of_a_shared_bundle_is_that_of_its_group_labels_and_inputs(
-    where: InstallSlot, name: str, labels: tuple[str, dict[str, str]]
+    where: Slot, name: str, labels: tuple[str, dict[str, str]]
 ) -> None:
     assert bundle_name("r.io/acme/mysql", where) == name
     assert sharing_labels(where) == labels

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
+from reconciler.dependencies.model.cluster import Pin
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -43,7 +44,7 @@ def cluster(**fields: Any) -> str:
 
 
 def pinned(version: str) -> Pin:
-    return Pin(Instance(AWS, InstallSlot(SlotKind.CLUSTER)), Candidate(AWS, parse_loose(version)))
+    return Pin(Instance(*AWS, Slot(SlotKind.CLUSTER)), Candidate(AWS, parse_loose(version)))
 
 
 def upbound(need: str = ">=v1.0.0", *versions: str) -> str:

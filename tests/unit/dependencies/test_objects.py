@@ -5,16 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.dependencies.lock.convert import USER, ClusterObject, cluster_objects, locked_instance
+from reconciler.dependencies.lock.convert import USER, ClusterObject, cluster_objects
 from reconciler.dependencies.lock.format import LockedPackage
-from reconciler.dependencies.model.cluster import (
-    ClusterInputs,
-    InstallSlot,
-    Instance,
-    SlotKind,
-    build_catalogue,
-    bundle_name,
-)
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue, bundle_name
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
 from reconciler.dependencies.solve.lookup import any_version
 
@@ -23,12 +17,12 @@ SAME = PackageId(Ecosystem.XPKG, "y.io/acme/provider-aws")
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 MYSQL = PackageId(Ecosystem.BUNDLE, "x.io/mysql")
 WEB = PackageId(Ecosystem.KPT, "git.example/blue//web")
-CLUSTER = InstallSlot(SlotKind.CLUSTER)
-HERE = InstallSlot(SlotKind.NAMESPACE, "shop")
+CLUSTER = Slot(SlotKind.CLUSTER)
+HERE = Slot(SlotKind.NAMESPACE, "shop")
 
 
-def resolved(package: PackageId, slot: InstallSlot = CLUSTER, kind: str = "Provider") -> Any:
-    return SimpleNamespace(instance=Instance(package, slot), candidate=SimpleNamespace(kind=kind))
+def resolved(package: PackageId, slot: Slot = CLUSTER, kind: str = "Provider") -> Any:
+    return SimpleNamespace(instance=Instance(*package, slot), candidate=SimpleNamespace(kind=kind))
 
 
 def locked(owner: str) -> LockedPackage:
@@ -46,7 +40,7 @@ def generated(
         installs = [Install("", users.name, Dialect.CROSSPLANE, need, **kind)]
     every = [package, *(resolved(USERS) for _ in installs)]
     solution = cast("Any", SimpleNamespace(resolved={each.instance: each for each in every}))
-    kept = {locked_instance(package.instance): previous} if previous else {}
+    kept = {package.instance: previous} if previous else {}
     inputs = ClusterInputs(tuple(installs), build_catalogue([]))
     return cluster_objects(inputs, solution, kept)[package.instance]
 
@@ -81,7 +75,7 @@ def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
     ],
 )
 def test_generated_object_has_kind_and_name_of_its_ecosystem(
-    package: PackageId, slot: InstallSlot, made: ClusterObject
+    package: PackageId, slot: Slot, made: ClusterObject
 ) -> None:
     assert generated(resolved(package, slot)) == made
 
@@ -105,11 +99,11 @@ def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names(
     third = PackageId(Ecosystem.XPKG, "z.io/acme/provider-aws")
     every = [resolved(third), resolved(SAME), resolved(AWS), resolved(DB, HERE)]
     solution = cast("Any", SimpleNamespace(resolved={each.instance: each for each in every}))
-    kept = {locked_instance(Instance(DB, HERE)): locked("other")}
+    kept = {Instance(*DB, HERE): locked("other")}
 
     objects = cluster_objects(inputs, solution, kept)
 
-    assert objects[Instance(AWS, CLUSTER)] == ClusterObject("v1", "Provider", "mine")
-    assert objects[Instance(SAME, CLUSTER)] == NEW
-    assert objects[Instance(third, CLUSTER)].name.startswith("acme-provider-aws-")
-    assert objects[Instance(DB, HERE)] == OLD
+    assert objects[Instance(*AWS, CLUSTER)] == ClusterObject("v1", "Provider", "mine")
+    assert objects[Instance(*SAME, CLUSTER)] == NEW
+    assert objects[Instance(*third, CLUSTER)].name.startswith("acme-provider-aws-")
+    assert objects[Instance(*DB, HERE)] == OLD

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.dependencies.lock.convert import lock_solution, with_lock
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType
 from reconciler.dependencies.solve import build_problem
 from reconciler.dependencies.solve.problem import ConflictCode, Explanation, ResolvedInstance, Solution
@@ -100,7 +101,7 @@ def added(name: str) -> Damage:
 
     def damage(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs, Solution]:
         (candidate,) = next(v for i, v in inputs.catalogue.packages.items() if i.name == name)
-        instance = Instance(candidate.id, instance_of(solution, "db.io").slot)
+        instance = Instance(*candidate.id, instance_of(solution, "db.io").slot)
         return inputs, replace(
             solution, resolved={**solution.resolved, instance: ResolvedInstance(instance, candidate)}
         )

@@ -8,13 +8,13 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockUpdate,
     Resolution,
 )
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
@@ -500,7 +500,7 @@ def test_choices_of_people_come_before_what_upstreams_mean() -> None:
 def locked(digest: str = "i", **versions: str) -> ClusterLock:
     packages = tuple(
         LockedPackage(
-            instance=LockedInstance(ecosystem="carvel", name=name, slot=LockedSlot(kind="cluster")),
+            instance=Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER)),
             dialect="carvel",
             version=version,
             requested_by=("user",),

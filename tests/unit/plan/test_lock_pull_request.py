@@ -9,13 +9,13 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockUpdate,
     Resolution,
     next_lock,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.update.fleet import effective_locks
 from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
@@ -134,7 +134,7 @@ def locked(versions: dict[str, str] | None) -> ClusterLock | None:
         return None
     packages = tuple(
         LockedPackage(
-            instance=LockedInstance(ecosystem="carvel", name=name, slot=LockedSlot(kind="cluster")),
+            instance=Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER)),
             dialect="carvel",
             version=version,
         )

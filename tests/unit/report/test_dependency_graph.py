@@ -8,24 +8,21 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockUpdate,
     OwnershipEntry,
     Resolution,
     next_lock,
 )
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.report.dependency_graph import dependency_graph, highlight
 from reconciler.report.graph import Edge, GraphNode, Group, text_tree
 
 
-def instance(name: str, *path: str, namespace: str = "") -> LockedInstance:
-    kind = "install" if path else "global"
-    return LockedInstance(
-        ecosystem="carvel", name=name, slot=LockedSlot(kind=kind, namespace=namespace, path=path)
-    )
+def instance(name: str, *path: str, namespace: str = "") -> Instance:
+    kind = "install" if path else "cluster"
+    return Instance(ecosystem="carvel", name=name, slot=Slot(SlotKind(kind), namespace=namespace, path=path))
 
 
 def need(to: str = "", **fields: Any) -> LockedDependency:
@@ -143,7 +140,7 @@ def test_clusters_with_equal_locks_are_one_group_and_each_can_be_drawn_alone() -
 @pytest.mark.parametrize(
     ("package", "path"),
     [
-        ("carvel:log.io@global", ("web", "log")),
+        ("carvel:log.io@cluster", ("web", "log")),
         ("carvel:log.io", ("web", "log")),
         ("log.io", ("web", "log")),
         ("db.io", ("web", "db")),

@@ -17,16 +17,15 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     DesiredState,
-    LockedInstance,
     LockedPackage,
     LockedRevision,
-    LockedSlot,
     LockScope,
     LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
@@ -148,7 +147,7 @@ LOCK = PackageLock(scope=LockScope(cluster="prod"), input_digest="sha256:1", res
 
 def locked(*, is_generated: bool = True, **fields: Any) -> ClusterLock:
     package = LockedPackage(
-        instance=LockedInstance(ecosystem="xpkg", name="net", slot=LockedSlot(kind="cluster")),
+        instance=Instance(ecosystem=Ecosystem.XPKG, name="net", slot=Slot(SlotKind.CLUSTER)),
         dialect="crossplane",
         version="1.0.0",
         owner="Configuration/platform" if is_generated else "user",

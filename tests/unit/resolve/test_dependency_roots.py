@@ -14,18 +14,18 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockScope,
     LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
+    Ecosystem,
     Gvk,
     Install,
     InterfaceNeed,
@@ -284,8 +284,8 @@ def locked(name: str, version: str, *dependencies: LockedDependency) -> LockedPa
     return LockedPackage(instance=instance(name), dialect="kpt", version=version, dependencies=dependencies)
 
 
-def instance(name: str) -> LockedInstance:
-    return LockedInstance(ecosystem="kpt", name=f"{SOURCE}//{name}", slot=LockedSlot(kind="cluster"))
+def instance(name: str) -> Instance:
+    return Instance(ecosystem=Ecosystem.KPT, name=f"{SOURCE}//{name}", slot=Slot(SlotKind.CLUSTER))
 
 
 def dependency(kind: str, id_: str, resolved_to: str = "") -> LockedDependency:

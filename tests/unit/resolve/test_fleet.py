@@ -19,18 +19,18 @@ from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockScope,
     LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
+    Ecosystem,
     PackageNeed,
     Requirement,
     version_range,
@@ -310,8 +310,8 @@ def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() 
 
 
 def held(name: str, version: str = "1.0.0") -> LockedPackage:
-    slot = LockedSlot(kind="install", namespace=NAMESPACE, path=(name,))
-    instance = LockedInstance(ecosystem="kpt", name="git.example/blueprints//web", slot=slot)
+    slot = Slot(SlotKind.INSTALL, namespace=NAMESPACE, path=(name,))
+    instance = Instance(ecosystem=Ecosystem.KPT, name="git.example/blueprints//web", slot=slot)
     return LockedPackage(instance=instance, dialect="kpt", version=version)
 
 

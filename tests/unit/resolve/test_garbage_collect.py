@@ -10,20 +10,14 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedInstance,
-    LockedSlot,
-    LockScope,
-    LockUpdate,
-    PackageLock,
-)
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
+    Ecosystem,
     Gvk,
     InterfaceNeed,
     Need,
@@ -169,7 +163,7 @@ def leaving(
         for c in revisions
     }
     instances = tuple(
-        LockedInstance(ecosystem="kpt", name=c.id.name, slot=LockedSlot(kind="cluster")) for c in unused
+        Instance(ecosystem=Ecosystem.KPT, name=c.id.name, slot=Slot(SlotKind.CLUSTER)) for c in unused
     )
     lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
     scope = ClusterUpdate("prod", None, ClusterLock(lock, LockedResolution(unused=instances)))

@@ -12,15 +12,14 @@ from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
-    LockedInstance,
     LockedPackage,
-    LockedSlot,
     LockScope,
     LockUpdate,
     PackageLock,
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
-from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
@@ -61,12 +60,12 @@ def locked(
 ) -> LockedPackage:
     """Return a package in the lock that others need, or a variant's own one."""
     slot = (
-        LockedSlot(kind="namespace", namespace=namespace)
+        Slot(SlotKind.NAMESPACE, namespace=namespace)
         if askers
-        else LockedSlot(kind="install", namespace=namespace or "default", path=tuple(name.split("/")))
+        else Slot(SlotKind.INSTALL, namespace=namespace or "default", path=tuple(name.split("/")))
     )
     return LockedPackage(
-        instance=LockedInstance(ecosystem="kpt", name=f"{repository}//{name}", slot=slot),
+        instance=Instance(ecosystem=Ecosystem.KPT, name=f"{repository}//{name}", slot=slot),
         dialect="kpt",
         kind="PackageVariant" if not askers else "",
         api_version=PACKAGE_VARIANT,
