@@ -18,7 +18,6 @@ from reconciler.dependencies.lock.convert import (
     CARVEL_KIND,
     PORTER_KIND,
     PORTER_SCHEMA,
-    USER,
 )
 from reconciler.dependencies.lock.format import ClusterLock, LockedPackage, LockedRevision
 from reconciler.dependencies.model.cluster import (
@@ -93,8 +92,8 @@ class GeneratedPackage(Struct, frozen=True):
 class PackageGraph(Struct, frozen=True):
     """Every locked package of a cluster and every install of a user's, by instance."""
 
-    packages: Mapping[str, LockedPackage]
-    installs: Mapping[str, Install]
+    packages: Mapping[Instance, LockedPackage]
+    installs: Mapping[Instance, Install]
     catalogue: Catalogue
     shared_namespace: str = "default"
 
@@ -106,13 +105,13 @@ class PackageGraph(Struct, frozen=True):
         packages: list[GeneratedPackage] = []
         warnings: list[Problem] = []
         for package in self.packages.values():
-            if package.owner == USER or package.instance.ecosystem == Ecosystem.KPT:
+            if package.by_user or package.instance.ecosystem == Ecosystem.KPT:
                 continue
             settings, differing = self._settings(package)
             values, others = self._values(package)
             parameters, more, is_known = self._parameters(package)
             above = list(self._above(package))
-            made_for = self.packages.get(package.owner)
+            made_for = self.packages.get(package.owner) if package.owner else None
             generated = GeneratedPackage(
                 package=package,
                 ref=self.ref_of(package),
@@ -133,7 +132,7 @@ class PackageGraph(Struct, frozen=True):
         """Return the object that a locked package has in the cluster, the user's own or a generated one."""
         instance = package.instance
         slot = instance.slot
-        if package.owner == USER:
+        if package.by_user:
             return ObjectRef(package.kind, slot.namespace, package.name)
         match instance.ecosystem:
             case Ecosystem.XPKG:
@@ -168,16 +167,16 @@ class PackageGraph(Struct, frozen=True):
 
         None marks an install that is in the lock and could not be read in this run.
         """
-        level, seen = [package], {str(package.instance)}
+        level, seen = [package], {package.instance}
         while level:
             following = []
             for child in level:
                 for parent in self._parents(child):
-                    instance = str(parent.instance)
+                    instance = parent.instance
                     if instance in seen:
                         continue
                     seen.add(instance)
-                    if parent.owner == USER:
+                    if parent.by_user:
                         yield self.installs.get(instance)
                     else:
                         following.append(parent)
@@ -187,7 +186,7 @@ class PackageGraph(Struct, frozen=True):
         """Return the values that a direct parent names for a package: by alias before by name."""
         candidates: list[tuple[Install, tuple[Values, ...]]] = []
         for parent in self._parents(package):
-            install = self.installs.get(str(parent.instance))
+            install = self.installs.get(parent.instance)
             if install is None:
                 continue
             aliases, names = self._names(parent, package.instance)
@@ -211,7 +210,7 @@ class PackageGraph(Struct, frozen=True):
         warnings: list[Problem] = []
         is_complete = True
         for parent in self._parents(package) if package.instance.ecosystem == Ecosystem.BUNDLE else ():
-            install = self.installs.get(str(parent.instance)) or next(filter(None, self._above(parent)), None)
+            install = self.installs.get(parent.instance) or next(filter(None, self._above(parent)), None)
             bundle = self._candidate(parent)
             if install is None or bundle is None:
                 is_complete = False
@@ -239,9 +238,7 @@ class PackageGraph(Struct, frozen=True):
     ) -> tuple[dict[str, Any], set[str]]:
         """Return the parameters that a bundle's author gives a dependency, and those with unknown values."""
         ref = self.ref_of(parent)
-        variables = template_variables(
-            bundle, self.installs.get(str(parent.instance)), ref.name, ref.namespace
-        )
+        variables = template_variables(bundle, self.installs.get(parent.instance), ref.name, ref.namespace)
         values: dict[str, Any] = {}
         unknown: set[str] = set()
         for requirement in bundle.requires:
@@ -532,17 +529,17 @@ def generate_manifests(
 def has_generated(locked: ClusterLock) -> bool:
     """Tell whether a cluster has packages to generate."""
     packages = locked.resolution.packages
-    return any(package.owner != USER and package.instance.ecosystem in _DIALECTS for package in packages)
+    return any(not package.by_user and package.instance.ecosystem in _DIALECTS for package in packages)
 
 
 def package_graph(
     inputs: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
 ) -> PackageGraph:
     """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
-    packages = {str(package.instance): package for package in locked.resolution.packages}
+    packages = {package.instance: package for package in locked.resolution.packages}
     running = {package.object: package.instance.name for package in packages.values()}
     own_installs = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
-    installs = {str(inputs.instance_of(install)): install for install in own_installs}
+    installs = {inputs.instance_of(install): install for install in own_installs}
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     DesiredState,
@@ -19,12 +18,11 @@ from reconciler.dependencies.lock.format import (
     LockedRevision,
     OwnershipEntry,
     Resolution,
-    current_holder,
     keeps_ownership,
     ownership_entries,
-    package_name,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Candidate, Install
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
@@ -54,7 +52,7 @@ class OwnershipClaim(Struct, frozen=True):
     `take_over` are the names of packages that hand over their resources to this one.
     """
 
-    package: str
+    package: Instance
     order: tuple[str, str]
     is_user: bool
     running: str
@@ -70,9 +68,9 @@ class OwnershipClaim(Struct, frozen=True):
 class RefusedClaim(NamedTuple):
     """A refused claim: the contested resource and its current owner."""
 
-    package: str
+    package: Instance
     resource: OwnedResource
-    holder: str
+    holder: Instance
 
 
 def owned_resources(candidate: Candidate) -> OwnedResources:
@@ -81,7 +79,7 @@ def owned_resources(candidate: Candidate) -> OwnedResources:
     return frozenset(kinds | {OwnedResource(True, name) for name in candidate.compositions})
 
 
-def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
+def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> dict[Instance, RefusedClaim]:
     """Return the claims that conflict, by package; all others are granted. Order-free.
 
     A claim is for all resources of a revision or for none. An owner keeps its resources, unless the
@@ -94,29 +92,30 @@ def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> di
     ordered = {
         claim.package: claim for claim in sorted(claims, key=lambda claim: (claim.order, claim.package))
     }
-    refused: dict[str, RefusedClaim] = {}
+    refused: dict[Instance, RefusedClaim] = {}
     while (conflict := next(_conflicts(table, ordered, refused), None)) is not None:
         refused[conflict.package] = conflict
     return refused
 
 
 def _conflicts(
-    table: OwnershipTable, claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+    table: OwnershipTable, claims: Mapping[Instance, OwnershipClaim], refused: Mapping[Instance, RefusedClaim]
 ) -> Iterator[RefusedClaim]:
     """Yield the claims that conflict, given the claims that are already refused."""
     active = _active(claims, refused)
     for package, claim in claims.items():
         if package not in refused:
             for resource in sorted(active[package]):
-                holder = current_holder(table.get(resource))
-                if holder in ("", package):
+                entry = table.get(resource)
+                holder = entry.holder if entry is not None else None
+                if holder is None or holder == package:
                     continue
                 lets_go = resource not in active.get(holder, frozenset())
-                consents = not keeps_ownership(holder) or package_name(holder) in claim.take_over
+                consents = not keeps_ownership(holder) or holder.name in claim.take_over
                 if not (lets_go and consents):
                     yield RefusedClaim(package, resource, holder)
     # Of two packages that claim one resource the lower-ranked claim is refused.
-    winners: dict[OwnedResource, str] = {}
+    winners: dict[OwnedResource, Instance] = {}
     ranked = sorted(claims.values(), key=lambda claim: (claim.package not in refused, not claim.is_user))
     for claim in ranked:
         for resource in sorted(active[claim.package]):
@@ -126,8 +125,8 @@ def _conflicts(
 
 
 def _active(
-    claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
-) -> dict[str, OwnedResources]:
+    claims: Mapping[Instance, OwnershipClaim], refused: Mapping[Instance, RefusedClaim]
+) -> dict[Instance, OwnedResources]:
     """Return the resources that each package would control."""
     return {
         package: claim.resources_of(claim.running if package in refused else claim.target)
@@ -138,9 +137,9 @@ def _active(
 def transfer_ownership(
     table: OwnershipTable,
     claims: Iterable[OwnershipClaim],
-    refused: Mapping[str, RefusedClaim],
-    retained: Mapping[str, frozenset[str]],
-    prunes: frozenset[str],
+    refused: Mapping[Instance, RefusedClaim],
+    retained: Mapping[Instance, frozenset[str]],
+    prunes: frozenset[Instance],
 ) -> dict[OwnedResource, OwnershipEntry]:
     """Apply all releases and claims to the ownership table atomically. Order-free.
 
@@ -164,25 +163,27 @@ def transfer_ownership(
     after: dict[OwnedResource, OwnershipEntry] = {}
     for resource in sorted({*table, *controls, *owners}):
         before, mine = table.get(resource), sorted(owners.get(resource, ()))
-        package = controls.get(resource) or current_holder(before)
+        holder = controls.get(resource, before.holder if before is not None else None)
         # What no revision has any more stays as long as its package does: that owns it, too.
-        may_stay = not resource.is_composition and keeps_ownership(package) and package not in prunes
+        may_stay = not resource.is_composition and keeps_ownership(holder) and holder not in prunes
         if resource in controls:
+            package = controls[resource]
             claim = by_package[package]
             controller = claim.running if package in refused else claim.target
             after[resource] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
-        elif mine or (package and may_stay):
-            after[resource] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
+        elif mine or may_stay:
+            is_held = holder is not None
+            after[resource] = OwnershipEntry(package=holder, owners=tuple(mine), retained=is_held)
     return after
 
 
-def _former_objects(before: Resolution, after: Resolution) -> dict[str, str]:
+def _former_objects(before: Resolution, after: Resolution) -> dict[Instance, str]:
     """Return the objects of packages that are gone, by instance, which installed other packages since."""
     there = {package.object for package in after.packages}
-    objects = {str(p.instance): p.object for p in before.packages if p.object in there}
-    objects |= {entry.package: entry.object for _, entry in ownership_entries(before) if entry.object}
-    now = {str(package.instance) for package in after.packages}
-    return {name: of for name, of in objects.items() if name not in now}
+    objects = {package.instance: package.object for package in before.packages if package.object in there}
+    objects |= {e.package: e.object for _, e in ownership_entries(before) if e.object and e.package}
+    now = {package.instance for package in after.packages}
+    return {instance: of for instance, of in objects.items() if instance not in now}
 
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
@@ -214,7 +215,7 @@ class RevisionInput(Struct, frozen=True):
     automatic: bool = True
     limit: int = 1
     activations: tuple[ActivationRequest, ...] = ()
-    needs: tuple[str, ...] = ()
+    needs: tuple[Instance, ...] = ()
 
 
 class ActivationProposal(Struct, frozen=True):
@@ -387,7 +388,7 @@ class RevisionUpdate(PreviousLock, frozen=True):
     warnings: tuple[Problem, ...] = ()
 
     @property
-    def still_needed(self) -> frozenset[str]:
+    def still_needed(self) -> frozenset[Instance]:
         """The instances that active but outdated revisions need."""
         old = (revision for revision in self.revisions if revision.is_active and not revision.current)
         return frozenset(name for revision in old for name in revision.needs)
@@ -409,7 +410,7 @@ def reconcile_revisions(
     """
     cluster = _Reconciler(inputs, solution, resolution, before)
     proposals = cluster.proposals()
-    claimants = [cluster.claim(item, proposals.get(str(item.instance))) for item in resolution.packages]
+    claimants = [cluster.claim(item, proposals.get(item.instance)) for item in resolution.packages]
     refused = refuse_claims(cluster.table, claimants)
     updated = {
         instance: cluster.updated(instance, item, is_refused=instance in refused)
@@ -419,7 +420,8 @@ def reconcile_revisions(
     ledger = transfer_ownership(
         cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(former, forget=forget)
     )
-    ledger = {r: replace(entry, object=former.get(entry.package, "")) for r, entry in ledger.items()}
+    objects = dict[Instance | None, str](former.items())
+    ledger = {r: replace(entry, object=objects.get(entry.package, "")) for r, entry in ledger.items()}
     revisions = sorted(
         (item for group in updated.values() for item in group), key=lambda item: (item.package, item.revision)
     )
@@ -444,8 +446,8 @@ class _Reconciler:
     resolution: Resolution
     before: PreviousLock
     table: dict[OwnedResource, OwnershipEntry] = field(init=False)
-    installs: dict[str, Install] = field(init=False)
-    resources: dict[str, OwnedResources] = field(init=False)
+    installs: dict[Instance, Install] = field(init=False)
+    resources: dict[Instance, OwnedResources] = field(init=False)
     owned: dict[str, set[OwnedResource]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -455,23 +457,22 @@ class _Reconciler:
         self.table = {OwnedResource(False, name): entry for name, entry in kinds.items()}
         self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
         own_installs = (install for install in inputs.installs if not install.external)
-        self.installs = {str(inputs.instance_of(install)): install for install in own_installs}
+        self.installs = {inputs.instance_of(install): install for install in own_installs}
         resolved = self.solution.resolved.items()
         self.resources = {
-            str(instance): owned_resources(resolved_instance.candidate)
-            for instance, resolved_instance in resolved
+            instance: owned_resources(resolved_instance.candidate) for instance, resolved_instance in resolved
         }
         for resource, entry in self.table.items():
             for owner in entry.owners:
                 self.owned.setdefault(owner, set()).add(resource)
 
-    def proposals(self) -> dict[str, ActivationProposal]:
+    def proposals(self) -> dict[Instance, ActivationProposal]:
         """Return the proposed revisions of every Crossplane package, by instance.
 
         A generated package runs as soon as one of its parents runs the version that needs it: dependencies
         of a package that waits for activation wait with it.
         """
-        packages = {str(package.instance): package for package in self.resolution.packages}
+        packages = {package.instance: package for package in self.resolution.packages}
         proposals = {
             instance: propose_activation(self.before.history(package), self._asked(instance, package))
             for instance, package in packages.items()
@@ -485,7 +486,9 @@ class _Reconciler:
                 package = proposals[instance]
                 parents = [proposals.get(parent) for parent in packages[instance].requested_by]
                 # Parents without revisions run their version.
-                runs = any(parent is None or parent.active == parent.current.name for parent in parents)
+                runs = packages[instance].by_user or any(
+                    parent is None or parent.active == parent.current.name for parent in parents
+                )
                 if runs and not package.input.automatic:
                     proposals[instance] = propose_activation(
                         package.history, replace(package.input, automatic=True)
@@ -494,7 +497,7 @@ class _Reconciler:
         return proposals
 
     def updated(
-        self, instance: str, proposal: ActivationProposal, *, is_refused: bool
+        self, instance: Instance, proposal: ActivationProposal, *, is_refused: bool
     ) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package after the step, with the blocker of the current one."""
         awaits = ActivationBlocker.PERSON if instance in self.installs else ActivationBlocker.PARENTS
@@ -505,30 +508,30 @@ class _Reconciler:
             for r in revisions
         )
 
-    def _asked(self, instance: str, package: LockedPackage) -> RevisionInput:
+    def _asked(self, instance: Instance, package: LockedPackage) -> RevisionInput:
         install = self.installs.get(instance)
         activations = tuple(
             request for request in self.inputs.activations if request.kind == f"{package.kind}Revision"
         )
         image = f"{package.source or package.instance.name}:{package.version}"
-        needs = sorted({str(d.resolved) for d in package.dependencies if d.resolved is not None})
+        needs = sorted({d.resolved for d in package.dependencies if d.resolved is not None})
         revision_input = RevisionInput(
             package.object, image, package.digest, activations=activations, needs=tuple(needs)
         )
         if install is None:
             return replace(
-                revision_input, automatic=False, limit=0 if package.owner == USER else revision_input.limit
+                revision_input, automatic=False, limit=0 if package.by_user else revision_input.limit
             )
         policy = install.revisions
         return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
     def claim(self, package: LockedPackage, proposal: ActivationProposal | None) -> OwnershipClaim:
         """Return the claim of a package; without revisions the instance itself is the revision."""
-        instance = str(package.instance)
+        instance, alone = package.instance, str(package.instance)
         install = self.installs.get(instance)
-        running, target = (instance, instance) if proposal is None else (proposal.running, proposal.active)
-        names = {instance} if proposal is None else {package.name for package in proposal.revisions}
-        current = instance if proposal is None else proposal.current.name
+        running, target = (alone, alone) if proposal is None else (proposal.running, proposal.active)
+        names = {alone} if proposal is None else {package.name for package in proposal.revisions}
+        current = alone if proposal is None else proposal.current.name
         resources = {revision: frozenset(self.owned.get(revision, ())) for revision in names}
         fresh = self.resources.get(instance)
         if fresh is not None:
@@ -540,54 +543,52 @@ class _Reconciler:
             running=running,
             target=target,
             resources=resources,
-            take_over=self.inputs.may_take_over(package.instance.package, install),
+            take_over=self.inputs.may_take_over(instance.package, install),
         )
 
-    def kept(self, settled: Mapping[str, Iterable[LockedRevision]]) -> dict[str, frozenset[str]]:
+    def kept(self, settled: Mapping[Instance, Iterable[LockedRevision]]) -> dict[Instance, frozenset[str]]:
         """Return the names of the revisions of each package after the step."""
         retained = {
             instance: frozenset(item.name for item in revisions) for instance, revisions in settled.items()
         }
-        everything = (str(item.instance) for item in self.resolution.packages)
-        return {instance: retained.get(instance, frozenset({instance})) for instance in everything}
+        everything = (item.instance for item in self.resolution.packages)
+        return {instance: retained.get(instance, frozenset({str(instance)})) for instance in everything}
 
-    def prunes(self, former: Mapping[str, str], *, forget: bool) -> frozenset[str]:
+    def prunes(self, former: Mapping[Instance, str], *, forget: bool) -> frozenset[Instance]:
         """Return the packages with CRDs that may be removed, as their present or last manifests consent.
 
         What the objects of `former` packages have stays as long as they do.
         """
-        before = {str(package.instance): package.prune_kinds for package in self.before.resolution.packages}
-        now = {str(package.instance): package.prune_kinds for package in self.resolution.packages}
+        before = {package.instance: package.prune_kinds for package in self.before.resolution.packages}
+        now = {package.instance: package.prune_kinds for package in self.resolution.packages}
         consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
-        names = {entry.package for entry in self.table.values()} - now.keys() if forget else ()
+        names = {e.package for e in self.table.values() if e.package} - now.keys() if forget else ()
         there = {package.object for package in self.resolution.packages}
         gone = {name for name in names if former.get(name) not in there}
         return frozenset(consent | gone)
 
-    def refusals(self, refused: Mapping[str, RefusedClaim]) -> Iterator[Problem]:
+    def refusals(self, refused: Mapping[Instance, RefusedClaim]) -> Iterator[Problem]:
         """Yield a problem for each refused package, at the manifest that installs it."""
         for instance, why in refused.items():
             install = self._asker(instance)
             where = install.location if install else Location("")
-            held = package_name(why.holder)
-            message = (
-                f"{package_name(instance)} does not get {why.resource}, which {held} has; it stays as it was"
-            )
+            held = why.holder.name
+            message = f"{instance.name} does not get {why.resource}, which {held} has; it stays as it was"
             hint = f"Remove one of them. Or take it out of {held}, and write {TAKE_OVER}: {held} on this one."
-            subject = str(install) if install else instance
+            subject = str(install or instance)
             yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
 
-    def _asker(self, instance: str) -> Install | None:
+    def _asker(self, instance: Instance) -> Install | None:
         """Return the user's install that a package is there for, the nearest and lowest of several."""
-        parents = {str(item.instance): item.requested_by for item in self.resolution.packages}
+        parents = {item.instance: item.requested_by for item in self.resolution.packages}
         queue = [instance]
         for item in queue:
             if item in self.installs:
                 return self.installs[item]
-            queue += sorted(parent for parent in parents.get(item, ()) if parent not in queue)
+            queue += sorted((p for p in parents.get(item, ()) if p not in queue), key=str)
         return None
 
-    def conflicting(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
+    def conflicting(self, proposals: Mapping[Instance, ActivationProposal]) -> Iterator[Problem]:
         """Yield a problem for each activation request that conflicts with another one."""
         for proposal in proposals.values():
             for request in proposal.conflicting:
@@ -596,7 +597,7 @@ class _Reconciler:
                 hint = "Set desiredState to Inactive in all but one of them; until then nothing changes."
                 yield Problem(request.location, Reason.REVISION_CONFLICT, message, hint, str(request))
 
-    def idle(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
+    def idle(self, proposals: Mapping[Instance, ActivationProposal]) -> Iterator[Problem]:
         """Yield a warning for each activation request of a missing revision."""
         matched = {
             request

@@ -10,7 +10,6 @@ from msgspec import Struct
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.dependencies.emit import ObjectRef, PackageGraph, package_graph
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
@@ -71,7 +70,7 @@ class _Reader(Struct, frozen=True):
         for package in self.locked.resolution.packages:
             if package.instance.ecosystem == Ecosystem.KPT:
                 continue
-            install = declared.get(family.ref_of(package)) if package.owner == USER else None
+            install = declared.get(family.ref_of(package)) if package.by_user else None
             listed.add(install)
             problem = self.problem(install)
             yield {
@@ -135,7 +134,7 @@ class _Reader(Struct, frozen=True):
             }
         return {
             "version": package.version,
-            "lastAttemptedVersion": package.last_attempted_version,
+            "lastAttemptedVersion": package.version,
             "dependencies": [_dependency(need, package, family) for need in package.dependencies],
         }
 
@@ -164,8 +163,8 @@ def _dependency(need: LockedDependency, parent: LockedPackage, family: PackageGr
 
     Source: Carvel, packaging API dependency management, PackageInstall `status.dependencies`.
     """
-    target = family.packages.get(str(need.resolved)) if need.resolved else None
-    created = target is not None and target.owner == str(parent.instance)
+    target = family.packages.get(need.resolved) if need.resolved else None
+    created = target is not None and target.owner == parent.instance
     if need.need == "api":
         api, _, kind = need.id.rpartition("/")
         provider = {"providedBy": target.instance.name, "version": target.version} if target else {}

@@ -8,8 +8,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.lock.convert import USER
-from reconciler.dependencies.lock.format import LockedPackage, LockUpdate, package_of
+from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
@@ -164,7 +163,7 @@ class LossReader(Struct):
         packages = lock.resolution.packages if lock is not None else ()
         rid = ResourceId(resource.group_kind.partition(".")[0], resource.namespace, resource.name)
         new = next(map(_version, _installs(after or {})), None)
-        if after is None and rid in (_resource(p) for p in packages if p.owner == USER):
+        if after is None and rid in (_resource(p) for p in packages if p.by_user):
             return  # a manifest of a person has the object now
         for install in _installs(value):
             ecosystem, source = install.need.id
@@ -241,7 +240,7 @@ class LossReader(Struct):
             for lock in (scope.before, scope.after) if scope.cluster == cluster else ():
                 table = lock.resolution.custom_resource_definitions if lock is not None else {}
                 for kind, entry in table.items():
-                    if package_of(entry.package) == package or entry.object == of:
+                    if (entry.package and entry.package.package == package) or entry.object == of:
                         kinds = (kinds or frozenset()) | {kind}
         return kinds
 

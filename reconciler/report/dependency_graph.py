@@ -6,15 +6,13 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     LockedPackage,
     LockUpdate,
     Resolution,
     ownership_entries,
-    package_name,
-    package_of,
 )
+from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.report.graph import Edge, GraphNode, Group, find_path
 
@@ -31,7 +29,7 @@ def dependency_graph(
     """
     clusters: dict[str, list[str]] = {}
     resolutions: dict[str, Resolution] = {}
-    unavailable: dict[str, str] = {}
+    unavailable: dict[Instance, str] = {}
     for scope in locks.scopes:
         if scope.after is not None and cluster in ("", scope.cluster):
             clusters.setdefault(scope.after.lock.resolution, []).append(scope.cluster)
@@ -62,10 +60,9 @@ def node_names(groups: Iterable[Group]) -> set[str]:
 
 
 def _group(
-    clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[str, str], labels: Labels
+    clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[Instance, str], labels: Labels
 ) -> Group:
     owned, uncontrolled = _owned(resolution)
-    unused = {str(instance) for instance in resolution.unused}
     others: dict[str, GraphNode] = {}
     edges = tuple(sorted(set(_edges(resolution, others, clusters, labels))))
     parents = Counter(edge.target for edge in edges)
@@ -73,19 +70,19 @@ def _group(
         GraphNode(
             str(package.instance),
             f"{package.instance.name} {package.version}",
-            notes=tuple(_notes(package, uncontrolled.pop(str(package.instance), ()), unavailable)),
+            notes=tuple(_notes(package, uncontrolled.pop(package.instance, ()), unavailable)),
             shared=parents[str(package.instance)] > 1,
-            unused=str(package.instance) in unused,
-            owns=tuple(owned.get(str(package.instance), ())),
-            package=package_of(str(package.instance)),
+            unused=package.instance in resolution.unused,
+            owns=tuple(owned.get(package.instance, ())),
+            package=package.instance.package,
         )
         for package in resolution.packages
     ]
     named = [node for _, node in sorted(others.items()) if node.is_root]
     outside = [node for _, node in sorted(others.items()) if not node.is_root]
     removed = [
-        GraphNode(key, f"{package_name(key)}, which is removed", notes=tuple(names), package=package_of(key))
-        for key, names in sorted(uncontrolled.items())
+        GraphNode(str(gone), f"{gone.name}, which is removed", notes=tuple(names), package=gone.package)
+        for gone, names in sorted(uncontrolled.items(), key=lambda item: str(item[0]))
     ]
     return Group(", ".join(clusters), (*named, *packages, *outside, *removed), edges)
 
@@ -99,7 +96,7 @@ def _edges(
     """Yield the edges of a lock, and note the nodes at their ends that no lock pins."""
     for package in resolution.packages:
         key = str(package.instance)
-        if USER in package.requested_by:
+        if package.by_user:
             label = _manifest(package, clusters, labels)
             manifest = GraphNode(f"manifest {label}", label, is_root=True)
             others[manifest.key] = manifest
@@ -126,28 +123,30 @@ def _manifest(package: LockedPackage, clusters: tuple[str, ...], labels: Labels)
 
 
 def _notes(
-    package: LockedPackage, uncontrolled: Iterable[str], unavailable: Mapping[str, str]
+    package: LockedPackage, uncontrolled: Iterable[str], unavailable: Mapping[Instance, str]
 ) -> Iterator[str]:
     """Yield what is special about a package."""
     yield from uncontrolled
     if package.unavailable:
-        yield unavailable.get(str(package.instance), "is no longer published").removeprefix("is ")
+        yield unavailable.get(package.instance, "is no longer published").removeprefix("is ")
 
 
-def _owned(resolution: Resolution) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def _owned(resolution: Resolution) -> tuple[dict[Instance, list[str]], dict[Instance, list[str]]]:
     """Return the kinds and compositions that each instance owns, and notes on those without a controller.
 
     What an object installs no more stays, as the object owns it; with the object it goes.
     """
-    objects = {p.object: str(p.instance) for p in resolution.packages if p.object}
-    installed = {str(package.instance) for package in resolution.packages}
-    owned: dict[str, list[str]] = {}
-    notes: dict[str, list[str]] = {}
+    objects = {p.object: p.instance for p in resolution.packages if p.object}
+    installed = {package.instance for package in resolution.packages}
+    owned: dict[Instance, list[str]] = {}
+    notes: dict[Instance, list[str]] = {}
     for name, entry in ownership_entries(resolution):
+        owner = entry.package if entry.controller else objects.get(entry.object, entry.package)
+        if owner is None:
+            continue
         if entry.controller:
-            owned.setdefault(entry.package, []).append(name)
+            owned.setdefault(owner, []).append(name)
         else:
-            owner = objects.get(entry.object, entry.package)
             fate = "stays without a controller" if owner in installed else "goes with it"
             fate = fate if entry.retained else "is not there yet"
             notes.setdefault(owner, []).append(f"{name} {fate}")

@@ -50,16 +50,16 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     packages = after.resolution.packages if after else ()
     yield f"{scope.cluster}: {_state(scope)}"
     for package in packages:
-        if change := changes.get(str(package.instance)):
+        if change := changes.get(package.instance):
             yield f"  {_MARKS[change.op]} {_pin(package, change, scope)}"
             for met in package.dependencies:
                 requirement = met.alias or f"{met.id} {met.constraints}".strip()
                 yield f"      {requirement} <- {met.resolved or met.detail} ({met.via})"
     for package in before.resolution.packages if before else ():
-        change = changes.get(str(package.instance))
+        change = changes.get(package.instance)
         if change and change.op is LockOp.REMOVE:
             yield f"  - {package.instance} {package.version}"
-    same = sum(str(package.instance) not in changes for package in packages)
+    same = sum(package.instance not in changes for package in packages)
     if same:
         yield f"    {plural(same, 'pin')} as before"
     for skipped in after.resolution.skipped if after else ():
@@ -92,16 +92,13 @@ def _state(scope: ClusterUpdate) -> str:
 
 
 def _pin(package: LockedPackage, change: LockChange, scope: ClusterUpdate) -> str:
-    version = _version(package.version)
-    if change.op is LockOp.CHANGE:
-        version = f"{_version(change.before)} -> {version}"
-    requesters = ", ".join("a manifest" if who == "user" else who for who in package.requested_by) or "nobody"
+    version = package.version
+    if change.before is not None:
+        version = f"{change.before.version} -> {version}"
+    requesters = ["a manifest"] if package.by_user else []
+    asking = ", ".join([*requesters, *map(str, package.requested_by)]) or "nobody"
     gone = f" ({_unavailable(package, scope)})" if package.unavailable else ""
-    return f"{package.instance} {version}{gone} for {requesters}"
-
-
-def _version(text: str) -> str:
-    return text.partition("@")[0]
+    return f"{package.instance} {version}{gone} for {asking}"
 
 
 def _counts(decision: LockUpdate) -> Iterator[str]:
@@ -133,7 +130,7 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
         "generation": after.lock.generation if after else 0,
         "resolution": after.lock.resolution if after else "",
         "changed": scope.changed,
-        "changes": [change._asdict() for change in scope.changes],
+        "changes": list(map(_change_value, scope.changes)),
         "packages": to_builtins(resolution.packages),
         "revisions": to_builtins(after.lock.revisions) if after else [],
         "customResourceDefinitions": to_builtins(resolution.custom_resource_definitions),
@@ -141,6 +138,12 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
         "unused": [str(instance) for instance in resolution.unused],
         "explanations": [explanation_value(item) for item in scope.explanations],
     }
+
+
+def _change_value(change: LockChange) -> dict[str, str]:
+    sides = {"before": change.before, "after": change.after}
+    contents = {name: "@".join(filter(None, (p.version, p.digest))) if p else "" for name, p in sides.items()}
+    return {"op": change.op, "instance": str(change.instance), **contents}
 
 
 def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
@@ -180,4 +183,4 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 
 def _unavailable(package: LockedPackage, scope: ClusterUpdate) -> str:
-    return scope.unavailable.get(str(package.instance), "is no longer published")
+    return scope.unavailable.get(package.instance, "is no longer published")

@@ -4,9 +4,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import orjson
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.defects import DefectError, guard
@@ -243,7 +244,7 @@ def _lock_digest(
         generation.FORMAT_VERSION,
         lock.input_digest,
         lock.resolution,
-        *(orjson.dumps(asdict(revision)).decode() for revision in lock.revisions),
+        *(msgspec.json.encode(revision).decode() for revision in lock.revisions),
         owner_text(policy.instance, owner),
         policy.dependencies.shared_namespace,
         str(target.view.key),

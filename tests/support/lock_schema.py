@@ -8,7 +8,6 @@ import msgspec
 
 from reconciler.base.wire import Record
 from reconciler.dependencies.lock.format import (
-    LockChange,
     LockedPackage,
     LockedRevision,
     LockOp,
@@ -26,7 +25,8 @@ _MODELS = {"package": LockedPackage, "revision": LockedRevision, "owned": Owners
 def lock_schema() -> dict[str, Any]:
     """Return the schema, in the part of JSON Schema that `tests.support.schema` checks."""
     definitions = {name: _of_model(model) for name, model in _MODELS.items()}
-    change = dict.fromkeys(LockChange._fields, _TEXT) | {"op": {"type": "string", "enum": list(LockOp)}}
+    change = dict.fromkeys(("instance", "before", "after"), _TEXT)
+    change = {"op": {"type": "string", "enum": list(LockOp)}, **change}
     definitions |= {
         "change": _object(change),
         "problem": json.loads(_PLAN.read_text())["$defs"]["problem"],

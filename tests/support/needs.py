@@ -13,7 +13,6 @@ from tests.support.dependency_manifests import install, needs, package
 
 NAMES = tuple("abcdef")
 KINDS = {"e": "Issuer", "f": "Queue"}
-SLOT_OWNER = "user"
 
 
 @dataclass(frozen=True)
@@ -118,9 +117,9 @@ class Locked:
 
 def read_locked(packages: Iterable[LockedPackage], unused: Iterable[str]) -> Locked:
     """Read a lock; of a package that is there twice the user's own counts."""
-    ordered = sorted(packages, key=lambda one: one.owner == SLOT_OWNER)
+    ordered = sorted(packages, key=lambda one: one.by_user)
     versions = {one.instance.name.removesuffix(".io"): int(one.version.split(".")[0]) for one in ordered}
-    users = {one.instance.name.removesuffix(".io") for one in ordered if one.owner == SLOT_OWNER}
+    users = {one.instance.name.removesuffix(".io") for one in ordered if one.by_user}
     return Locked(versions, frozenset(users), frozenset(name.removesuffix(".io") for name in unused))
 
 

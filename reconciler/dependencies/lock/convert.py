@@ -18,13 +18,12 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     Resolution,
     SkippedDependency,
-    current_holder,
     keeps_ownership,
     lock_violations,
     ownership_entries,
-    package_of,
     resolution_path,
 )
+from reconciler.dependencies.lock.former import is_former, read_former
 from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, bundle_name
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
@@ -60,17 +59,17 @@ def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
 
 
 def exclusive_owners(
-    resolution: Resolution, retained: Container[str] = ()
+    resolution: Resolution, retained: Container[Instance] = ()
 ) -> tuple[tuple[str, PackageId], ...]:
     """Return the package that owns each CRD and composition, if ownership needs consent to change.
 
     That of `retained` instances cannot change: they stay, and nothing decides about their versions.
     """
-    holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
+    holders = ((name, entry.holder) for name, entry in ownership_entries(resolution))
     return tuple(
-        (name, id_)
+        (name, holder.package)
         for name, holder in holders
-        if (id_ := package_of(holder)) is not None and (keeps_ownership(holder) or holder in retained)
+        if holder is not None and (keeps_ownership(holder) or holder in retained)
     )
 
 
@@ -179,27 +178,44 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
             continue
         try:
-            lock = read_record(data, PackageLock)
-            name = lock.resolution
-            if name not in bodies:
-                body = read_record(files.get(resolution_path(name), b""), Resolution)
-                locked_pins(body)  # versions and ranges in it, too
-                bodies[name] = body
+            lock, body = _read_lock(data, files, bodies)
         except (ValueError, VersionError) as error:
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
             problems.append(
                 Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {error}", hint)
             )
         else:
-            locks[lock.scope.cluster] = ClusterLock(lock, bodies[name])
-            if (name, lock.revisions) not in sound and (wrong := lock_violations(lock, bodies[name])):
+            locks[lock.scope.cluster] = ClusterLock(lock, body)
+            known = (lock.resolution, lock.revisions)
+            if known not in sound and (wrong := lock_violations(lock, body)):
                 broken.add(lock.scope.cluster)
                 hint = "Correct it on the state branch; until then nothing of this cluster changes."
                 message = f"The lock is broken: {'; '.join(wrong)}"
                 problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
             else:
-                sound.add((name, lock.revisions))
+                sound.add(known)
     return FleetLocks(locks, frozenset(broken), tuple(problems))
+
+
+def _read_lock(
+    data: bytes, files: Mapping[str, bytes], bodies: dict[str, Resolution]
+) -> tuple[PackageLock, Resolution]:
+    """Return a lock and its resolution; those that were read already are in `bodies`.
+
+    Raises:
+        ValueError: One of them is unreadable.
+        VersionError: The resolution has an invalid version or range.
+    """
+    if is_former(data):
+        lock, body = read_former(data, files)
+    else:
+        lock = read_record(data, PackageLock)
+        held = bodies.get(lock.resolution)
+        body = held or read_record(files.get(resolution_path(lock.resolution), b""), Resolution)
+    if lock.resolution not in bodies:
+        locked_pins(body)  # versions and ranges in it, too
+        bodies[lock.resolution] = body
+    return lock, body
 
 
 RequirementPath = tuple[LockedPackage, ...]
@@ -227,7 +243,7 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
     Each is listed once, however many need it, as its slot demands. Packages that only installs of other
     kinds need are left out: no repository is known to deliver them.
     """
-    by_instance = {str(package.instance): package for package in resolution.packages}
+    by_instance = {package.instance: package for package in resolution.packages}
     for package in sorted(resolution.packages, key=lambda package: str(package.instance)):
         if package.instance.ecosystem == Ecosystem.KPT and package.instance.slot.kind != SlotKind.INSTALL:
             parents = (by_instance[parent] for parent in package.requested_by if parent in by_instance)
@@ -237,23 +253,19 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
                 yield NeededPackage(package, tuple(paths))
 
 
-def _shortest(last: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> RequirementPath | None:
+def _shortest(last: LockedPackage, by_instance: Mapping[Instance, LockedPackage]) -> RequirementPath | None:
     """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
     paths: list[RequirementPath] = [(last,)]
-    seen = {str(last.instance)}
+    seen = {last.instance}
     for path in paths:
         if path[0].kind == VARIANT_KIND:
             return path
-        parents = [
-            parent for parent in sorted(path[0].requested_by) if parent in by_instance and parent not in seen
-        ]
+        above = sorted(path[0].requested_by, key=str)
+        parents = [parent for parent in above if parent in by_instance and parent not in seen]
         seen.update(parents)
         paths += [(by_instance[parent], *path) for parent in parents]
     return None
 
-
-USER = "user"
-"""The owner of packages that a user's manifest installs."""
 
 CARVEL_KIND, CARVEL_API_VERSION = "PackageInstall", "packaging.carvel.dev/v1alpha1"
 PORTER_KIND, PORTER_SCHEMA = "Installation", "1.0.2"
@@ -293,7 +305,7 @@ def _generated_object(
     resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
 ) -> ClusterObject:
     taken = frozenset(taken)
-    if previous is not None and previous.owner != USER:
+    if previous is not None and not previous.by_user:
         previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
         if previous_object not in taken:
             return previous_object
@@ -348,7 +360,6 @@ class _ResolutionWriter(NamedTuple):
         install = self.installs.get(resolved.instance)
         own_object = self.objects.get(resolved.instance, ClusterObject())
         instance = resolved.instance
-        parents = tuple(str(parent) for parent in resolved.requested_by)
         return LockedPackage(
             instance=instance,
             dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
@@ -358,24 +369,24 @@ class _ResolutionWriter(NamedTuple):
             source=resolved.candidate.source,
             version=resolved.candidate.version.text,
             digest=resolved.candidate.digest,
-            requested_by=(*([USER] if resolved.user else []), *parents),
-            owner=USER if resolved.user else self._owner(instance, resolved.requested_by),
-            last_attempted_version=resolved.candidate.version.text,
+            by_user=resolved.user,
+            requested_by=resolved.requested_by,
+            owner=None if resolved.user else self._owner(instance, resolved.requested_by),
             unavailable=resolved.candidate.unavailable,
             retain=resolved.candidate.retain,
             prune_kinds=install is not None and install.revisions.prune_kinds,
             dependencies=tuple(_locked_dependency(edge, install) for edge in resolved.edges),
         )
 
-    def _owner(self, instance: Instance, parents: tuple[Instance, ...]) -> str:
+    def _owner(self, instance: Instance, parents: tuple[Instance, ...]) -> Instance | None:
         """Return the direct parent that a generated package belongs to: the one it has, while it asks.
 
         Without it, ownership goes to the parent with the lowest namespace and name.
         """
         held = self.held.get(instance)
-        if held is not None and held.owner in map(str, parents):
+        if held is not None and held.owner in parents:
             return held.owner
-        return str(min(parents, key=self._place)) if parents else ""
+        return min(parents, key=self._place, default=None)
 
     def _place(self, parent: Instance) -> tuple[str, str, str]:
         install = self.installs.get(parent)

@@ -15,7 +15,7 @@ from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.wire import Record, canonical_json
 from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.instances import Instance
-from reconciler.dependencies.model.packages import Ecosystem, PackageId
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reconciler.dependencies.solve.problem import Explanation
 
 SCHEMA = "reconciler.dev/v1alpha1"
-LOCK_VERSION = 1
+LOCK_VERSION = 2
 SOLVER = "sat-canonical-2"
 
 
@@ -61,8 +61,9 @@ class LockedPackage(Record, frozen=True, kw_only=True):
     """One instance and the version that was chosen for it, in its original spelling.
 
     `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
-    one that a generated Crossplane package gets. `owner` is `user`, or the direct parent that it
-    belongs to. `retain` keeps it when nothing needs it any more; `prune_kinds` lets its kinds go with it.
+    one that a generated Crossplane package gets. `by_user` tells that a user's manifest installs it; any
+    other has an `owner`, the direct parent that it belongs to, while one is left. `retain` keeps it when
+    nothing needs it any more; `prune_kinds` lets its kinds go with it.
     `resolved_version` is the version that has these dependencies, if a run without dependencies changed it.
     """
 
@@ -74,9 +75,9 @@ class LockedPackage(Record, frozen=True, kw_only=True):
     source: str = ""
     version: str
     digest: str = ""
-    requested_by: tuple[str, ...] = ()
-    owner: str = ""
-    last_attempted_version: str = ""
+    by_user: bool = False
+    requested_by: tuple[Instance, ...] = ()
+    owner: Instance | None = None
     unavailable: bool = False
     retain: bool = False
     prune_kinds: bool = False
@@ -92,16 +93,21 @@ class LockedPackage(Record, frozen=True, kw_only=True):
 class OwnershipEntry(Record, frozen=True, kw_only=True):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
-    Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
+    Revisions are listed by name, instances of ecosystems without revisions by their texts.
     Without a controller it is `retained` if its package has it in the cluster, else not created yet. The
     `object` that has it there is named if it installed another package since: `Provider/aws`.
     """
 
-    package: str = ""
+    package: Instance | None = None
     controller: str = ""
     owners: tuple[str, ...] = ()
     retained: bool = False
     object: str = ""
+
+    @property
+    def holder(self) -> Instance | None:
+        """The instance that has it in the cluster, None if none does."""
+        return self.package if self.controller or self.retained else None
 
 
 class SkippedDependency(Record, frozen=True, kw_only=True):
@@ -162,7 +168,7 @@ class LockedRevision(Record, frozen=True, kw_only=True):
     digest: str = ""
     current: bool = False
     awaits: ActivationBlocker = ActivationBlocker.NOTHING
-    needs: tuple[str, ...] = ()
+    needs: tuple[Instance, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -259,65 +265,43 @@ class LockOp(StrEnum):
 
 
 class LockChange(NamedTuple):
-    """One difference between two resolutions, for `lock --check` and a pull request's text."""
+    """One instance with different versions in two resolutions; None where one does not have it."""
 
-    op: LockOp
-    instance: str
-    before: str = ""
-    after: str = ""
+    instance: Instance
+    before: LockedPackage | None
+    after: LockedPackage | None
+
+    @property
+    def op(self) -> LockOp:
+        """What happens to the instance."""
+        if self.before is None:
+            return LockOp.ADD
+        return LockOp.REMOVE if self.after is None else LockOp.CHANGE
 
 
 def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...]:
-    """Compare two resolutions pin by pin; equal ones yield nothing. Sorted by instance."""
-    old, new = _versions(before), _versions(after)
-    changes = []
-    for instance in sorted(old.keys() | new.keys()):
-        was, now = old.get(instance, ""), new.get(instance, "")
-        if was != now:
-            op = LockOp.ADD if not was else LockOp.REMOVE if not now else LockOp.CHANGE
-            changes.append(LockChange(op, instance, was, now))
-    return tuple(changes)
+    """Compare the versions of two resolutions; equal ones yield nothing. Sorted by the texts of instances."""
+    old, new = ({package.instance: package for package in side.packages} for side in (before, after))
+    changes = (LockChange(i, old.get(i), new.get(i)) for i in sorted(old.keys() | new.keys(), key=str))
+    return tuple(change for change in changes if _content(change.before) != _content(change.after))
 
 
-def _versions(resolution: Resolution) -> Mapping[str, str]:
-    return {
-        str(package.instance): (f"{package.version}@{package.digest}" if package.digest else package.version)
-        for package in resolution.packages
-    }
+def _content(package: LockedPackage | None) -> tuple[str, str] | None:
+    return (package.version, package.digest) if package is not None else None
 
 
-def keeps_ownership(package: str) -> bool:
+def keeps_ownership(instance: Instance | None) -> bool:
     """Tell whether an instance keeps its CRDs until its owner consents, as Crossplane's packages do.
 
     CRDs of other installers have no controller reference, and change owners when their package goes.
     """
-    id_ = package_of(package)
-    return id_ is not None and id_.ecosystem is Ecosystem.XPKG
-
-
-def package_of(instance: str) -> PackageId | None:
-    """Return the package of an instance from its text in a lock, None for any other text. Total."""
-    ecosystem, _, rest = instance.partition(":")
-    if ecosystem not in list(Ecosystem):
-        return None
-    return PackageId(Ecosystem(ecosystem), rest.rpartition("@")[0])
-
-
-def package_name(instance: str) -> str:
-    """Return the name of an instance's package, "" for any other text."""
-    id_ = package_of(instance)
-    return id_.name if id_ is not None else ""
+    return instance is not None and instance.ecosystem is Ecosystem.XPKG
 
 
 def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
     """Yield the owners of every kind and then of every composition of a resolution."""
     yield from resolution.custom_resource_definitions.items()
     yield from resolution.compositions.items()
-
-
-def current_holder(entry: OwnershipEntry | None) -> str:
-    """Return the instance that owns a CRD or composition in the cluster; empty if none does."""
-    return entry.package if entry is not None and (entry.controller or entry.retained) else ""
 
 
 class ClusterLock(Struct, frozen=True):
@@ -381,8 +365,7 @@ def _revision_violations(revisions: Iterable[LockedRevision]) -> Iterator[str]:
 
 
 def _ownership_violations(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
-    instances = {str(revision.instance) for revision in resolution.packages}
-    others = {revision for revision in instances if not keeps_ownership(revision)}
+    others = {str(p.instance) for p in resolution.packages if not keeps_ownership(p.instance)}
     active = {revision.name for revision in lock.revisions if revision.is_active} | others
     names = {revision.name for revision in lock.revisions} | others
     for name, entry in ownership_entries(resolution):
@@ -479,7 +462,7 @@ class ClusterUpdate(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     is_outdated: bool = False
-    unavailable: Mapping[str, str] = field(default_factory=dict)
+    unavailable: Mapping[Instance, str] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
@@ -18,7 +17,6 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     lock_changes,
     ownership_entries,
-    package_name,
 )
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
@@ -133,7 +131,8 @@ def object_version_changes(
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
         op = MoveOp.ADD if not was else MoveOp.CHANGE if now else MoveOp.REMOVE
         name = str(new.instance) if new else path
-        changes.append(VersionChange(op, name, was, now, _why(op, was, new, None, resolution), (cluster,)))
+        why = _why(op, (was, ""), new, None, resolution)
+        changes.append(VersionChange(op, name, was, now, why, (cluster,)))
     return tuple(changes)
 
 
@@ -214,7 +213,8 @@ def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | 
 def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
     """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
     before, after = dict(ownership_entries(old)), dict(ownership_entries(fresh))
-    objects = {str(package.instance): package.object for package in (*old.packages, *fresh.packages)}
+    objects: dict[Instance | None, str]
+    objects = {package.instance: package.object for package in (*old.packages, *fresh.packages)}
     for name, entry in after.items():
         was = before.get(name)
         # Kubernetes removes the definition with the object that owns it.
@@ -224,7 +224,7 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
             continue
         if not goes and (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
             continue
-        holder, heir = package_name(was.package), package_name(entry.package)
+        holder, heir = _name(was.package), _name(entry.package)
         why = f"{entry.controller} controls it"
         if goes:
             cause = f"{was.object.replace('/', ' ')}" if was.object else holder
@@ -239,11 +239,15 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
         else:
             yield VersionChange(MoveOp.TAKE, name, "", heir, why, ())
     for name in sorted(before.keys() - after.keys()):
-        holder = package_name(before[name].package)
+        holder = _name(before[name].package)
         yield VersionChange(MoveOp.DROP, name, holder, "", "no revision has it any more", ())
 
 
-def _is_there(entry: OwnershipEntry, side: Resolution, objects: Mapping[str, str]) -> bool:
+def _name(instance: Instance | None) -> str:
+    return instance.name if instance is not None else ""
+
+
+def _is_there(entry: OwnershipEntry, side: Resolution, objects: Mapping[Instance | None, str]) -> bool:
     """Tell whether the object that has a kind or composition is installed."""
     owner = entry.object or objects.get(entry.package)
     return any(package.object == owner for package in side.packages)
@@ -260,7 +264,8 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
             # A package in Git has a row of its own, also where it changes hands at its place.
             if used.get(need, now) != now and now.ecosystem != Ecosystem.KPT:
                 moved.setdefault((str(used[need]), str(now)), []).append(str(package.instance))
-        if was is not None and was.owner != package.owner and package.owner:
+        belongs = package.by_user or package.owner is not None
+        if was is not None and belongs and _owner(was) != _owner(package):
             owners = (_owner(was), _owner(package))
             yield VersionChange(
                 MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one", ()
@@ -286,7 +291,7 @@ def _met_needs(package: LockedPackage) -> Iterator[tuple[tuple[str, str], Instan
 
 
 def _owner(package: LockedPackage) -> str:
-    return "a manifest" if package.owner == USER else package.owner or "nobody"
+    return "a manifest" if package.by_user else str(package.owner or "nobody")
 
 
 def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
@@ -294,41 +299,36 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
 
     An object that installs another package than before is one change.
     """
-    before, after = ({str(package.instance): package for package in side.packages} for side in (old, fresh))
-    moves = {str(package.instance): former for former, package in _moved_objects(before, after)}
-    gone = {str(former.instance) for former in moves.values()}
+    moves = {package.instance: former for former, package in _moved_objects(old, fresh)}
+    gone = {former.instance for former in moves.values()}
     for change in lock_changes(old, fresh):
-        if change.instance in gone:
+        instance, was, now = change.instance, change.before, change.after
+        if instance in gone:
             continue
-        if change.instance in moves:
-            former, package = moves[change.instance], after[change.instance]
-            was, now = (
-                f"{side_package.instance.name} {side_package.version}" for side_package in (former, package)
-            )
-            why = _why(LockOp.ADD, "", package, old, fresh)
-            yield VersionChange(MoveOp.CHANGE, change.instance, was, now, why, ())
+        former = moves.get(instance)
+        if former is not None and now is not None:
+            before, after = (f"{side.instance.name} {side.version}" for side in (former, now))
+            why = _why(LockOp.ADD, ("", ""), now, old, fresh)
+            yield VersionChange(MoveOp.CHANGE, str(instance), before, after, why, ())
             continue
-        was, now = (version.partition("@")[0] for version in (change.before, change.after))
-        new = after.get(change.instance)
-        instance = (new or before[change.instance]).instance
-        why = _why(change.op, change.before, new, old, fresh)
-        yield VersionChange(MoveOp(change.op), str(instance), was, now, why, ())
+        before, after = (side.version if side is not None else "" for side in (was, now))
+        why = _why(change.op, (before, was.digest if was is not None else ""), now, old, fresh)
+        yield VersionChange(MoveOp(change.op), str(instance), before, after, why, ())
 
 
-def _moved_objects(
-    before: Mapping[str, LockedPackage], after: Mapping[str, LockedPackage]
-) -> Iterator[tuple[LockedPackage, LockedPackage]]:
+def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[LockedPackage, LockedPackage]]:
     """Yield the packages that are gone, each with the one that its object installs now."""
-    gone = {(p.object, p.instance.slot.namespace): p for key, p in before.items() if key not in after}
-    for key, package in after.items():
+    old, fresh = ({package.instance for package in side.packages} for side in (before, after))
+    gone = {(p.object, p.instance.slot.namespace): p for p in before.packages if p.instance not in fresh}
+    for package in after.packages:
         was = gone.get((package.object, package.instance.slot.namespace))
-        if was is not None and package.name and key not in before:
+        if was is not None and package.name and package.instance not in old:
             yield was, package
 
 
 def _why(
     op: LockOp | MoveOp,
-    before: str,
+    before: tuple[str, str],
     new: LockedPackage | None,
     old: Resolution | None,
     resolution: Resolution,
@@ -340,24 +340,25 @@ def _why(
         more = [f"and {len(parents) - _MOST_CAUSES} more"] if len(parents) > _MOST_CAUSES else []
         return "; ".join([*parents[:_MOST_CAUSES], *more]) or "nothing requires it"
     forced = sorted(set(_conflicting_requirements(before, new, resolution)))
-    if not forced and new.owner == USER:
+    if not forced and new.by_user:
         return "its manifest asks for it"
     if reasons := forced or sorted(set(_added_requirements(new, old, resolution))):
         return "; ".join(reasons[:_MOST_CAUSES])
-    if before.partition("@")[0] == new.version:
+    if before[0] == new.version:
         return "its content changed under the same version"
     return "the version that fits best now"
 
 
 def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
     """Yield the parents of a package, each with what it requires of it."""
-    needs: dict[str, list[str]] = {}
+    needs: dict[Instance, list[str]] = {}
     for parent in resolution.packages:
         texts = [_requirement(need) for need in parent.dependencies if need.resolved == package.instance]
-        needs[str(parent.instance)] = sorted(filter(None, texts))
+        needs[parent.instance] = sorted(filter(None, texts))
+    if package.by_user:
+        yield "a manifest asks for it"
     for who in package.requested_by:
-        text = " and ".join(needs.get(who, ())) or "it"
-        yield f"{'a manifest' if who == USER else who} asks for {text}"
+        yield f"{who} asks for {' and '.join(needs.get(who, ())) or 'it'}"
 
 
 def _requirement(need: LockedDependency) -> str:
@@ -380,21 +381,22 @@ def _added_requirements(
     package: LockedPackage, old: Resolution | None, resolution: Resolution
 ) -> Iterator[str]:
     """Yield the APIs and interfaces that parents require of a package now, and did not before."""
-    before = {(str(p.instance), d.signature) for p in (old.packages if old else ()) for d in p.dependencies}
+    before = {(p.instance, d.signature) for p in (old.packages if old else ()) for d in p.dependencies}
     for parent in resolution.packages if old else ():
         for need in parent.dependencies:
-            is_new = (str(parent.instance), need.signature) not in before
+            is_new = (parent.instance, need.signature) not in before
             if is_new and need.need != "package" and need.resolved == package.instance:
                 yield f"{parent.instance} asks for {_requirement(need)}"
 
 
-def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
-    """Yield the parents with requirements that exclude the old version."""
-    old, _, digest = before.partition("@")
+def _conflicting_requirements(
+    before: tuple[str, str], new: LockedPackage, resolution: Resolution
+) -> Iterator[str]:
+    """Yield the parents with requirements that exclude the old version, given with its digest."""
     for parent in resolution.packages:
         for need in parent.dependencies:
             asks = need.resolved == new.instance and need.constraints and _requirement(need)
-            if asks and not _allows(need, old, digest):
+            if asks and not _allows(need, *before):
                 yield f"{parent.instance} asks for {need.constraints}"
 
 

@@ -11,7 +11,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.convert import (
     SHARED_SLOT_KINDS,
-    USER,
     exclusive_owners,
     lock_solution,
     with_lock,
@@ -49,7 +48,7 @@ from reconciler.names.problems import Problem
 
 
 def autoremove(
-    fresh: Resolution, before: Resolution, *, needed: frozenset[str] = frozenset(), prune: bool = False
+    fresh: Resolution, before: Resolution, *, needed: frozenset[Instance] = frozenset(), prune: bool = False
 ) -> Resolution:
     """Remove packages that nothing needs any more; retained ones are listed as unused. Order-free.
 
@@ -65,16 +64,13 @@ def autoremove(
     old = {package.instance: package for package in before.packages}
     used = {package.instance: package for package in fresh.packages}
     running = [
-        package
-        for package in before.packages
-        if str(package.instance) in needed and package.instance not in used
+        package for package in before.packages if package.instance in needed and package.instance not in used
     ]
     used |= {package.instance: package for package in running}
     needed_now = set(_reachable(used.values(), old | used)) - used.keys()
     used |= {instance: old[instance] for instance in needed_now}
-    names = frozenset({USER, *map(str, used)})
-    used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
-    users = [package.instance for package in used.values() if package.owner == USER]
+    used = {instance: _with_present_parents(package, used) for instance, package in used.items()}
+    users = [package.instance for package in used.values() if package.by_user]
     remaining = {
         instance: package
         for instance, package in old.items()
@@ -83,11 +79,11 @@ def autoremove(
     retained = () if prune else (p for p in remaining.values() if _is_retained(p, before))
     unused = {package.instance: package for package in retained}
     unused |= {instance: remaining[instance] for instance in _reachable(unused.values(), remaining)}
-    left_names = set(map(str, unused))
     packages = list(used.values())
     for package in unused.values():
-        parents = tuple(who for who in package.requested_by if who in left_names)
-        packages.append(replace(package, requested_by=parents, owner=min(parents, default="")))
+        parents = tuple(who for who in package.requested_by if who in unused)
+        owner = min(parents, key=str, default=None)
+        packages.append(replace(package, by_user=False, requested_by=parents, owner=owner))
     return replace(
         fresh,
         packages=tuple(sorted(packages, key=lambda package: package.instance)),
@@ -117,7 +113,7 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
             package = replace(package, dependencies=old.dependencies, resolved_version=version_of)  # noqa: PLW2901
         packages.append(package)
     remaining = replace(fresh, packages=tuple(packages), skipped=before.skipped)
-    generated = {package.instance for package in before.packages if package.owner != USER}
+    generated = {package.instance for package in before.packages if not package.by_user}
     needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
     unchanged = _with_kept(
         remaining, before, (generated | needed) - {package.instance for package in packages}
@@ -150,7 +146,7 @@ def _reachable(
 
 def _is_retained(package: LockedPackage, before: Resolution) -> bool:
     """Tell whether a package that nothing needs must stay for now."""
-    if package.owner == USER:
+    if package.by_user:
         return False
     if package.retain or package.instance in before.unused:
         return True
@@ -165,20 +161,18 @@ def _is_same_place(user: Instance, other: Instance) -> bool:
     return same and is_near and other.slot.kind in SHARED_SLOT_KINDS
 
 
-def _with_present_parents(
-    package: LockedPackage, names: frozenset[str], used: dict[Instance, LockedPackage]
-) -> LockedPackage:
+def _with_present_parents(package: LockedPackage, used: dict[Instance, LockedPackage]) -> LockedPackage:
     """Return a package without its removed parents; without any other, those that it satisfies are left."""
-    parents = tuple(who for who in package.requested_by if who in names)
-    if parents == package.requested_by:
-        return package
+    parents = tuple(who for who in package.requested_by if who in used)
+    if parents == package.requested_by or package.by_user:
+        return replace(package, requested_by=parents)
     users = (
-        str(other.instance)
+        other.instance
         for other in used.values()
         if any(dependency.resolved == package.instance for dependency in other.dependencies)
     )
-    parents = parents or tuple(sorted(users)) or package.requested_by
-    owner = package.owner if package.owner in parents else min(parents)
+    parents = parents or tuple(sorted(users, key=str)) or package.requested_by
+    owner = package.owner if package.owner in parents else min(parents, key=str)
     return replace(package, requested_by=parents, owner=owner)
 
 
@@ -352,7 +346,7 @@ class ClusterResolver(Struct):
         """
         if not self.options.dependencies:
             fresh = leave_dependencies(fresh, before.resolution)
-        needed, resolution = frozenset[str](), fresh
+        needed, resolution = frozenset[Instance](), fresh
         while True:
             if keeps:
                 resolution = retain_all(fresh, before.resolution)
@@ -370,8 +364,7 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
 
     A package stays although nothing needs it, or because a manifest may be unreadable.
     """
-    decided = {*map(str, solution.resolved), *map(str, solution.failed)}
-    undecided = {str(package.instance) for package in after.packages} - decided
+    undecided = {package.instance for package in after.packages} - {*solution.resolved, *solution.failed}
     if not undecided:
         return ()
     brought: dict[str, set[PackageId]] = {}

@@ -118,7 +118,7 @@ def _with_unavailable(
                 why = catalogue.refusal(id_, package.version) if catalogue else None
                 text = f"cannot be found {excuse}" if excuse else "is no longer published"
                 text = f"was refused: {why.location}: {why.message}" if why else text
-                reasons[str(package.instance)] = text
+                reasons[package.instance] = text
         updates.append(replace(update, unavailable=reasons) if reasons else update)
     return updates
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedPackage,
@@ -43,7 +42,7 @@ def held_installs(
     locked version, with the ranges, bindings and dependencies that the lock has. Order-free.
     """
     stalled = {problem.subject for problem in problems if problem.reason is not Reason.UNBOUND_INPUT}
-    by_users = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.owner == USER}
+    by_users = {(p.kind, p.instance.slot.namespace, p.name): p for p in before.packages if p.by_user}
     choosing = {skipped.parent for skipped in before.skipped}
     held = {}
     for install in inputs.installs:
@@ -122,18 +121,18 @@ def with_former_objects(fresh: Resolution, before: Resolution, solution: Solutio
     Source: crossplane issue 6761: the family of moved providers is moved by its `spec.package`.
     """
     there = {package.instance for package in fresh.packages}
-    gone = {str(p.instance): p for p in before.packages if p.owner != USER and p.instance not in there}
-    former = {name: gone[entry.package] for name, entry in ownership_entries(before) if entry.package in gone}
+    gone = {p.instance: p for p in before.packages if not p.by_user and p.instance not in there}
+    former = {name: gone[e.package] for name, e in ownership_entries(before) if e.package in gone}
     locked = {package.instance for package in before.packages}
     objects = {package.object for package in fresh.packages}
     packages = []
     for package in fresh.packages:
         resolved = solution.resolved.get(package.instance)
-        is_new = resolved is not None and package.owner != USER and package.instance not in locked
+        is_new = resolved is not None and not package.by_user and package.instance not in locked
         resources = sorted(owned_resources(resolved.candidate)) if resolved and is_new else ()
         formers = (former[resource.name] for resource in resources if resource.name in former)
         free = (f for f in formers if f.kind == package.kind and f.object not in objects)
-        if (heir := next(free, None)) is not None and keeps_ownership(str(package.instance)):
+        if (heir := next(free, None)) is not None and keeps_ownership(package.instance):
             package = replace(package, api_version=heir.api_version, name=heir.name)  # noqa: PLW2901
             objects.add(heir.object)
         packages.append(package)

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.update.cluster import autoremove, leave_dependencies, retain_all
@@ -29,7 +28,7 @@ def package(
 ) -> LockedPackage:
     """Return a package that needs others; `by` are those that requested it, the first is its owner."""
     own = where or instance(name, "install" if user else "namespace")
-    requested = tuple(str(named(parent)) for parent in by.split())
+    requested = tuple(named(parent) for parent in by.split())
     edges = tuple(
         LockedDependency(
             signature=need,
@@ -41,12 +40,12 @@ def package(
         )
         for need in needs
     )
-    owner = USER if user else next(iter(requested), "")
     return LockedPackage(
         instance=own,
         dialect="d",
-        requested_by=(USER,) if user else requested,
-        owner=owner,
+        by_user=user,
+        requested_by=() if user else requested,
+        owner=None if user else next(iter(requested), None),
         dependencies=edges,
         **{"version": "1", **fields},
     )
@@ -64,7 +63,9 @@ def resolution(*packages: LockedPackage, unused: str = "") -> Resolution:
 def told(result: Resolution) -> tuple[dict[str, str], list[str]]:
     """Return the packages with their owners, and the unused ones."""
     assert [p.instance for p in result.packages] == sorted(p.instance for p in result.packages)
-    owners = {p.instance.name: p.owner.partition("@")[0].removeprefix("carvel:") for p in result.packages}
+    owners = {
+        p.instance.name: "user" if p.by_user else p.owner.name if p.owner else "" for p in result.packages
+    }
     return owners, [own.name for own in result.unused]
 
 
@@ -91,7 +92,7 @@ def test_retained_package_stays_with_all_that_it_needs_until_it_is_pruned(before
     assert told(kept) == ({"my-shop": "user", "db": "", "disk": "db"}, ["db", "disk"])
     assert {p.instance.name: p.requested_by for p in kept.packages if p.instance in kept.unused} == {
         "db": (),
-        "disk": (str(named("db")),),
+        "disk": (named("db"),),
     }
     assert told(autoremove(fresh, before, prune=True)) == (USERS_ONLY, [])
 
@@ -131,17 +132,17 @@ def test_manifest_of_a_user_replaces_a_generated_package_in_the_same_place(
     left = autoremove(resolution(mine), before)
 
     assert (generated not in left.unused) is is_replaced
-    theirs = msgspec.structs.replace(mine, owner="carvel:another")
+    theirs = msgspec.structs.replace(mine, by_user=False, owner=named("another"))
     assert autoremove(resolution(theirs), before).unused == (generated,)
 
 
 def test_package_that_a_running_revision_needs_stays_though_nobody_wants_its_parent() -> None:
     fresh = resolution(package("my-shop", user=True))
 
-    kept = autoremove(fresh, BEFORE, needed=frozenset({str(named("db"))}))
+    kept = autoremove(fresh, BEFORE, needed=frozenset({named("db")}))
 
     assert told(kept) == ({"my-shop": "user", "db": "my-shop", "disk": "db"}, [])
-    running_alone = autoremove(resolution(), BEFORE, needed=frozenset({str(named("disk"))}))
+    running_alone = autoremove(resolution(), BEFORE, needed=frozenset({named("disk")}))
     assert told(running_alone) == ({"disk": "db"}, [])
 
 
@@ -153,7 +154,7 @@ def test_parents_that_are_gone_are_forgotten() -> None:
 
     (db,) = (p for p in autoremove(fresh, before).packages if p.instance.name == "db")
 
-    assert (db.requested_by, db.owner) == ((str(named("my-shop")),), str(named("my-shop")))
+    assert (db.requested_by, db.owner) == ((named("my-shop"),), named("my-shop"))
 
 
 def test_package_without_a_requesting_parent_belongs_to_those_that_it_satisfies() -> None:
@@ -162,7 +163,7 @@ def test_package_without_a_requesting_parent_belongs_to_those_that_it_satisfies(
 
     (db,) = (p for p in autoremove(resolution(*users, old), resolution()).packages if p.instance.name == "db")
 
-    parents = (str(named("my-a")), str(named("my-b")))
+    parents = (named("my-a"), named("my-b"))
     assert (db.requested_by, db.owner) == (parents, parents[0])
     (alone,) = autoremove(resolution(old), resolution()).packages
     assert (alone.requested_by, alone.owner) == (old.requested_by, old.owner)

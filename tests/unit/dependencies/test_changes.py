@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
@@ -40,8 +39,9 @@ def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> Locke
         instance=instance(name),
         dialect="carvel",
         version=version,
-        requested_by=by,
-        **{"owner": by[0] if by else "", **fields},
+        by_user="user" in by,
+        requested_by=tuple(instance(who) for who in by if who != "user"),
+        **{"owner": instance(by[0]) if by and by[0] != "user" else None, **fields},
     )
 
 
@@ -69,6 +69,9 @@ def changes(old: list[LockedPackage], new: list[LockedPackage]) -> list[tuple[st
 FITS = "the version that fits best now"
 
 
+MANY = "; ".join([*(f"carvel:{who}@cluster asks for it" for who in "abc"), "and 2 more"])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -76,18 +79,18 @@ FITS = "the version that fits best now"
         ([package("db")], [], [("remove", "carvel:db", "1.0.0", "", "nothing requires it any more")]),
         (
             [],
-            [package("db", "1.0.0", USER, "a")],
-            [("add", "carvel:db", "", "1.0.0", "a manifest asks for it; a asks for it")],
+            [package("db", "1.0.0", "user", "a")],
+            [("add", "carvel:db", "", "1.0.0", "a manifest asks for it; carvel:a@cluster asks for it")],
         ),
         (
             [],
             [package("db", "1.0.0", "a", "b", "c", "d", "e")],
-            [("add", "carvel:db", "", "1.0.0", "a asks for it; b asks for it; c asks for it; and 2 more")],
+            [("add", "carvel:db", "", "1.0.0", MANY)],
         ),
         ([package("db")], [package("db", "2.0.0")], [("change", "carvel:db", "1.0.0", "2.0.0", FITS)]),
         (
             [package("db")],
-            [package("db", "2.0.0", USER)],
+            [package("db", "2.0.0", "user")],
             [("change", "carvel:db", "1.0.0", "2.0.0", "its manifest asks for it")],
         ),
         (
@@ -162,7 +165,7 @@ def test_equal_changes_of_several_clusters_are_one() -> None:
 
 
 def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
-    new = {"a.yaml": package("db", "2.0.0", USER), "b.yaml": package("log", "1.0.0", "x")}
+    new = {"a.yaml": package("db", "2.0.0", "user"), "b.yaml": package("log", "1.0.0", "x")}
     before = {"a.yaml": "1.0.0", "c.yaml": "1.0.0", "same.yaml": "1.0.0"}
     after = {"a.yaml": "2.0.0", "b.yaml": "1.0.0", "same.yaml": "1.0.0"}
 
@@ -172,7 +175,9 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
         VersionChange(
             MoveOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", "its manifest asks for it", ("edge",)
         ),
-        VersionChange(MoveOp.ADD, "carvel:log@cluster", "", "1.0.0", "x asks for it", ("edge",)),
+        VersionChange(
+            MoveOp.ADD, "carvel:log@cluster", "", "1.0.0", "carvel:x@cluster asks for it", ("edge",)
+        ),
         VersionChange(MoveOp.REMOVE, "c.yaml", "1.0.0", "", "nothing requires it any more", ("edge",)),
     )
 
@@ -187,9 +192,10 @@ NET = LockedPackage(
     version="v1",
     kind="Provider",
     name="net",
-    requested_by=(USER,),
-    owner=USER,
+    by_user=True,
 )
+
+APP = msgspec.structs.replace(NET.instance, name="app")
 
 
 def revision(number: int, state: DesiredState, name: str = "", **fields: Any) -> LockedRevision:
@@ -212,7 +218,8 @@ def kinds(**entries: OwnershipEntry) -> ClusterLock:
 
 
 def held(package: str, controller: str = "net-1") -> OwnershipEntry:
-    return OwnershipEntry(package=f"xpkg:{package}@cluster", controller=controller, retained=not controller)
+    owner = msgspec.structs.replace(NET.instance, name=package)
+    return OwnershipEntry(package=owner, controller=controller, retained=not controller)
 
 
 WAITS = revision(2, OFF, awaits=ActivationBlocker.PERSON)
@@ -285,12 +292,12 @@ LIFECYCLE = {
     ),
     "of another owner": (
         lock_of(),
-        lock_of(packages=(msgspec.structs.replace(NET, owner="xpkg:app@cluster"),)),
+        lock_of(packages=(msgspec.structs.replace(NET, by_user=False, owner=APP),)),
         "package: reassign xpkg:net@cluster a manifest -> xpkg:app@cluster: its owner is another one",
     ),
     "anything else": (
         lock_of(),
-        lock_of(packages=(msgspec.structs.replace(NET, requested_by=(USER, "x")),)),
+        lock_of(packages=(msgspec.structs.replace(NET, requested_by=(instance("x"),)),)),
         "lock: resolve how its needs are met",
     ),
 }

@@ -62,7 +62,7 @@ def test_lock_entries_have_object_image_digest_and_dependencies() -> None:
     assert (aws.source, aws.version, aws.digest) == (source("aws"), "v1.0.0", digest("aws", 1))
     assert [str(dependency.resolved) for dependency in web.dependencies] == ["xpkg:x.io/aws@cluster"]
     (revision,) = one.revisions("web")
-    assert (revision.package, revision.needs) == (web.object, ("xpkg:x.io/aws@cluster",))
+    assert (revision.package, revision.needs) == (web.object, (aws.instance,))
 
 
 def test_every_version_is_a_revision_of_its_own_in_the_lock() -> None:

@@ -19,13 +19,11 @@ NAMESPACE = Slot(SlotKind.NAMESPACE, namespace="prod")
 
 def root(name: str, kind: str = VARIANT_KIND) -> LockedPackage:
     own = instance(name, install=True)
-    return LockedPackage(
-        instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", requested_by=("user",)
-    )
+    return LockedPackage(instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", by_user=True)
 
 
 def needed(name: str, *askers: LockedPackage, ecosystem: str = "kpt") -> LockedPackage:
-    asked = tuple(str(one.instance) for one in askers)
+    asked = tuple(one.instance for one in askers)
     own = instance(name, ecosystem=ecosystem)
     return LockedPackage(instance=own, dialect="kpt", version="1.0.0", requested_by=asked)
 
@@ -85,9 +83,9 @@ def test_the_roots_of_a_package_are_named_once() -> None:
 
 def test_packages_that_need_each_other_alone_are_there_for_nobody() -> None:
     first, second = needed("a"), needed("b")
-    first = msgspec.structs.replace(first, requested_by=(str(second.instance),))
-    second = msgspec.structs.replace(second, requested_by=(str(first.instance), "user"))
+    first = msgspec.structs.replace(first, requested_by=(second.instance,))
+    second = msgspec.structs.replace(second, by_user=True, requested_by=(first.instance,))
 
     assert trails(first, second) == {}
-    both = msgspec.structs.replace(second, requested_by=(str(first.instance), str(WEB.instance)))
+    both = msgspec.structs.replace(second, by_user=False, requested_by=(first.instance, WEB.instance))
     assert trails(WEB, first, both) == {"a": [["web", "b"]], "b": [["web"], ["web", "b", "a"]]}

@@ -9,7 +9,6 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
-from reconciler.dependencies.lock.convert import USER
 from reconciler.dependencies.lock.format import LockedDependency, LockedPackage
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
@@ -51,7 +50,7 @@ def locked(
 def users(name: str, *edges: LockedDependency, ecosystem: str = "carvel", **fields: Any) -> LockedPackage:
     """Return a package that a user's manifest of the name `my-NAME` installs."""
     kind = {"carvel": "PackageInstall", "bundle": "Installation", "xpkg": "Provider"}[ecosystem]
-    named = {"owner": USER, "kind": kind, "name": f"my-{name}", "dependencies": edges, **fields}
+    named = {"by_user": True, "kind": kind, "name": f"my-{name}", "dependencies": edges, **fields}
     return locked(name, ecosystem, slot("install", "shop", f"my-{name}"), **named)
 
 
@@ -67,16 +66,16 @@ def graph(
     installs: dict[str, Install] | None = None,
     candidates: tuple[Candidate, ...] = (),
 ) -> PackageGraph:
-    by_name = {package.instance.name: str(package.instance) for package in packages}
+    by_name = {package.instance.name: package.instance for package in packages}
     return PackageGraph(
-        {str(package.instance): package for package in packages},
+        {package.instance: package for package in packages},
         {by_name[name]: each for name, each in (installs or {}).items()},
         build_catalogue(candidates),
     )
 
 
 def requested(package: LockedPackage, *parents: LockedPackage, owner: int = 0) -> LockedPackage:
-    names = tuple(str(parent.instance) for parent in parents)
+    names = tuple(parent.instance for parent in parents)
     return msgspec.structs.replace(package, requested_by=names, owner=names[owner])
 
 

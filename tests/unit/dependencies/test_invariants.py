@@ -46,7 +46,7 @@ def locked(
 
 
 def owned(controller: str, *owners: str, **more: Any) -> dict[str, OwnershipEntry]:
-    return {"X.io": OwnershipEntry(package=str(AWS), controller=controller, owners=owners, **more)}
+    return {"X.io": OwnershipEntry(package=AWS, controller=controller, owners=owners, **more)}
 
 
 SOUND = locked(revision(1), revision(2, "Active", current=True), kinds=owned("aws-2", "aws-1", "aws-2"))

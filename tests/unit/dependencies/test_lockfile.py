@@ -64,7 +64,7 @@ def test_every_need_is_kept_with_its_dialect_and_range() -> None:
     body = locked(world_of(TEXT))
     web = next(one for one in body.packages if one.instance.name == "web.io")
 
-    assert (web.kind, web.name, web.owner, web.requested_by) == ("PackageInstall", "shop", "user", ("user",))
+    assert (web.kind, web.name, web.by_user, web.requested_by) == ("PackageInstall", "shop", True, ())
     rows = [(d.need, d.id, d.dialect, d.constraints, d.via, d.alternative) for d in web.dependencies]
     assert rows == [
         ("package", "carvel:db.io", "carvel", ">=1.0.0", "candidate", 0),

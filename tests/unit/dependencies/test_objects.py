@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.dependencies.lock.convert import USER, ClusterObject, cluster_objects
+from reconciler.dependencies.lock.convert import ClusterObject, cluster_objects
 from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue, bundle_name
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
@@ -25,8 +25,8 @@ def resolved(package: PackageId, slot: Slot = CLUSTER, kind: str = "Provider") -
     return SimpleNamespace(instance=Instance(*package, slot), candidate=SimpleNamespace(kind=kind))
 
 
-def locked(owner: str) -> LockedPackage:
-    return cast("Any", SimpleNamespace(owner=owner, api_version="v", kind="K", name="before"))
+def locked(*, by_user: bool = False) -> LockedPackage:
+    return cast("Any", SimpleNamespace(by_user=by_user, api_version="v", kind="K", name="before"))
 
 
 def generated(
@@ -54,9 +54,9 @@ NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
     ("previous", "taken", "made"),
     [
         (None, None, NEW),
-        (locked("x.io/parent"), None, OLD),
-        (locked("x.io/parent"), OLD, NEW),
-        (locked(USER), None, NEW),
+        (locked(), None, OLD),
+        (locked(), OLD, NEW),
+        (locked(by_user=True), None, NEW),
     ],
 )
 def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
@@ -99,7 +99,7 @@ def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names(
     third = PackageId(Ecosystem.XPKG, "z.io/acme/provider-aws")
     every = [resolved(third), resolved(SAME), resolved(AWS), resolved(DB, HERE)]
     solution = cast("Any", SimpleNamespace(resolved={each.instance: each for each in every}))
-    kept = {Instance(*DB, HERE): locked("other")}
+    kept = {Instance(*DB, HERE): locked()}
 
     objects = cluster_objects(inputs, solution, kept)
 

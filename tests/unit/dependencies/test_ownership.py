@@ -3,6 +3,8 @@
 from itertools import permutations
 
 from reconciler.dependencies.lock.format import OwnershipEntry
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.revisions import (
     OwnedResource,
     OwnershipClaim,
@@ -16,8 +18,8 @@ X, Y, Z = (OwnedResource(is_composition=False, name=f"{name}.io") for name in ("
 COMPOSITION = OwnedResource(is_composition=True, name="network")
 
 
-def package(name: str) -> str:
-    return f"xpkg:x.io/{name}@cluster"
+def package(name: str) -> Instance:
+    return Instance(Ecosystem.XPKG, f"x.io/{name}", Slot(SlotKind.CLUSTER))
 
 
 def claimant(
@@ -150,8 +152,8 @@ def test_kinds_go_with_their_last_revision_only_by_consent() -> None:
 
 
 def test_kinds_of_other_installers_change_hands_when_their_package_goes() -> None:
-    mine = "carvel:db.io@namespace/prod"
-    ledger = {X: OwnershipEntry(package=mine, controller=mine, owners=(mine,))}
+    mine = Instance(Ecosystem.CARVEL, "db.io", Slot(SlotKind.NAMESPACE, "prod"))
+    ledger = {X: OwnershipEntry(package=mine, controller=str(mine), owners=(str(mine),))}
 
     assert refuse_claims(ledger, [claimant("new", X)]) == {}
     assert after(ledger) == {}

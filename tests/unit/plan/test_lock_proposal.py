@@ -503,7 +503,7 @@ def locked(digest: str = "i", **versions: str) -> ClusterLock:
             instance=Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER)),
             dialect="carvel",
             version=version,
-            requested_by=("user",),
+            by_user=True,
         )
         for name, version in sorted(versions.items())
     )

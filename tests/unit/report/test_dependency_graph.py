@@ -38,7 +38,7 @@ ROOT = LockedPackage(
     kind="PackageInstall",
     name="shop",
     version="1.0.0",
-    requested_by=("user",),
+    by_user=True,
     dependencies=(
         need("db.io", constraints=">=1"),
         need("log.io"),
@@ -51,7 +51,7 @@ DB = LockedPackage(
     instance=instance("db.io"),
     dialect="carvel",
     version="2.0.0",
-    requested_by=(str(WEB),),
+    requested_by=(WEB,),
     unavailable=True,
     dependencies=(need("log.io", constraints="1.x"),),
 )
@@ -61,11 +61,11 @@ RESOLUTION = Resolution(
     packages=(ROOT, DB, LOG, OLD),
     unused=(instance("old.io"),),
     custom_resource_definitions={
-        "a.io": OwnershipEntry(package=str(instance("db.io")), controller="x"),
-        "b.io": OwnershipEntry(package=str(instance("log.io"))),
-        "d.io": OwnershipEntry(package=str(instance("gone.io")), retained=True),
+        "a.io": OwnershipEntry(package=instance("db.io"), controller="x"),
+        "b.io": OwnershipEntry(package=instance("log.io")),
+        "d.io": OwnershipEntry(package=instance("gone.io"), retained=True),
     },
-    compositions={"c": OwnershipEntry(package=str(instance("db.io")), retained=True)},
+    compositions={"c": OwnershipEntry(package=instance("db.io"), retained=True)},
 )
 KEYS = {name: str(instance(f"{name}.io")) for name in ("db", "log", "old")} | {"web": str(WEB)}
 MANIFEST = "manifest PackageInstall prod/shop"

@@ -150,7 +150,7 @@ def locked(*, is_generated: bool = True, **fields: Any) -> ClusterLock:
         instance=Instance(ecosystem=Ecosystem.XPKG, name="net", slot=Slot(SlotKind.CLUSTER)),
         dialect="crossplane",
         version="1.0.0",
-        owner="Configuration/platform" if is_generated else "user",
+        by_user=not is_generated,
     )
     return ClusterLock(msgspec.structs.replace(LOCK, **fields), LockedResolution(packages=(package,)))
 

@@ -72,7 +72,7 @@ def locked(
         name=name,
         source=source,
         version="1.0.0",
-        requested_by=tuple(str(asker.instance) for asker in askers),
+        requested_by=tuple(asker.instance for asker in askers),
     )
 
 
