@@ -1,9 +1,13 @@
 """The digest of inputs: which facts count, and what happens to a lock whose digest is outdated."""
 
+import json
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -41,7 +45,7 @@ from reconciler.dependencies.model.packages import (
     Values,
     VersionRange,
 )
-from reconciler.dependencies.update.digest import InputDigests
+from reconciler.dependencies.update.digest import DIGEST_VERSION, InputDigests, compared_fields, encodable
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import VersionPolicy, parse_strict
 from reconciler.names.ids import GroupKind
@@ -57,6 +61,7 @@ GVK, PAIRS = Gvk("g.io", "v1", "Thing"), (("a", "b"),)
 SHAPED = {"outputs": PAIRS, "parameters": PAIRS, "credentials": PAIRS}
 USED, ASKED = Candidate(DB, ONE), Install("prod", "web", Dialect.CARVEL, PackageNeed(DB, ANY))
 INPUTS = ClusterInputs((ASKED,), build_catalogue([USED]))
+DEFAULTS = Path(__file__).with_name("digest_defaults.json")
 
 
 def digest(inputs: ClusterInputs) -> str:
@@ -288,6 +293,25 @@ def test_every_field_of_a_model_counts_or_is_left_out_on_purpose(facts: Facts) -
     assert len(digests | {digest(facts.inputs(facts.value))}) == len(facts.others) + 1
 
 
+def test_values_of_a_model_have_equal_encodings_exactly_if_they_are_equal() -> None:
+    for facts in FACTS:
+        if facts.value is not INPUTS:
+            values = [facts.value, *(replace(facts.value, **{name: x}) for name, x in facts.others.items())]
+            for one, other in product(values, values):
+                assert (encodable(one) == encodable(other)) is (one == other)
+
+
+def test_defaults_are_those_of_the_digests_version() -> None:
+    """What has its default is not encoded: another default needs another DIGEST_VERSION."""
+    kinds = {type(facts.value) for facts in FACTS if facts.value is not INPUTS}
+    defaults = {
+        kind.__name__: {name: encodable(of) for name, of in compared_fields(kind) if of is not NODEFAULT}
+        for kind in kinds
+    }
+
+    assert {"version": DIGEST_VERSION, "defaults": defaults} == json.loads(DEFAULTS.read_text())
+
+
 def test_prerelease_rules_count_apart() -> None:
     rules = (None, (), ("rc",))
     ranges = [replace(RANGE, prereleases=rule) for rule in rules]
@@ -302,7 +326,7 @@ NEWER = replace(world_of(TEXT + package("db.io", "1.0.0") + package("db.io", "2.
 
 def test_digest_is_the_same_in_every_release_until_its_version_is_raised() -> None:
     """Another digest resolves every lock of every fleet once more: raise DIGEST_VERSION, and say it."""
-    assert digest(EDGE) == "sha256:df11ec15fdfc13caa1af8ba45ee03f3f7bbab0e162c484e39be307f00b88d2c4"
+    assert digest(EDGE) == "sha256:96a07c50669286dbe62b77baa34731fcabb583b0dfbdb6aeaa3d510faafd0293"
 
 
 def test_outdated_digest_changes_nothing_alone_and_is_refreshed_by_a_run_that_writes() -> None:
