@@ -9,10 +9,10 @@ from msgspec import Struct, field
 
 from reconciler.apply.links import NO_LINKS, Links
 from reconciler.apply.upstream_log import UpstreamLog
+from reconciler.base import effects
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
-from reconciler.git import effects
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey

@@ -24,7 +24,9 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
+from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard, isolate
+from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor, refuse_credentials
@@ -33,8 +35,6 @@ from reconciler.base.wording import plural
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.forge.outgoing import outgoing_pull
-from reconciler.git import effects
-from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.forge import ApiForge, has_issues
@@ -16,7 +17,6 @@ from reconciler.forge.api.http import Transport
 from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forge
-from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.http.errors import LimitedError, duration_text

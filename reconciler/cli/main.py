@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler import __version__
+from reconciler.base import effects
 from reconciler.base.defects import is_machine_limit
 from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.escape import terminal
@@ -21,7 +22,6 @@ from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.log import DefectLog, Event, bug_lines, rendered, show
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
-from reconciler.git import effects
 
 GROUPS = {
     "Plan and apply": {

@@ -12,6 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base import effects
 from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
@@ -32,7 +33,6 @@ from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.functions.runtimes.time_limits import limited
 from reconciler.functions.secrets import MASK, hides_field
 from reconciler.functions.step import PipelineResult, result_list
-from reconciler.git import effects
 from reconciler.git.working_copy import find_working_copy
 from reconciler.krm.yaml import emit
 from reconciler.names.objects import Files

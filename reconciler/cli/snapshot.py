@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from reconciler.base import effects
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
 from reconciler.base.suggestions import suggest
@@ -25,7 +26,6 @@ from reconciler.cli.output import (
 )
 from reconciler.dependencies.catalog.cluster_inputs import read_platforms
 from reconciler.dependencies.model.packages import Platform
-from reconciler.git import effects
 from reconciler.git.working_copy import find_working_copy
 from reconciler.policy import Limits
 from reconciler.read.configuration import FILE, parse_configuration

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from reconciler.base import effects
 from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.base.escape import message_line
 from reconciler.base.progress import current_display
@@ -15,7 +16,6 @@ from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
-from reconciler.git import effects
 from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Final
 
-from reconciler.git import effects
+from reconciler.base import effects
 
 PATIENCE_S: Final = 5.0
 """How long a stopped run may go on while no effect is under way."""

@@ -18,9 +18,9 @@ from typing import IO
 import pygit2
 from msgspec import Struct
 
+from reconciler.base import effects
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import is_token
-from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote

@@ -14,11 +14,11 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
+from reconciler.base import effects
+from reconciler.base.effects import effect
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import call
 from reconciler.base.redact import is_token, learn_credential, mask_tokens
-from reconciler.git import effects
-from reconciler.git.effects import effect
 from reconciler.git.urls import LOOPBACK, Credential
 
 CONFIG = Path(__file__).with_name("git.config")

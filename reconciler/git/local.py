@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from reconciler.base import effects
 from reconciler.base.errors import ReconcilerError, UnavailableError
-from reconciler.git import effects
 
 DEFAULT_READ_S: Final = 300.0
 """`limits.readSeconds`, before the configuration is read."""

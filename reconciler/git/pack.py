@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from reconciler.base.effects import effect
 from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
-from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry, parse_tree
 from reconciler.names.file_names import NamesError, case_fold_key, check_names

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pygit2
 
+from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard, is_local_failure
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import open_task
-from reconciler.git import effects
 from reconciler.git.cache import (
     CACHE_HINT,
     MANY_PACKS,

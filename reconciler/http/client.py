@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from reconciler import __version__
+from reconciler.base import effects
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_tokens
-from reconciler.git import effects
 from reconciler.http.addresses import Server, find_server, printable, resolve, shown
 from reconciler.http.errors import (
     LONGEST_WAIT_S,

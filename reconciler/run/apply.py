@@ -9,9 +9,9 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
 from reconciler.apply.pulls import lock_texts
 from reconciler.apply.upstream_log import UpstreamLog
+from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.progress import stage
-from reconciler.git import effects
 from reconciler.inventory.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.report.diff import DifferenceReader

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base import effects
 from reconciler.base.defects import isolate
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import stage, track
@@ -19,7 +20,6 @@ from reconciler.forge.registry import Forges
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.step import PipelineResult
-from reconciler.git import effects
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files

@@ -7,8 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from reconciler.base.effects import effect
 from reconciler.base.errors import RefusedError, UsageError
-from reconciler.git.effects import effect
 from reconciler.names.file_names import check_names, file_path_error
 from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory, stays_inside

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.base import effects
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.git import effects
 from tests.support.exits import LINES, LOCAL, leaf_commands
 from tests.support.git import Repo, make_repository
 from tests.support.small_world import app, manifest, variant, write_world

@@ -14,8 +14,8 @@ from typing import Any
 import reconciler.dependencies.solve.resolve
 import reconciler.report.locks
 import reconciler.run.apply  # noqa: F401 - these are imported once, before forking
+from reconciler.base import effects
 from reconciler.cli import lock, main  # noqa: F401 - and so are these
-from reconciler.git import effects
 
 PUSH = "before git push"
 

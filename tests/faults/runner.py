@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from reconciler.base import effects
 from reconciler.cli import apply, approve, main, plan, pull_requests  # noqa: F401 - imported once, before forking
-from reconciler.git import effects
 from tests.faults.world import BALLAST
 from tests.support.world import runs_at
 

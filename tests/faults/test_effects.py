@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import effects
+from reconciler.base import effects
 from tests.faults.disk import small_disk
 from tests.faults.matrix import Point, draw, sweep
 from tests.faults.moments import MOMENTS, Moment

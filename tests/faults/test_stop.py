@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base import effects
 from reconciler.base.errors import Exit
-from reconciler.git import effects
 from tests.support.forges.server import Answer
 from tests.support.forges.world import forge_world
 from tests.support.git import Repo

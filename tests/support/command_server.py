@@ -194,8 +194,8 @@ def _answer(client: socket.socket) -> None:
 
 def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
     """Run the command in this fork as its entry point does, and leave with its exit code."""
+    from reconciler.base import effects
     from reconciler.cli import main
-    from reconciler.git import effects
 
     code = 70
     try:

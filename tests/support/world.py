@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeVar, cast
 import pygit2
 
 import reconciler.run.inputs
+from reconciler.base import effects
 from reconciler.cli.main import invoke
 from reconciler.forge.registry import Forges
-from reconciler.git import effects
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.http.client import Clock
 from reconciler.read.snapshot import parse_time

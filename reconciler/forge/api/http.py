@@ -7,12 +7,12 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
+from reconciler.base.effects import effect
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import call
 from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.wording import plural
 from reconciler.forge.api.budget import Budget
-from reconciler.git.effects import effect
 from reconciler.http.addresses import find_server, resolve
 from reconciler.http.client import (
     ATTEMPTS,

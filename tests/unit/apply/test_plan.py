@@ -15,9 +15,9 @@ from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import EffectKind, Result, failed_result
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
+from reconciler.base import effects
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
-from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.http.errors import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock

@@ -16,9 +16,9 @@ from reconciler.apply.pulls import (
     lock_texts,
     remaining_effects,
 )
+from reconciler.base.effects import StoppedError
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.api.forge import ApiForge
-from reconciler.git.effects import StoppedError
 from reconciler.http.errors import LimitedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey

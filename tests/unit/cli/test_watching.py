@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.base import effects
 from reconciler.cli import watching
 from reconciler.cli.watching import run_watched
-from reconciler.git import effects
 
 TERM, INT, KILL = signal.SIGTERM, signal.SIGINT, signal.SIGKILL
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
@@ -20,7 +21,6 @@ from reconciler.forge.api.dialect import (
     write_times,
 )
 from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
-from reconciler.git.effects import StoppedError
 from reconciler.http.errors import InvalidError, LostReplyError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi

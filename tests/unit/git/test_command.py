@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base import effects
 from reconciler.base.defects import is_local_failure
+from reconciler.base.effects import StoppedError
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import mask_credentials
-from reconciler.git import effects
 from reconciler.git.command import (
     TRACE,
     environment,
@@ -24,7 +25,6 @@ from reconciler.git.command import (
     run_git,
     slow_options,
 )
-from reconciler.git.effects import StoppedError
 from reconciler.git.urls import Credential
 from tests.support.values import TOKEN
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base import effects
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import LayerDefaults
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.git import effects
 from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory
 from reconciler.workdir.control_files import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.base import effects
+from reconciler.base.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedError, effect
 from reconciler.base.errors import Exit, UnavailableError
-from reconciler.git import effects
-from reconciler.git.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedError, effect
 
 
 @pytest.fixture(autouse=True)
