@@ -18,13 +18,13 @@ from reconciler.functions.charts import (
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
 from reconciler.functions.values import copy_value, is_same, value_at
+from reconciler.krm.documents import documents_of
 from reconciler.krm.yaml import Path, YamlError, emit
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
 from reconciler.plan.chart_values import template_of
 from reconciler.render.charts import chart_configurations, upstream_names
 from reconciler.render.merging import Contents
-from reconciler.render.update.documents import documents_of
 from reconciler.resolve.resolution import ResolvedVariant
 
 _LONGEST: Final = 60

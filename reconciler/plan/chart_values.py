@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from reconciler.functions.builtin.fields import split_path
 from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.krm.documents import documents_of
 from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
 from reconciler.names.objects import File, Files
 from reconciler.plan.changes import ConflictNote
 from reconciler.render.charts import chart_configurations, input_path, upstream_names
-from reconciler.render.update.documents import documents_of
 
 _CHARTS, _OPTIONS, _INLINE = "helmCharts", "templateOptions", "valuesInline"
 _SETTER = "# kpt-set: "

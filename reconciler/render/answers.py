@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from reconciler.functions.package_files import RESOURCE_ENDINGS
 from reconciler.functions.secrets import hides_field
+from reconciler.krm.documents import ResourceDocument, documents_of
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.names.objects import File, Files
 from reconciler.names.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictDecision
-from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
 from reconciler.render.update.three_way import file_text, is_text
 

@@ -28,6 +28,7 @@ from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stag
 from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.krm.documents import documents_of, edit_document
 from reconciler.krm.yaml import DeleteItem, DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
@@ -36,7 +37,6 @@ from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
-from reconciler.render.update.documents import documents_of, edit_document
 from reconciler.render.update.identifiers import (
     DEFAULT_NAMESPACE,
     with_files_of,

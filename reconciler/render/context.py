@@ -7,16 +7,16 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.api.porch import PackageContext
 from reconciler.base.reasons import Reason
 from reconciler.functions.values import mapping_at
+from reconciler.krm.documents import (
+    ResourceDocument,
+    documents_of,
+    edit_document,
+    resources_in,
+)
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.objects import File, Files
 from reconciler.render.rendered import Blocked
-from reconciler.render.update.documents import (
-    ResourceDocument,
-    documents_of,
-    edit_document,
-    split_documents,
-)
 
 NAME = "name"
 PACKAGE_PATH = "package-path"
@@ -74,7 +74,7 @@ def _context_file(files: Files) -> str:
 
 
 def _edit(path: str, file: File, data: Mapping[str, str], removed: tuple[str, ...]) -> File | Blocked:
-    split = split_documents(file)
+    split = resources_in(file)
     if split is None:
         return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} is no YAML that can be edited")
     context = _find(split.documents)

@@ -12,6 +12,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.functions.values import differences, mapping_at, mappings_at, value_at
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
     DeleteKey,
@@ -23,7 +24,6 @@ from reconciler.names.ids import group_of
 from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
-from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 
 INJECTION_POINT = "kpt.dev/config-injection"
 INJECTED = "kpt.dev/injected-resource"
@@ -133,14 +133,15 @@ def inject_config(
     if error := check_points(points):
         return Blocked(Reason.INVALID_PACKAGE, error, "Correct the annotations in the upstream package.")
     results = [choose_source(point, injectors, snapshot, namespace) for point in points]
-    try:
-        for result in results:
-            if result.source is not None:
-                path, index = result.point.file, result.point.index
+    for result in results:
+        if result.source is not None:
+            path, index = result.point.file, result.point.index
+            try:
                 edited = edit_document(files[path], _fill(result.point, result.source), index=index)
-                files = {**files, path: edited}
-    except YamlError as error_:
-        return Blocked(Reason.INVALID_PACKAGE, f"Configuration cannot be injected: {error_}")
+            except YamlError as error_:
+                why = f"Configuration cannot be injected into {path}: {error_}"
+                return Blocked(Reason.INVALID_PACKAGE, why)
+            files = {**files, path: edited}
     with_conditions = _with_conditions(files, results)
     if isinstance(with_conditions, Blocked):
         return with_conditions

@@ -10,6 +10,7 @@ from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.krm.documents import edit_document
 from reconciler.krm.yaml import (
     KPTFILE_LIMITS,
     DeleteItem,
@@ -24,7 +25,6 @@ from reconciler.krm.yaml import (
 from reconciler.names.ids import normalise_url
 from reconciler.names.objects import Files
 from reconciler.render.rendered import Blocked
-from reconciler.render.update.documents import edit_document
 from reconciler.resolve.resolution import Pin
 
 _ANNOTATIONS = ("metadata", "annotations")

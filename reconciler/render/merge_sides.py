@@ -13,6 +13,7 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError
 from reconciler.functions.values import mapping_at
+from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import Identity, Node, child, root_of
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import Oid
@@ -26,7 +27,6 @@ from reconciler.render.injection import (
 from reconciler.render.kptfile import kptfile_value, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.settling import unsettled_steps
-from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.render.update.identifiers import with_identifiers
 from reconciler.render.update.three_way import FileSides, Sides, is_equal, needs_merge
 from reconciler.resolve.resolution import ResolvedVariant

@@ -11,9 +11,9 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import Step
 from reconciler.functions.values import differences
+from reconciler.krm.documents import documents_of, edit_document
 from reconciler.krm.yaml import DeleteItem, YamlError
 from reconciler.names.objects import Files
-from reconciler.render.update.documents import documents_of, edit_document
 
 
 class _ChangedField(NamedTuple):

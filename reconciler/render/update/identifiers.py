@@ -8,6 +8,7 @@ from typing import Final
 
 from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
 from reconciler.functions.values import value_at
+from reconciler.krm.documents import ResourceDocument, documents_of, join_documents, resources_in
 from reconciler.krm.merge import (
     ATTRIBUTION,
     UPSTREAM_IDENTIFIER,
@@ -21,7 +22,6 @@ from reconciler.krm.merge import (
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.names.file_names import TakenNames, without_numbers
 from reconciler.names.objects import File, Files
-from reconciler.render.update.documents import ResourceDocument, documents_of, join_documents, split_documents
 from reconciler.render.update.three_way import Sides
 
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
@@ -202,7 +202,7 @@ def _marked(file: File) -> File:
 
 def _edit_documents(file: File, edits_of: Callable[[ResourceDocument], Iterable[Edit]]) -> File:
     """Return a file with its documents edited; a document stays if its edits cannot be expressed."""
-    split = split_documents(file)
+    split = resources_in(file)
     if split is None:
         return file
     pieces = []

@@ -9,6 +9,7 @@ from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.values import is_same as values_are_same
 from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.bookkeeping import without_versions
+from reconciler.krm.documents import ResourceDocument, ResourceFile
 from reconciler.krm.merge import (
     ConflictResolver,
     Identity,
@@ -23,7 +24,6 @@ from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.yaml import Tree
 from reconciler.render.update.comments import DocumentSides, is_unedited, record_dropped_comments
 from reconciler.render.update.conflict_policy import resolver_for
-from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.settings import MergeSettings
 

@@ -5,13 +5,13 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 
+from reconciler.krm.documents import ResourceFile, resources_in
 from reconciler.krm.schema import Schemas, crd_shapes
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update.conflict_policy import ConflictPolicy
-from reconciler.render.update.documents import ResourceFile, split_documents
 
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"
@@ -49,7 +49,7 @@ class MergeCache(Struct):
             return cached  # type: ignore[return-value]
         if len(self._files) >= _MAX_DOCUMENTS:
             self._files.clear()
-        split = self._files[key] = split_documents(file)
+        split = self._files[key] = resources_in(file)
         return split
 
 

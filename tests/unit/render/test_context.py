@@ -200,3 +200,14 @@ def test_context_is_created_only_if_something_is_written() -> None:
         "    internal.kpt.dev/upstream-identifier: '|ConfigMap|default|kptfile.kpt.dev'\n"
         "data:\n  name: web\n  package-path: deep/web\n"
     )
+
+
+def test_context_among_documents_with_carriage_returns_is_edited() -> None:
+    both = f"{HEAD}  name: base\n---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n"
+    files = {PACKAGE_CONTEXT_FILE: File.of(both.replace("\n", "\r\n").encode())}
+
+    edited = ensure_context(files, deployment=False, package="web", spec=PackageContext(data={"zone": "z1"}))
+
+    assert not isinstance(edited, Blocked)
+    added = both.replace("  name: base\n", "  name: base\n  zone: z1\n").replace("\n", "\r\n")
+    assert edited[PACKAGE_CONTEXT_FILE].data.decode() == added

@@ -273,3 +273,19 @@ def test_every_empty_required_point_is_listed() -> None:
     assert inject(files, a_snapshot()).failure == (
         "config.injection.Team.one: no injectors defined; config.injection.Team.two: no injectors defined"
     )
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_points_of_a_file_with_several_documents_are_filled_in_its_line_ends(line_break: str) -> None:
+    both = "---\n".join(TEAM.format(name=name, how="optional") for name in ("alpha", "beta"))
+    files = package({"Kptfile": kptfile("web"), "teams.yaml": both.replace("\n", line_break)})
+    snapshot = a_snapshot(a_team("one", "A1"), a_team("two", "B2"))
+    injectors = [
+        InjectionSelector(name=name, target=InjectionTarget(name=point))
+        for point, name in (("alpha", "one"), ("beta", "two"))
+    ]
+
+    lines = text(inject(files, snapshot, *injectors), "teams.yaml").split(line_break)
+
+    assert [line.strip() for line in lines if "code:" in line] == ["code: A1", "code: B2"]
+    assert not any("\r" in line or "\n" in line for line in lines)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.krm.documents import ResourceFile, resources_in
 from reconciler.names.objects import File
 from reconciler.render.update import Conflict, update_package
-from reconciler.render.update.documents import ResourceFile, split_documents
 from reconciler.render.update.resources import ResourceSides, match_resources
 from tests.support.merges import files_of
 
@@ -20,7 +20,7 @@ def cm(name: str, namespace: str = "", value: str = "x") -> str:
 
 
 def side(texts: Mapping[str, str]) -> dict[str, ResourceFile]:
-    files = {path: split_documents(File.of(text.encode())) for path, text in texts.items()}
+    files = {path: resources_in(File.of(text.encode())) for path, text in texts.items()}
     return {path: file for path, file in files.items() if file is not None}
 
 
