@@ -7,9 +7,9 @@ from typing import Any, Final
 from reconciler.base.wording import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
-from reconciler.functions.values import copy_value, is_same
 from reconciler.functions.wire import default_path
 from reconciler.krm.documents import DocumentKind, split_file
+from reconciler.krm.values import copy_value, is_same
 
 _TESTS: Final = frozenset(("test", "test-success", "test-failure"))
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")

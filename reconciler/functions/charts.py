@@ -22,7 +22,7 @@ from reconciler.dependencies.versions.constraint import Grammar, parse_constrain
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.chart_ignore import IGNORE_FILE, IgnoreError, kept_files
-from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, Path, Tree, YamlError, YamlLimits, load_documents
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Limits

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.patterns import ignore_spec
 from reconciler.functions.resource import Resource
-from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.krm.merge.text import TextFormat
+from reconciler.krm.values import copy_value
 from reconciler.krm.yaml import end_line
 from reconciler.names.objects import File, Files, Mode
 

@@ -45,8 +45,8 @@ from reconciler.functions.step import (
     parse_steps,
     select,
 )
-from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, default_path, from_items, to_items
+from reconciler.krm.values import copy_value, mappings_at, value_at
 from reconciler.krm.yaml import Path, YamlError
 from reconciler.names.file_names import NamesError, TakenNames, check_names, without_numbers
 from reconciler.names.objects import Files

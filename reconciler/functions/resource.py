@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.functions.values import copy_value, differences, mapping_at
+from reconciler.krm.values import copy_value, differences, mapping_at
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
 from reconciler.names.ids import group_of
 

@@ -20,7 +20,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.package_files import RESOURCE_ENDINGS
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
-from reconciler.functions.values import mapping_at, mappings_at
+from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import copy_value, mapping_at
+from reconciler.krm.values import copy_value, mapping_at
 from reconciler.names.file_names import file_path_error
 
 API_VERSION: Final = "config.kubernetes.io/v1"

@@ -17,8 +17,8 @@ from reconciler.functions.charts import (
 )
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
-from reconciler.functions.values import copy_value, is_same, value_at
 from reconciler.krm.documents import documents_of
+from reconciler.krm.values import copy_value, is_same, value_at
 from reconciler.krm.yaml import Path, YamlError, emit
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.functions.builtin.fields import split_path
-from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.documents import documents_of
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
 from reconciler.names.objects import File, Files

@@ -14,7 +14,7 @@ from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, NamedObject
 from reconciler.names.objects import Files
-from reconciler.names.own_values import OwnValues
+from reconciler.names.substitution import OwnValues
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
 

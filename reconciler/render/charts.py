@@ -25,10 +25,10 @@ from reconciler.functions.package_files import IGNORE_FILE, INPUT, package_direc
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.resource import LOCAL_CONFIG
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stage, Step
-from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.documents import documents_of, edit_document
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import DeleteItem, DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id

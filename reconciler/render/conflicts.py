@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.expand import DesiredVariant
 from reconciler.functions.secrets import MASK
-from reconciler.functions.values import mapping_at
+from reconciler.krm.values import mapping_at
 from reconciler.names.objects import Files
 from reconciler.names.trailers import without_mark
 from reconciler.policy import OnConflict, Policy

@@ -6,7 +6,6 @@ from typing import Any
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
 from reconciler.base.reasons import Reason
-from reconciler.functions.values import mapping_at
 from reconciler.krm.documents import (
     ResourceDocument,
     documents_of,
@@ -14,6 +13,7 @@ from reconciler.krm.documents import (
     resources_in,
 )
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
+from reconciler.krm.values import mapping_at
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.objects import File, Files
 from reconciler.render.rendered import Blocked

@@ -10,10 +10,10 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
-from reconciler.functions.values import differences, mapping_at, mappings_at, value_at
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import identity_of, root_of
+from reconciler.krm.values import differences, mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import (
     DeleteKey,
     Edit,

@@ -9,8 +9,8 @@ from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
-from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.krm.documents import edit_document
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import (
     KPTFILE_LIMITS,
     DeleteItem,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError
-from reconciler.functions.values import mapping_at
 from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import Identity, Node, child, root_of
+from reconciler.krm.values import mapping_at
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files

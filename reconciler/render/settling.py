@@ -10,8 +10,8 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import Step
-from reconciler.functions.values import differences
 from reconciler.krm.documents import documents_of, edit_document
+from reconciler.krm.values import differences
 from reconciler.krm.yaml import DeleteItem, YamlError
 from reconciler.names.objects import Files
 

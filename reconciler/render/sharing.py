@@ -26,7 +26,7 @@ from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files, object_id, tree_id
-from reconciler.names.own_values import OwnValues
+from reconciler.names.substitution import OwnValues
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.render.merging import Contents

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
-from reconciler.functions.values import value_at
 from reconciler.inventory.inventory import Inventory
+from reconciler.krm.values import value_at
 from reconciler.krm.yaml import SetValue
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id

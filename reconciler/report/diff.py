@@ -9,7 +9,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.wording import plural
 from reconciler.functions.secrets import SecretValues, holds_secret, values_in_secrets
 from reconciler.names.objects import File, Files
-from reconciler.names.own_values import OwnValues
+from reconciler.names.substitution import OwnValues
 from reconciler.render.update.three_way import file_text, is_text
 
 LONGEST_LINE = 300

@@ -26,12 +26,12 @@ from reconciler.functions.charts import (
     metadata_limits,
     missing_dependencies,
 )
-from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import find_place, is_local_host, without_user
 from reconciler.krm.merge.text import merge_text
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     DeleteKey,

@@ -7,8 +7,8 @@ import pygit2
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.pipeline import declared_steps
-from reconciler.functions.values import value_at
 from reconciler.krm.schema import served_everywhere
+from reconciler.krm.values import value_at
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.objects import File, Files
 

@@ -9,7 +9,7 @@ from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, 
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import copy_value
+from reconciler.krm.values import copy_value
 from reconciler.krm.yaml import Scalar, Tree, YamlError
 
 _KIND: Final = "ApplyReplacements"

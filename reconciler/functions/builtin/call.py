@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import mapping_at, value_at
+from reconciler.krm.values import mapping_at, value_at
 
 
 class BuiltinCall(Struct):

@@ -14,8 +14,8 @@ from reconciler.functions.builtin.call import (
 )
 from reconciler.functions.resource import LOCAL_CONFIG, Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import mapping_at, value_at
 from reconciler.functions.wire import default_path, path_below
+from reconciler.krm.values import mapping_at, value_at
 
 _HIERARCHY: Final = "ResourceHierarchy"
 _LAYERS, _ANNOTATED, _REFERRING = (

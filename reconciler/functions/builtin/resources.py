@@ -7,8 +7,8 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of
 from reconciler.functions.resource import LOCAL_CONFIG, Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import copy_value, mapping_at, value_at
 from reconciler.functions.wire import PROTOCOL_ANNOTATIONS, default_path, path_below
+from reconciler.krm.values import copy_value, mapping_at, value_at
 
 TARGET_PATH: Final = "config.kubernetes.io/target-path"
 _FUNCTION: Final = ("config.kubernetes.io/function", "config.k8s.io/function")

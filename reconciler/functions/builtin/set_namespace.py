@@ -9,8 +9,8 @@ from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import mappings_at
 from reconciler.krm.schema import is_namespaced_kind
+from reconciler.krm.values import mappings_at
 
 _ORIGIN: Final = "internal.kpt.dev/upstream-identifier"
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"

@@ -20,7 +20,7 @@ from reconciler.functions.catalog import APPLY_SETTERS, parse_image
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.values import differences, is_same
+from reconciler.krm.values import differences, is_same
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, Tree, YamlError, fields_of
 
 _COMMENT: Final = "# kpt-set: "

@@ -36,8 +36,8 @@ from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionR
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
-from reconciler.functions.values import differences, value_at
 from reconciler.krm.schema import served_everywhere
+from reconciler.krm.values import differences, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.krm.yaml.tree import path_text
 from reconciler.policy import FunctionPolicy

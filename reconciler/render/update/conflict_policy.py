@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
+from reconciler.krm.values import value_at
 from reconciler.names.trailers import BOX
 from reconciler.policy import OnConflict
 

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Final
 
 from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
-from reconciler.functions.values import value_at
 from reconciler.krm.documents import ResourceDocument, documents_of, join_documents, resources_in
 from reconciler.krm.merge import (
     ATTRIBUTION,
@@ -19,6 +18,7 @@ from reconciler.krm.merge import (
     identity_of,
     root_of,
 )
+from reconciler.krm.values import value_at
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.names.file_names import TakenNames, without_numbers
 from reconciler.names.objects import File, Files

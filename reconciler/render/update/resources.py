@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
-from reconciler.functions.values import is_same as values_are_same
-from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.bookkeeping import without_versions
 from reconciler.krm.documents import ResourceDocument, ResourceFile
 from reconciler.krm.merge import (
@@ -21,6 +19,8 @@ from reconciler.krm.merge import (
     root_of,
 )
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
+from reconciler.krm.values import is_same as values_are_same
+from reconciler.krm.values import mapping_at, value_at
 from reconciler.krm.yaml import Tree
 from reconciler.render.update.comments import DocumentSides, is_unedited, record_dropped_comments
 from reconciler.render.update.conflict_policy import resolver_for

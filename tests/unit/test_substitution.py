@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.krm.yaml import emit, is_plain, load_documents
-from reconciler.names.own_values import OwnValues
+from reconciler.names.substitution import OwnValues
 
 PIECES = st.sampled_from(
     ["a", "ab", "b", ".", "-", "/", "_", " ", "a.b", "a/b", "\u00e9", "\n", '"', "e5", "0", "\\", "!"]

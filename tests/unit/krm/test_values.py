@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.functions.values import copy_value, differences, is_same
+from reconciler.krm.values import copy_value, differences, is_same
 from reconciler.krm.yaml import Tree, apply_edits, emit
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab:# -", max_size=4)
