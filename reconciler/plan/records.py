@@ -41,6 +41,7 @@ from reconciler.records.upstream_lock import (
     lock_path,
 )
 from reconciler.render.rendered import Blocked, Package
+from reconciler.render.withdrawn import context_keys
 from reconciler.resolve.deliveries import RETRY
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.pins import lock_pin, upstream_data
@@ -285,8 +286,18 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=tuple(map(str, change.unready)),
         failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
+        context=_written_context(resolved, context),
         refused=_refused(resolved, change, context),
     )
+
+
+def _written_context(resolved: ResolvedVariant, context: PlanContext) -> dict[str, str | None]:
+    """Return what the variant writes into the package context, with what main may have from before."""
+    fresh = context.rendered.variants[resolved.variant.key].fresh
+    now = context_keys(resolved.variant.spec.package_context)
+    old = context.inventory.records.get(resolved.variant.key)
+    is_published = isinstance(fresh, Package) and fresh.tree == resolved.local
+    return now if old is None or is_published else {**old.context, **now}
 
 
 def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:

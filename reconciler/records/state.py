@@ -171,9 +171,10 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package: if it `is_failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
-    those with an upstream of their own. `refused` is about its draft. `branch`, `remote`, `registration` and
-    `known_as` complete the place of the package, which is a `RecordedDownstream`; `former` are those where
-    it was before, while something of it is left there.
+    those with an upstream of their own. `context` is what was written into the package context, also for
+    earlier manifests until main is as wanted; None for a key that was removed. `refused` is about its draft.
+    `branch`, `remote`, `registration` and `known_as` complete the place of the package, which is a
+    `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
     """
 
     api_version: str = SCHEMA
@@ -207,6 +208,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
+    context: dict[str, str | None] = field(default_factory=dict)
     refused: RefusedMerge | None = None
     branch: str = ""
     remote: str = ""

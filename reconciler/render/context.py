@@ -68,7 +68,7 @@ def _context_file(files: Files) -> str:
     for path in sorted(files):
         if path.startswith(inner) or not path.endswith((".yaml", ".yml")) or _NAME not in files[path].data:
             continue
-        if _find(documents_of(files[path])) is not None:
+        if find_context(documents_of(files[path])) is not None:
             return path
     return PACKAGE_CONTEXT_FILE
 
@@ -77,7 +77,7 @@ def _edit(path: str, file: File, data: Mapping[str, str], removed: tuple[str, ..
     split = resources_in(file)
     if split is None:
         return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} is no YAML that can be edited")
-    context = _find(split.documents)
+    context = find_context(split.documents)
     if context is None:
         return Blocked(
             Reason.CONTEXT_NOT_INJECTED,
@@ -101,7 +101,7 @@ def _edits(context: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> I
     yield from (DeleteKey(("data", key)) for key in removed if key in present)
 
 
-def _find(documents: Iterable[ResourceDocument]) -> ResourceDocument | None:
+def find_context(documents: Iterable[ResourceDocument]) -> ResourceDocument | None:
     """Return the context by its identity, else the ConfigMap that a function gave a prefix or suffix."""
     maps = [
         d for d in documents if d.identity.kind == "ConfigMap" and isinstance(d.data.get("metadata"), dict)

@@ -198,6 +198,20 @@ def _matches(injector: InjectionSelector, point: InjectionPoint) -> bool:
     return all(expected is None or expected == actual for expected, actual in pairs)
 
 
+def asks_for(injectors: Iterable[InjectionSelector], resource: dict[str, Any]) -> bool:
+    """Return whether an injector names the object that a resource was filled from."""
+    annotations = mapping_at(resource, "metadata", "annotations")
+    name = annotations.get(INJECTED_NAME) or annotations.get(INJECTED)
+    point = InjectionPoint(
+        "",
+        required=False,
+        condition_type="",
+        resource=resource,
+        name=mapping_at(resource, "metadata").get("name", ""),
+    )
+    return any(injector.name == name and _matches(injector, point) for injector in injectors)
+
+
 def injected_field(api_version: str, kind: str) -> str:
     """Return the field of an object that is injected as a whole."""
     return "data" if (api_version, kind) == ("v1", "ConfigMap") else "spec"

@@ -129,16 +129,24 @@ def _ownership_edits(value: dict[str, Any]) -> Iterator[Edit]:
         yield from (DeleteKey((*_ANNOTATIONS, key)) for key in owner_keys)
 
 
-def add_functions(files: Files, spec: PackageVariantSpec, variant: str) -> Files | Blocked:
+def add_functions(files: Files, spec: PackageVariantSpec, variant: str, former: str = "") -> Files | Blocked:
     """Return the package with the variant's functions first in its pipeline, replacing its former ones.
 
     Idempotent; the package's own functions keep every byte. An emptied list is deleted, and the pipeline
-    with the last one.
+    with the last one. The functions of `former`, the variant that had the package before, go too.
 
     Source: porch packagevariant_controller.go, ensureKRMFunctions.
     Differs: names with dots are recognised too, so no function is added twice.
     """
-    return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, variant))
+    return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, (variant, former)))
+
+
+def recorded_variant(files: Files, instance: str) -> str:
+    """Return the name of the variant of an instance that a package names as its owner, "" for none."""
+    file = files.get(KPTFILE)
+    owner = value_at(kptfile_value(file.data), *_ANNOTATIONS, OWNER) if file is not None else None
+    owning, _, name = str(owner or "").rpartition("/")
+    return name if owning.partition("/")[0] == instance else ""
 
 
 def function_name(variant: str, function: str, index: int) -> str:
@@ -164,16 +172,18 @@ def is_own_function(name: str, variant: str) -> bool:
     return bool(dot) and "." not in function and number.isascii() and number.isdigit()
 
 
-def _pipeline_edits(kptfile: dict[str, Any], spec: PackageVariantSpec, variant: str) -> Iterator[Edit]:
+def _pipeline_edits(
+    kptfile: dict[str, Any], spec: PackageVariantSpec, variants: tuple[str, str]
+) -> Iterator[Edit]:
     present = mapping_at(kptfile, _PIPELINE)
     remaining = set(present)
     for field, functions in _own_functions(spec):
         existing = present.get(field) if isinstance(present.get(field), list) else []
-        entries = [_entry(function, variant, index) for index, function in enumerate(functions)]
-        theirs = [item for item in existing or () if not _is_of_variant(item, variant)]
+        entries = [_entry(function, variants[0], index) for index, function in enumerate(functions)]
+        theirs = [item for item in existing or () if not _is_of(item, variants)]
         if entries or theirs:
             remaining.add(field)
-            yield from _function_edits(field, existing or [], entries, variant)
+            yield from _function_edits(field, existing or [], entries, variants)
         elif field in present:
             remaining.discard(field)
             yield DeleteKey((_PIPELINE, field))
@@ -188,10 +198,10 @@ def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Fun
 
 
 def _function_edits(
-    field: str, existing: list[Any], entries: list[dict[str, Any]], variant: str
+    field: str, existing: list[Any], entries: list[dict[str, Any]], variants: tuple[str, str]
 ) -> Iterator[Edit]:
     # Functions that are there already keep every byte.
-    former = [index for index, item in enumerate(existing) if _is_of_variant(item, variant)]
+    former = [index for index, item in enumerate(existing) if _is_of(item, variants)]
     if former == list(range(len(entries))) and existing[: len(entries)] == entries:
         return
     path = (_PIPELINE, field)
@@ -208,9 +218,9 @@ def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
     return {field: data[field] for field in _FUNCTION_FIELDS if field in data}
 
 
-def _is_of_variant(item: Any, variant: str) -> bool:
+def _is_of(item: Any, variants: tuple[str, str]) -> bool:
     name = item.get("name") if isinstance(item, dict) else None
-    return isinstance(name, str) and is_own_function(name, variant)
+    return isinstance(name, str) and any(is_own_function(name, variant) for variant in variants if variant)
 
 
 def _values(data: bytes) -> tuple[Any, ...]:

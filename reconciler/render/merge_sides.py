@@ -277,14 +277,14 @@ def with_own_fields(sides: Sides, context: Collection[str] = ()) -> Sides:
     for path, document in _documents(sides.local, context):
         injected, context_fields = _injected_fields(document), _context_fields(document, context)
         for side, is_upstream in ((original, False), (upstream, True)):
-            found_file = _find(side, path, document.identity)
+            found_file = find_resource(side, path, document.identity)
             if found_file is None:
                 continue
             name, counterpart = found_file
             # Upstream may have taken the point back: its own value is then no placeholder.
             is_point = INJECTION_POINT in mapping_at(counterpart.data, "metadata", "annotations")
             fields = {**injected, **context_fields} if is_point or not is_upstream else context_fields
-            side[name] = _with_fields(side[name], counterpart, fields)
+            side[name] = with_fields(side[name], counterpart, fields)
     return Sides(original, upstream, sides.local)
 
 
@@ -297,23 +297,27 @@ def _documents(files: Files, context: Collection[str]) -> Iterator[tuple[str, Re
 
 
 def _injected_fields(document: ResourceDocument) -> _Fields:
+    root = root_of(document.tree)
+    return {path: field_at(root, path) for path in injected_paths(document)}
+
+
+def injected_paths(document: ResourceDocument) -> tuple[tuple[str, ...], ...]:
     """Return the fields of a resource that injection wrote: the injected one, and two annotations."""
-    data, root = document.data, root_of(document.tree)
+    data = document.data
     if INJECTED not in mapping_at(data, "metadata", "annotations"):
-        return {}
+        return ()
     field = injected_field(str(data.get("apiVersion", "")), str(data.get("kind", "")))
-    paths = ((field,), (*_ANNOTATIONS, INJECTED), (*_ANNOTATIONS, INJECTED_NAME))
-    return {path: _at(root, path) for path in paths}
+    return ((field,), (*_ANNOTATIONS, INJECTED), (*_ANNOTATIONS, INJECTED_NAME))
 
 
 def _context_fields(document: ResourceDocument, keys: Collection[str]) -> _Fields:
     if not keys or document.identity.name != PACKAGE_CONTEXT_NAME:
         return {}
     root = root_of(document.tree)
-    return {("data", key): _at(root, ("data", key)) for key in sorted(keys)}
+    return {("data", key): field_at(root, ("data", key)) for key in sorted(keys)}
 
 
-def _find(files: Files, path: str, identity: Identity) -> tuple[str, ResourceDocument] | None:
+def find_resource(files: Files, path: str, identity: Identity) -> tuple[str, ResourceDocument] | None:
     """Return the path and document of a resource on another side, in the same file first."""
     for name in (path, *(name for name in sorted(files) if name != path)):
         if name not in files or identity.name.encode() not in files[name].data:
@@ -324,11 +328,12 @@ def _find(files: Files, path: str, identity: Identity) -> tuple[str, ResourceDoc
     return None
 
 
-def _with_fields(file: File, document: ResourceDocument, fields: _Fields) -> File:
+def with_fields(file: File, document: ResourceDocument, fields: _Fields) -> File:
+    """Return a file with other values of fields of one document; the same file if they cannot be written."""
     root = root_of(document.tree)
     edits: list[Edit] = []
     for path, value in fields.items():
-        existing = _at(root, path)
+        existing = field_at(root, path)
         if value is not None and (existing is None or existing.source != value.source):
             edits.append(SetValue(path, value.as_value()))
         elif value is None and existing is not None:
@@ -339,5 +344,6 @@ def _with_fields(file: File, document: ResourceDocument, fields: _Fields) -> Fil
         return file
 
 
-def _at(node: Node | None, path: tuple[str, ...]) -> Node | None:
+def field_at(node: Node | None, path: tuple[str, ...]) -> Node | None:
+    """Return the value at a path of mappings, None where there is none."""
     return reduce(child, path, node)

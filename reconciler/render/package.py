@@ -25,7 +25,13 @@ from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft, with_ticks
 from reconciler.render.injection import inject_config
-from reconciler.render.kptfile import add_functions, stamp_kptfile, strip_ownership, unmet_gates
+from reconciler.render.kptfile import (
+    add_functions,
+    recorded_variant,
+    stamp_kptfile,
+    strip_ownership,
+    unmet_gates,
+)
 from reconciler.render.merge_sides import RenderedSides, render_sides, updates_of
 from reconciler.render.merging import (
     Contents,
@@ -49,6 +55,7 @@ from reconciler.render.rendered import (
 from reconciler.render.sharing import find_classes
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.render.update.identifiers import with_files_of
+from reconciler.render.withdrawn import take_back
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
@@ -81,8 +88,8 @@ def render_packages(
     times = {r.variant.key: input_time(r, inventory) for r in resolution.variants}
     rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in blocked.items()}
     variants = tuple(resolved for resolved in charts.variants if resolved.variant.key not in blocked)
-    contents = charts.contents
-    made = contents.keys() - composed.contents.keys()
+    made = charts.contents.keys() - composed.contents.keys()
+    variants, contents = take_back(variants, charts.contents, inventory)
     for shared in find_classes(variants, contents, inventory, made):
         sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
@@ -331,7 +338,8 @@ def _mutate(
     variant = resolved.variant
     files = _write_own_fields(merged.files, resolved, inventory)
     if not isinstance(files, Blocked):
-        files = add_functions(files, variant.spec, variant.key.name)
+        former = recorded_variant(merged.files, inventory.policy.instance)
+        files = add_functions(files, variant.spec, variant.key.name, former)
     if isinstance(files, Blocked):
         return files
     snapshot = cluster_snapshot(resolved, inventory)
@@ -382,6 +390,9 @@ def _restore(
     `before` are the files of main or of the draft.
     """
     files = _write_own_fields(with_files_of(result.files, unrendered, before), resolved, inventory)
+    if not isinstance(files, Blocked):
+        # A function may change its own entry, and what the next update renders is read from there.
+        files = add_functions(files, resolved.variant.spec, resolved.variant.key.name)
     if isinstance(files, Blocked):
         return files
     if (bad := find_bad_names(files, before, "Its pipeline", _OTHER_FILE)) is None:

@@ -1,0 +1,109 @@
+"""Take out of packages what their variants wrote there and do not ask for any more.
+
+Functions need none of this: they stand in the Kptfile, and both sides of an update are rendered with them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
+from reconciler.api.porch import PackageContext, PackageVariantSpec
+from reconciler.inventory.inventory import Inventory
+from reconciler.krm.documents import ResourceDocument, documents_of
+from reconciler.krm.merge import root_of
+from reconciler.krm.values import mapping_at
+from reconciler.names.objects import Files, tree_id
+from reconciler.render.charts import ChartContents
+from reconciler.render.context import NAME, PACKAGE_PATH, find_context
+from reconciler.render.injection import INJECTED, asks_for
+from reconciler.render.merge_sides import field_at, find_resource, injected_paths, with_fields
+from reconciler.render.merging import Contents
+from reconciler.resolve.resolution import ResolvedVariant
+
+Written = Mapping[str, str | None]
+"""The keys of the package context that a variant wrote, with their values; None for one that it removed."""
+
+
+def context_keys(spec: PackageContext | None) -> dict[str, str | None]:
+    """Return what a variant writes into the package context."""
+    return {**(spec.data or {}), **dict.fromkeys(spec.remove_keys or ())} if spec else {}
+
+
+def take_back(
+    variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory
+) -> tuple[tuple[ResolvedVariant, ...], Contents]:
+    """Return the variants with the packages on main as they would be without what is withdrawn. Total.
+
+    What people changed since stays, and so does what no record tells of.
+    """
+    more = ChartContents(contents)
+    result = []
+    for resolved in variants:
+        base, local = resolved.base, resolved.local
+        is_read = base and local and contents.keys() >= {base.tree, local}
+        if resolved.settled is None and base and local and is_read:
+            record = inventory.records.get(resolved.variant.key)
+            view = inventory.repositories[resolved.view]
+            files = without_withdrawn(
+                contents[local],
+                contents[base.tree],
+                resolved.variant.spec,
+                record.context if record is not None else {},
+                keeps_context=view.deployment,
+            )
+            if files != contents[local]:
+                tree = tree_id(files)
+                more[tree] = files
+                resolved = replace(resolved, local=tree)  # noqa: PLW2901
+        result.append(resolved)
+    more.refused = getattr(contents, "refused", {})
+    return tuple(result), more
+
+
+def without_withdrawn(
+    local: Files, original: Files, spec: PackageVariantSpec, written: Written, *, keeps_context: bool
+) -> Files:
+    """Return a package with the original's values of what a variant wrote and does not ask for any more.
+
+    These are the keys of the package context that are as `written`, and the fields that were injected from an
+    object that no injector names now. A context that was made for the variant alone goes, unless the
+    repository `keeps_context`.
+    """
+    asked = context_keys(spec.package_context)
+    gone = {key: value for key, value in written.items() if key not in asked}
+    marks = [INJECTED.encode(), *([PACKAGE_CONTEXT_NAME.encode()] if gone else [])]
+    files = dict(local)
+    for path, file in local.items():
+        if not any(mark in file.data for mark in marks):
+            continue
+        documents = documents_of(file)
+        context = find_context(documents)
+        for document in documents:
+            keys = gone if document is context else {}
+            if keys and _is_made(path, document, original) and not (asked or keeps_context):
+                rest = mapping_at(document.data, "data").keys() - gone.keys() - {NAME, PACKAGE_PATH}
+                if not rest and len(documents) == 1:
+                    del files[path]
+                    continue
+            fields: list[tuple[str, ...]] = [("data", k) for k, v in keys.items() if _value(document, k) == v]
+            there = find_resource(original, path, document.identity)
+            is_own = _source(document) != _source(there[1] if there is not None else None)
+            if is_own and not asks_for(spec.injectors or (), document.data):
+                fields += injected_paths(document)
+            root = root_of(there[1].tree) if there is not None else None
+            files[path] = with_fields(files[path], document, {name: field_at(root, name) for name in fields})
+    return files
+
+
+def _is_made(path: str, document: ResourceDocument, original: Files) -> bool:
+    return path == PACKAGE_CONTEXT_FILE and find_resource(original, path, document.identity) is None
+
+
+def _source(document: ResourceDocument | None) -> object:
+    """Return the name of the object that a resource was filled from; an upstream may have one of its own."""
+    return mapping_at(document.data, "metadata", "annotations").get(INJECTED) if document else None
+
+
+def _value(document: ResourceDocument, key: str) -> object:
+    return mapping_at(document.data, "data").get(key)

@@ -1,0 +1,162 @@
+"""What a variant does not ask for any more goes from a package that nobody edited."""
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import app, manifest, published, variant
+from tests.support.world import World, git
+
+SEARCH_REPLACE = "ghcr.io/kptdev/krm-functions-catalog/search-replace:v0.2.0"
+SET_LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"
+CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: web\n"
+
+
+@pytest.fixture
+def world() -> World:
+    """One edge with `web` from a blueprint of which the third revision has a placeholder and a context."""
+    world = published("edge-1")
+    release(world, 3, "up")
+    return world
+
+
+def release(world: World, revision: int, value: str) -> None:
+    with world.edit("blueprints", f"web v{revision}") as copy:
+        (copy / "web/app.yaml").write_text(app("placeholder", revision))
+        (copy / "web/package-context.yaml").write_text(f"{CONTEXT}  b: {value}\n")
+    Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+
+
+def ask(world: World, *more: str, revision: int = 3, name: str = "web-edge-1") -> str:
+    """Publish what a manifest with these further lines of its spec asks for; return what the plan shows."""
+    with world.edit("control", "ask") as copy:
+        text = variant("edge-1", "web", revision=revision).replace("name: web-edge-1", f"name: {name}")
+        (copy / manifest("edge-1", "web")).write_text(text + "".join(f"  {line}\n" for line in more))
+    planned = world.run("plan").out
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        done = world.run(*line)
+        assert done.code == 0, done
+    return planned
+
+
+def package(world: World, but: str = "") -> dict[str, str]:
+    """Return the published files, without the lines that have the word `but`."""
+    names = git(world.root / "edge-1.git", "ls-tree", "-r", "--name-only", "main", "web").split()
+    texts = {name: git(world.root / "edge-1.git", "show", f"main:{name}") for name in names}
+    return {
+        name: "\n".join(line for line in text.splitlines() if not but or but not in line)
+        for name, text in texts.items()
+    }
+
+
+def search_replace(old: str, new: str) -> str:
+    return f"- {{name: sr, image: {SEARCH_REPLACE}, configMap: {{by-value: {old}, put-value: {new}}}}}"
+
+
+LABELS = f"- {{name: labels, image: {SET_LABELS}, configMap: {{team: red}}}}"
+FUNCTIONS = ("pipeline:", "  mutators:")
+
+
+def test_function_that_replaces_its_own_argument_keeps_it_and_gets_another(world: World) -> None:
+    ask(world, *FUNCTIONS, f"  {search_replace('placeholder', 'prod')}")
+    first = package(world)
+
+    ask(world, *FUNCTIONS, f"  {search_replace('placeholder', 'dev')}")
+    second = package(world)
+
+    assert "by-value: placeholder" in first["web/Kptfile"]
+    assert "name: prod\n" in first["web/app.yaml"]
+    assert second == {path: text.replace("prod", "dev") for path, text in first.items()}, (
+        "only the new value differs"
+    )
+
+
+def test_what_functions_wrote_goes_with_them_beside_one_that_replaces_its_own_argument(world: World) -> None:
+    ask(world)
+    plain = package(world)
+    ask(world, *FUNCTIONS, f"  {LABELS}", f"  {search_replace('placeholder', 'prod')}")
+    assert "team: red" in package(world)["web/app.yaml"]
+
+    ask(world)
+
+    assert package(world)["web/app.yaml"] == plain["web/app.yaml"]
+
+
+def test_file_that_upstream_deletes_goes_without_a_question_beside_such_a_function(world: World) -> None:
+    function = f"  {search_replace('placeholder', 'prod')}"
+    ask(world, *FUNCTIONS, function)
+    with world.edit("blueprints", "web v4") as copy:
+        (copy / "web/app.yaml").unlink()
+    Repo(world.root / "blueprints.git").tag("web/v4")
+
+    planned = ask(world, *FUNCTIONS, function.replace("prod", "dev"), revision=4)
+
+    assert "conflict" not in planned
+    assert "web/app.yaml" not in package(world)
+
+
+def test_functions_of_the_former_name_of_a_variant_go(world: World) -> None:
+    ask(world, *FUNCTIONS, f"  {LABELS}", name="old")
+
+    ask(world, *FUNCTIONS, f"  {LABELS.replace('red', 'blue')}", name="new")
+
+    assert package(world)["web/Kptfile"].count("- name: PackageVariant.") == 1
+    assert "team: blue" in package(world)["web/app.yaml"]
+
+
+def test_keys_of_the_context_that_are_dropped_go(world: World) -> None:
+    ask(world, "packageContext: {data: {region: east, zone: z1}}")
+    assert "  zone: z1" in package(world)["web/package-context.yaml"]
+
+    planned = ask(world, "packageContext: {data: {region: east}}")
+
+    assert "spec.packageContext.data.zone" in planned
+    assert "zone" not in package(world)["web/package-context.yaml"]
+    assert "Nothing to do" in world.run("plan").out
+
+
+def test_dropped_key_goes_where_the_draft_is_made_anew_before_it_is_merged(world: World) -> None:
+    ask(world, "packageContext: {data: {region: east, zone: z1}}")
+    with world.edit("control", "drop") as copy:
+        text = variant("edge-1", "web", revision=3) + "  packageContext: {data: {region: east}}\n"
+        (copy / manifest("edge-1", "web")).write_text(text)
+    assert world.run("apply").code == 0
+    release(world, 4, "up")
+
+    ask(world, "packageContext: {data: {region: west}}", revision=4)
+
+    assert "zone" not in package(world)["web/package-context.yaml"]
+
+
+def test_value_that_a_person_gave_a_dropped_key_stays(world: World) -> None:
+    ask(world, "packageContext: {data: {region: east, zone: z1}}")
+    with world.edit("edge-1", "by hand") as copy:
+        path = copy / "web/package-context.yaml"
+        path.write_text(path.read_text().replace("zone: z1", "zone: mine"))
+    ask(world, "packageContext: {data: {region: east}}")
+
+    assert "  zone: mine" in package(world)["web/package-context.yaml"]
+
+
+def test_key_that_is_not_removed_any_more_is_the_blueprints_again(world: World) -> None:
+    ask(world, "packageContext: {removeKeys: [b]}")
+    assert "  b:" not in package(world)["web/package-context.yaml"]
+    release(world, 4, "changed")
+
+    planned = ask(world, revision=4)
+
+    assert "conflict" not in planned
+    assert "  b: changed" in package(world)["web/package-context.yaml"]
+
+
+def test_context_that_was_made_for_a_variant_alone_goes_with_its_keys(world: World) -> None:
+    with world.edit("control", "not for deployment") as copy:
+        path = copy / "manifests/repositories/edge-1.yaml"
+        path.write_text(path.read_text().replace("deployment: true", "deployment: false"))
+    with world.edit("edge-1", "without a context") as copy:
+        (copy / "web/package-context.yaml").unlink()
+    ask(world, "packageContext: {data: {zone: z1}}", revision=2)
+    assert "  zone: z1" in package(world)["web/package-context.yaml"]
+
+    ask(world, revision=2)
+
+    assert "web/package-context.yaml" not in package(world)

@@ -1,0 +1,56 @@
+"""Injected values that a variant does not ask for any more are the upstream's again."""
+
+import pytest
+
+from reconciler.api.porch import InjectionSelector, PackageVariantSpec
+from reconciler.render.injection import INJECTED, INJECTED_NAME
+from reconciler.render.withdrawn import without_withdrawn
+from tests.support.model import package
+
+POINT = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: conf
+  annotations:
+    kpt.dev/config-injection: optional
+data:
+  mtu: "1500"
+"""
+MARKS = f"    {INJECTED}: net\n    {INJECTED_NAME}: net\n"
+FILLED = POINT.replace("optional\n", f"optional\n{MARKS}").replace("1500", "9000")
+
+
+def withdrawn(local: str, original: str, *injectors: InjectionSelector) -> str:
+    trees = (package({"conf.yaml": local}), package({"conf.yaml": original}))
+    spec = PackageVariantSpec(injectors=list(injectors))
+    files = without_withdrawn(*trees, spec, {}, keeps_context=False)
+    assert without_withdrawn(files, trees[1], spec, {}, keeps_context=False) == files, "once is twice"
+    return files["conf.yaml"].data.decode()
+
+
+@pytest.mark.parametrize(
+    ("reason", "injectors", "want"),
+    [
+        ("no injector is left", (), POINT),
+        ("the injectors name other objects", (InjectionSelector(name="other"),), POINT),
+        ("the injector is for another kind", (InjectionSelector(name="net", kind="Team"),), POINT),
+        ("the object is asked for, wherever it is", (InjectionSelector(name="net"),), FILLED),
+    ],
+)
+def test_injected_value_stays_while_an_injector_names_its_object(
+    reason: str, injectors: tuple[InjectionSelector, ...], want: str
+) -> None:
+    assert withdrawn(FILLED, POINT, *injectors) == want, reason
+
+
+def test_line_ends_and_other_edits_stay() -> None:
+    local, want = (text.replace("  name: conf\n", "  name: conf # mine\n") for text in (FILLED, POINT))
+
+    assert withdrawn(local.replace("\n", "\r\n"), POINT) == want.replace("\n", "\r\n")
+
+
+def test_what_an_upstream_was_filled_with_stays_as_people_edited_it() -> None:
+    edited = FILLED.replace("9000", "9001")
+
+    assert withdrawn(edited, FILLED) == edited
