@@ -186,12 +186,18 @@ def _objects(
 
 
 def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:
-    hint = _no_match_hint(snapshot, GroupKind(group_of(api_version), kind))
+    hint = _no_match_hint(api_version, snapshot, GroupKind(group_of(api_version), kind))
     message = f'no matches for kind "{kind}" in version "{api_version}"'
     return Finding(path, message, Reason.NO_MATCHING_TARGETS, hint)
 
 
-def _no_match_hint(snapshot: Snapshot, kind: GroupKind) -> str:
+def _no_match_hint(api_version: str, snapshot: Snapshot, kind: GroupKind) -> str:
+    if snapshot.present and (versions := sorted(snapshot.versions_of(kind) or ())):
+        version = api_version.rpartition("/")[2]
+        return (
+            f"The snapshot knows it as {' and '.join(versions)}: select that. If the cluster serves "
+            f"{api_version} too, import it so: --kinds {kind.kind}.{version}.{kind.group}."
+        )
     if snapshot.present:
         return (
             f"Install the CustomResourceDefinition of {kind} in the cluster, or list the kind when the "

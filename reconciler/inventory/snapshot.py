@@ -1,6 +1,7 @@
 """Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
@@ -36,8 +37,12 @@ class SnapshotObject(Struct, frozen=True):
         return self.content() if callable(self.content) else self.content
 
 
-class Snapshot(Struct, frozen=True):
-    """The objects of one cluster at the time of its snapshot."""
+class Snapshot(Struct, frozen=True, dict=True):  # it keeps two indexes
+    """The objects of one cluster at the time of its snapshot.
+
+    An object is there in every version that the cluster serves; the snapshot has it in those that kubectl
+    printed, often only in the preferred one.
+    """
 
     present: bool = False
     objects: Mapping[tuple[str, str], tuple[SnapshotObject, ...]] = field(default_factory=dict)
@@ -86,37 +91,95 @@ class Snapshot(Struct, frozen=True):
         return tuple(objects[key] for key in sorted(objects))
 
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
-        """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
-        return self.objects.get((api_version, kind), ())
+        """Return the objects of a kind, in whatever version, sorted by namespace and name.
+
+        Each object is there once: in `api_version` if the snapshot has it so. Whether the cluster serves that
+        version is what `serves` tells.
+        """
+        versions = self._versions.get(GroupKind(group_of(api_version), kind), ())
+        if not versions or versions == (api_version,):
+            return self.objects.get((api_version, kind), ())
+        # The greatest version by name comes last, but for the one that is asked for.
+        order = sorted(versions, key=lambda version: (version == api_version, version))
+        objects = {(o.namespace, o.name): o for version in order for o in self.objects[version, kind]}
+        return tuple(objects[name] for name in sorted(objects))
 
     def serves(self, api_version: str, kind: str, namespace: str) -> bool:
-        """Tell whether the cluster serves a kind, by any evidence.
+        """Tell whether the cluster serves a kind in a version, by any evidence.
 
         Evidence is the recorded list of served APIs, an object of the kind, a complete listing of it, or a
         CustomResourceDefinition with that version. The list may be older than what was imported since.
         """
         if not self.present:
             return False
-        if (api_version, kind) in (self.served or ()) or self.of_kind(api_version, kind):
-            return True
-        group, version = group_of(api_version), api_version.rpartition("/")[2]
+        group_kind = GroupKind(group_of(api_version), kind)
+        versions = self.versions_of(group_kind)
         # A list names no version: where only another one is served, the kind has no list of its own.
-        others = any(group_of(api) == group and name == kind for api, name in self.served or ())
-        if not others and any(self.is_complete(GroupKind(group, kind), where) for where in (namespace, "")):
-            return True
-        definitions = (item.body.get("spec") for item in self.of_kind(*_CRD))
-        return any(_defines(spec, group, version, kind) for spec in definitions if isinstance(spec, Mapping))
+        if versions is not None and versions:
+            return api_version in versions
+        return versions is None or any(self.is_complete(group_kind, where) for where in (namespace, ""))
+
+    def versions_of(self, kind: GroupKind) -> frozenset[str] | None:
+        """Return the apiVersions in which the cluster is known to serve a kind, None for any.
+
+        Empty where nothing is known of the kind; `kubectl api-resources` names the preferred version only.
+        """
+        definition = self.definitions.get(kind)
+        if definition is not None and not isinstance(definition.get("versions"), list):
+            return None
+        return self._served_versions.get(kind, frozenset())
+
+    def converts(self, kind: GroupKind) -> bool:
+        """Tell whether versions of a kind differ in nothing but their apiVersion, by its definition.
+
+        Source: Kubernetes, CustomResourceConversion: the strategy None, the default, changes only apiVersion.
+        """
+        definition = self.definitions.get(kind)
+        conversion = definition.get("conversion") if definition is not None else None
+        strategy = conversion.get("strategy") if isinstance(conversion, Mapping) else None
+        return definition is not None and strategy in (None, "None")
+
+    @cached_property
+    def apis(self) -> tuple[tuple[str, str], ...]:
+        """All APIs that are known to be served, as (apiVersion, kind): listed, defined, or of an object."""
+        served = self._served_versions.items()
+        return tuple(sorted((version, kind.kind) for kind, versions in served for version in versions))
+
+    @cached_property
+    def _served_versions(self) -> Mapping[GroupKind, frozenset[str]]:
+        versions = {kind: set(listed) for kind, listed in self._versions.items()}
+        for api_version, kind in self.served or ():
+            versions.setdefault(GroupKind(group_of(api_version), kind), set()).add(api_version)
+        for group_kind, spec in self.definitions.items():
+            listed = spec.get("versions")
+            versions.setdefault(group_kind, set()).update(
+                f"{group_kind.group}/{version.get('name')}"
+                for version in (listed if isinstance(listed, list) else ())
+                if isinstance(version, Mapping) and version.get("served") is not False
+            )
+        return {group_kind: frozenset(names) for group_kind, names in versions.items()}
+
+    @cached_property
+    def _versions(self) -> Mapping[GroupKind, tuple[str, ...]]:
+        """The apiVersions in which the snapshot has objects of a kind."""
+        versions: dict[GroupKind, tuple[str, ...]] = {}
+        for (api_version, kind), objects in self.objects.items():
+            key = GroupKind(group_of(api_version), kind)
+            versions[key] = (*versions.get(key, ()), *((api_version,) if objects else ()))
+        return versions
+
+    @cached_property
+    def definitions(self) -> Mapping[GroupKind, Mapping[str, Any]]:
+        """The specs of CustomResourceDefinitions by what they define."""
+        definitions: dict[GroupKind, Mapping[str, Any]] = {}
+        for definition in self.objects.get(_CRD, ()):
+            spec = definition.body.get("spec")
+            names = spec.get("names") if isinstance(spec, Mapping) else None
+            if isinstance(spec, Mapping) and isinstance(names, Mapping):
+                definitions[GroupKind(str(spec.get("group")), str(names.get("kind")))] = spec
+        return definitions
 
     def is_complete(self, kind: GroupKind, namespace: str) -> bool:
         """Tell whether a missing object of `kind` in `namespace` is known not to exist."""
         listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
         return self.present and not self.unreadable and listed
-
-
-def _defines(spec: Mapping[str, Any], group: str, version: str, kind: str) -> bool:
-    """Tell whether a CRD defines a kind, and serves a version of it; one without versions serves any."""
-    names, versions = spec.get("names"), spec.get("versions")
-    if spec.get("group") != group or not isinstance(names, Mapping) or names.get("kind") != kind:
-        return False
-    listed = [v for v in versions if isinstance(v, Mapping)] if isinstance(versions, list) else []
-    return not listed or any(v.get("name") == version and v.get("served") is not False for v in listed)

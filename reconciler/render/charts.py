@@ -602,13 +602,13 @@ def _with_capabilities(files: Files, snapshot: Snapshot, limits: Limits) -> File
             if version and (call.chart.asks_version or call.chart.requires) and not call.kube_version:
                 edits.append(SetValue((*call.path, "kubeVersion"), version))
             if snapshot.served is not None and call.chart.asks and call.api_versions is None:
-                served = [api for api in call.chart.asks if _is_served(api, snapshot.served)]
+                served = [api for api in call.chart.asks if _is_served(api, snapshot.apis)]
                 edits.append(SetValue((*call.path, "apiVersions"), served))
         result[path] = _edited(files[path], edits)
     return result
 
 
-def _is_served(name: str, served: frozenset[tuple[str, str]]) -> bool:
+def _is_served(name: str, served: Collection[tuple[str, str]]) -> bool:
     """Tell whether a cluster serves `v1`, `apps/v1` or `apps/v1/Deployment`."""
     return any(name in (api_version, f"{api_version}/{kind}") for api_version, kind in served)
 

@@ -20,7 +20,7 @@ from reconciler.krm.yaml import (
     SetValue,
     YamlError,
 )
-from reconciler.names.ids import group_of
+from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
@@ -154,6 +154,7 @@ def choose_source(
 ) -> InjectionResult:
     """Choose the object of the first injector that matches the point and names one in the namespace."""
     api_version, kind = point.gvk
+    group_kind = GroupKind(group_of(api_version), kind)
     error = _unavailable(point, injectors, snapshot, namespace)
     objects = {o.name: o for o in snapshot.of_kind(api_version, kind) if o.namespace == namespace}
     if not error and not objects:
@@ -165,6 +166,13 @@ def choose_source(
     if source is None:
         return InjectionResult(
             point, error="no resource matched any injection selector for this injection point"
+        )
+    if source.api_version != api_version and not snapshot.converts(group_kind):
+        version = f"{kind}.{api_version.rpartition('/')[2]}.{group_kind.group}"
+        return InjectionResult(
+            point,
+            error=f'resource "{source.name}" is known as {source.api_version} only, which may differ: '
+            f"import it as {version}",
         )
     name = injected_field(api_version, kind)
     if source.body.get(name) is None:
@@ -180,8 +188,13 @@ def _unavailable(
         return "no injectors defined"
     if not snapshot.present and snapshot.cluster:
         return f"there is no snapshot of cluster {snapshot.cluster} in {snapshot.path}"
-    if snapshot.served is not None and not snapshot.serves(*point.gvk, namespace):
-        return f"the cluster has no schema for {'.'.join(point.gvk)}"
+    api_version, kind = point.gvk
+    group_kind = GroupKind(group_of(api_version), kind)
+    is_recorded = snapshot.served is not None or group_kind in snapshot.definitions
+    if is_recorded and not snapshot.serves(api_version, kind, namespace):
+        versions = snapshot.versions_of(group_kind)
+        others = f", only for {' and '.join(sorted(versions))}" if versions else ""
+        return f"the cluster has no schema for {api_version}.{kind}{others}"
     return ""
 
 

@@ -103,7 +103,7 @@ def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
 
 def _cluster(snapshot: Snapshot) -> list[Any]:
     """Return what charts may ask of a cluster: its version of Kubernetes and its APIs."""
-    return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else sorted(snapshot.served)]
+    return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else snapshot.apis]
 
 
 def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:
@@ -192,5 +192,10 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     namespace = variant.key.namespace
     named = _named(variant, objects)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
-    served = None if snapshot.served is None else sorted(snapshot.served)
-    return [kinds, served, [[o.api_version, o.kind, o.name, inputs_digest(o.body)] for o in named]]
+    definitions = snapshot.definitions
+    schemas = (
+        None
+        if snapshot.served is None and not definitions
+        else [snapshot.apis, sorted([*kind] for kind in definitions if snapshot.converts(kind))]
+    )
+    return [kinds, schemas, [[o.api_version, o.kind, o.name, inputs_digest(o.body)] for o in named]]

@@ -1,6 +1,7 @@
 """Convert output of kubectl into snapshot files: one file per kind and namespace, and a header. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CHURN = ("resourceVersion", "selfLink")
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 _MOST_NAMES = 3
+
+_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 
 _NAMESPACED = frozenset({"true", "false"})
 
@@ -132,22 +135,33 @@ class _Lists(Struct):
 
 
 def parse_kinds(text: str, resources: ApiResources) -> tuple[GroupKind, ...]:
-    """Return the kinds of a list in kubectl's syntax: `Kind.group`, or resource names of the table.
+    """Return the kinds of a list in kubectl's syntax: names of kinds, or of resources of the table.
+
+    Each is followed by a group, or by a version and a group, as kubectl takes them; the version decides
+    which one the API server prints. The core group is empty: `ConfigMap`, or `ConfigMap.v1.` with its dot.
 
     Raises:
-        UsageError: A resource name is not in the table.
+        UsageError: A resource name is not in the table, or a version has no group.
+
+    Source: apimachinery pkg/runtime/schema, ParseResourceArg.
     """
-    return tuple(_parse_kind(word.strip(), resources.plurals) for word in text.split(",") if word.strip())
+    words = (word.strip() for word in text.split(",") if word.strip())
+    return tuple(dict.fromkeys(_parse_kind(word, resources.plurals) for word in words))
 
 
 def _parse_kind(word: str, plurals: Mapping[str, GroupKind]) -> GroupKind:
-    if word in plurals:
-        return plurals[word]
-    kind, _, group = word.partition(".")
-    if not kind[:1].isupper():
+    name, _, group = word.partition(".")
+    version, dot, rest = group.partition(".")
+    if _VERSION.fullmatch(version):
+        if not dot:
+            raise UsageError(f"{word} has a version and no group", hint=f"Write {word}. for the core group.")
+        group = rest
+    if (kind := plurals.get(_qualified(name, group))) is not None:
+        return kind
+    if not name[:1].isupper():
         hint = "Write Kind.group, Cluster.example.com say: kubectl takes that too."
         raise UsageError(f"The kind of resource {word} is not known", hint=hint)
-    return GroupKind(group, kind)
+    return GroupKind(group, name)
 
 
 def plan_import(
@@ -175,7 +189,7 @@ def plan_import(
         files = {file_path(kind, ns): render_objects(o) for ns, o in _by_namespace(objects).items()}
         remove |= {path for path in existing if _is_replaced(path, kind, options.namespace)} - files.keys()
         write |= files
-    counts = {kind: len(objects) for kind, objects in lists.objects.items()}
+    counts = {kind: len({(o.namespace, o.name) for o in objects}) for kind, objects in lists.objects.items()}
     header_bytes, notes = _header(header, lists, options)
     write[FILE] = header_bytes
     check_names(write, existing, maker="The import")
@@ -357,7 +371,9 @@ def _lists_after(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> 
 
 def _fresh(kind: GroupKind, lists: _Lists, options: ImportOptions) -> Iterator[ObjectList]:
     complete = _is_complete(kind, lists, options)
-    counts = {space: len(objects) for space, objects in _by_namespace(lists.objects[kind]).items()}
+    # An object in two versions is one object.
+    names = {(o.namespace, o.name) for o in lists.objects[kind]}
+    counts = Counter(namespace for namespace, _ in names)
 
     def entry(namespace: str, count: int) -> ObjectList:
         return ObjectList(

@@ -107,7 +107,7 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     api_version = str(public.get("apiVersion") or "")
     if group_of(api_version) not in GROUPS:
         status = public.pop("status", None)
-        if f"{api_version} {public.get('kind')}" in HEALTH_KINDS and isinstance(status, Mapping):
+        if (group_of(api_version), public.get("kind")) in _HEALTH_KINDS and isinstance(status, Mapping):
             selected = {name: status[name] for name in _HEALTH_FIELDS if name in status}
             health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
             if isinstance(health, Mapping):
@@ -139,6 +139,8 @@ _HEALTH_FIELDS = (
     *("numberReady", "updatedNumberScheduled", "desiredNumberScheduled"),
 )
 _CONDITION_FIELDS = ("type", "status", "reason", "message")
+_HEALTH_KINDS = {(group_of(version), kind) for version, kind in (text.split() for text in HEALTH_KINDS)}
+"""Group and kind: kubectl may print another version of them."""
 
 
 def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Location
+from reconciler.expand.findings import ExpansionError
 from reconciler.expand.targets import (
     Context,
     SelectedObject,
@@ -66,6 +67,7 @@ def test_clusters_of_a_set_are_separated_by_commas(text: str | None, clusters: t
 
 
 KIND = ("example.dev/v1", "Cluster")
+NEXT = "example.dev/v2"
 OBJECT = SnapshotObject(*KIND, "ns", "a", {}, {}, {}, AT)
 
 
@@ -100,6 +102,13 @@ SERVED: dict[str, tuple[dict[str, Any], bool]] = {
     "its definition is newer than the list": ({"served": frozenset(), **of_crd(DEFINED)}, True),
     "its definition serves another version": (of_crd({"spec": {**DEFINED["spec"],
         "versions": [{"name": "v1", "served": False}, {"name": "v2"}]}}), False),
+    "its definition serves another version, and it was listed": ({"complete": frozenset({(GROUP_KIND, "ns")}),
+        **of_crd({"spec": {**DEFINED["spec"], "versions": [{"name": "v2"}]}})}, False),
+    "its definition serves it, and its objects are of another version": (
+        {"objects": of_crd(DEFINED)["objects"] | {(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)}},
+        True),
+    "it was listed, with objects of another version": ({"complete": frozenset({(GROUP_KIND, "ns")}),
+        "objects": {(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)}}, False),
     "another group has one": (of_crd({"spec": {"group": "dev", "names": {"kind": "Cluster"}}}), False),
     "another kind has one": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "C"}}}), False),
     "its definition has no names": (of_crd({"spec": {"group": "example.dev", "names": "Cluster"}}), False),
@@ -114,6 +123,35 @@ def test_kind_is_served_by_any_evidence_of_the_snapshot(case: str) -> None:
 
     assert Snapshot(present=True, **fields).serves(*KIND, "ns") is served
     assert not Snapshot(present=False, **fields).serves(*KIND, "ns")
+
+
+def test_object_is_there_once_in_whatever_version_the_snapshot_has_it() -> None:
+    old, new = OBJECT, replace(OBJECT, api_version=NEXT)
+    other, later = replace(new, name="b"), replace(OBJECT, api_version="example.dev/v3", name="b")
+    of_group = replace(OBJECT, api_version="example.com/v1")
+    objects = {(o.api_version, o.kind): (o,) for o in (old, later, of_group)} | {
+        (NEXT, "Cluster"): (new, other)
+    }
+
+    snapshot = Snapshot(present=True, objects=objects)
+
+    assert snapshot.of_kind(*KIND) == (old, later)
+    assert snapshot.of_kind(NEXT, "Cluster") == (new, other)
+    assert snapshot.of_kind("example.dev/v9", "Cluster") == (new, later)
+    assert snapshot.of_kind("example.com/v9", "Cluster") == (of_group,)
+    assert snapshot.of_kind("example.dev/v1", "Other") == ()
+
+
+def test_version_that_is_not_served_names_those_that_are() -> None:
+    snapshot = Snapshot(present=True, objects={(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)})
+
+    with pytest.raises(ExpansionError) as caught:
+        unroll(package_set(targets=[select()]).manifest.spec, TargetScope("ns", {}, snapshot))
+
+    assert caught.value.finding.hint == (
+        "The snapshot knows it as example.dev/v2: select that. If the cluster serves example.dev/v1 too, "
+        "import it so: --kinds Cluster.v1.example.dev."
+    )
 
 
 def test_objects_of_several_clusters_are_in_the_order_of_their_names_then_their_clusters() -> None:

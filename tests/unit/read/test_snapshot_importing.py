@@ -11,7 +11,7 @@ from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy
-from reconciler.read.snapshot import format_time, read_snapshot, snapshot_limits
+from reconciler.read.snapshot import format_time, parse_header, read_snapshot, snapshot_limits
 from reconciler.read.snapshot.importing import (
     ImportOptions,
     KindCount,
@@ -291,6 +291,36 @@ def test_kinds_are_parsed_as_in_kubectl() -> None:
     assert parse_kinds("clusters.example.com,configmaps", resources) == (CLUSTER, GroupKind("", "ConfigMap"))
     with pytest.raises(UsageError):
         parse_kinds("things.example.com", resources)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("Cluster.v1.example.com", (CLUSTER,)),
+        ("Cluster.v2beta1.example.com,Cluster.v1.example.com", (CLUSTER,)),
+        ("clusters.v1.example.com", (CLUSTER,)),
+        ("ConfigMap.v1.", (GroupKind("", "ConfigMap"),)),
+        ("Cluster.v1x.example.com", (GroupKind("v1x.example.com", "Cluster"),)),
+        ("Cluster.velero.io", (GroupKind("velero.io", "Cluster"),)),
+    ],
+)
+def test_version_of_a_kind_is_no_part_of_its_group(text: str, kinds: tuple[GroupKind, ...]) -> None:
+    assert parse_kinds(text, parse_api_resources(TABLE)) == kinds
+
+
+def test_version_without_a_group_is_refused_as_kubectl_refuses_it() -> None:
+    with pytest.raises(UsageError, match=r"ConfigMap\.v1 has a version and no group"):
+        parse_kinds("ConfigMap.v1", parse_api_resources(""))
+
+
+def test_object_in_two_versions_counts_once() -> None:
+    twice = listing(obj("a"), {**obj("a"), "apiVersion": "example.com/v2"}, obj("b"))
+
+    files, planned = imported({}, twice, options(kinds=(CLUSTER,)))
+
+    assert [count.now for count in planned.counts] == [2]
+    header = parse_header("snapshot.yaml", files["snapshot.yaml"])
+    assert [listed.count for listed, _ in header.lists] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ APPLICATION = {
             "sync": {}}, {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3}),
         ("apps/v1", "StatefulSet", {}, {}),
         ("apps/v1", "StatefulSet", "odd", None),
-        ("apps/v1beta1", "Deployment", DEPLOYMENT, None),
+        ("helm.toolkit.fluxcd.io/v2beta2", "HelmRelease", {"observedGeneration": 2},
+            {"observedGeneration": 2}),
+        ("example.com/v1", "Deployment", DEPLOYMENT, None),
         ("apps/v1", "ReplicaSet", DEPLOYMENT, None),
     ],
 )  # fmt: skip

@@ -1,5 +1,8 @@
 """Config injection: the object of each point, and the failure of points without one."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from reconciler.api.porch import InjectionSelector, InjectionTarget
@@ -95,6 +98,47 @@ def test_empty_required_point_does_not_block() -> None:
 
         assert result.failure == f"config.injection.Team.team: {message}"
         assert "code: default" in text(result, "team.yaml")
+
+
+NEXT = "hr.example.com/v2"
+
+
+def a_definition(*served: str, **conversion: Any) -> SnapshotObject:
+    versions = [{"name": name, "served": name in served} for name in ("v1", "v2")]
+    spec = {"group": "hr.example.com", "names": {"kind": "Team"}, "versions": versions, **conversion}
+    kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return SnapshotObject(*kind, "", "teams", {}, {}, {"spec": spec}, Location("s.yaml"))
+
+
+OTHER = "config.injection.Team.team: "
+UNKNOWN = (
+    f'{OTHER}resource "alpha" is known as {NEXT} only, which may differ: import it as Team.v1.hr.example.com'
+)
+VERSIONS = {
+    "v1 is served, and nothing converts": ((a_definition("v1", "v2"),), None, ""),
+    "the definition says so": ((a_definition("v1", "v2", conversion={"strategy": "None"}),), None, ""),
+    "a webhook converts": ((a_definition("v1", "v2", conversion={"strategy": "Webhook"}),), None,
+        UNKNOWN),
+    "v1 is not served": ((a_definition("v2"),), None,
+        f"{OTHER}the cluster has no schema for hr.example.com/v1.Team, only for {NEXT}"),
+    "the list has the preferred version": ((), frozenset({(NEXT, "Team")}),
+        f"{OTHER}the cluster has no schema for hr.example.com/v1.Team, only for {NEXT}"),
+    "nothing tells": ((), None,
+        UNKNOWN),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", VERSIONS)
+def test_object_of_another_version_is_injected_where_it_cannot_differ(case: str) -> None:
+    definitions, served, failure = VERSIONS[case]
+    team = msgspec.structs.replace(a_team("alpha", "A1"), api_version=NEXT)
+    objects = {(NEXT, "Team"): (team,), ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): definitions}
+    snapshot = Snapshot(present=True, objects=objects, served=served)
+
+    result = inject(a_package(), snapshot, InjectionSelector(name="alpha"))
+
+    assert result.failure == failure
+    assert ("code: A1" in text(result, "team.yaml")) is not bool(failure)
 
 
 def test_empty_optional_point_is_no_failure() -> None:

@@ -43,6 +43,13 @@ def a_team(name: str, code: str) -> SnapshotObject:
     return SnapshotObject(*KIND, "default", name, {}, {}, {"spec": {"code": code}}, Location("s.yaml"))
 
 
+def a_definition(*served: str, **spec: Any) -> SnapshotObject:
+    versions = [{"name": name} for name in served]
+    spec |= {"group": "hr.example.com", "names": {"kind": "Team"}, "versions": versions}
+    kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return SnapshotObject(*kind, "", "teams", {}, {}, {"spec": spec}, Location("s.yaml"))
+
+
 def inputs() -> Inputs:
     spec = PackageVariantSpec(injectors=[InjectionSelector(name="blue")])
     variant = a_desired_variant(spec=spec, source=Source(Location("web.yaml"), 5), times=(5,))
@@ -107,6 +114,10 @@ READ: dict[str, Callable[[Inputs], Inputs]] = {
     "named object": with_objects(a_team("blue", "2"), a_team("red", "1")),
     "served APIs": with_objects(a_team("blue", "1"), a_team("red", "1"), served=frozenset({KIND})),
     "kinds": with_objects(),
+    "served versions": with_objects(a_team("blue", "1"), a_team("red", "1"), a_definition("v1", "v2")),
+    "fewer served versions": with_objects(a_team("blue", "1"), a_team("red", "1"), a_definition("v1")),
+    "conversion": with_objects(a_team("blue", "1"), a_team("red", "1"),
+        a_definition("v1", "v2", conversion={"strategy": "Webhook"})),
     "package": with_variant(key=WEB._replace(name="other")),
     "namespace": with_variant(key=WEB._replace(namespace="other")),
     "upstream package": with_pin(package=PACKAGE),
