@@ -101,7 +101,7 @@ class _Reader:
         if change is None or not draft.answers.has_asked:
             return False
         is_made = change.op is not Op.BLOCK and change.reason not in _NOT_MADE
-        return not is_made or change.after != draft.tree
+        return not is_made or change.tree != draft.tree
 
 
 def _unfinished_text(draft: Draft) -> str:
@@ -198,6 +198,6 @@ def _unwanted_draft(change: Change, context: PlanContext) -> Draft | None:
         resolved = context.resolved.get(change.variant) if change.variant else None
         base = resolved.draft_base if resolved is not None else None
         is_other = base is not None and resolved is not None and base.commit.oid != resolved.pin.commit.oid
-        is_over = change.reason is Reason.DRAFT_EDITED and change.after == target.package.main_tree
+        is_over = change.reason is Reason.DRAFT_EDITED and change.tree == target.package.main_tree
         is_left = (is_over and is_other) or target.draft in left_drafts(target, context)
     return target.draft if is_left else None

@@ -286,7 +286,7 @@ def _proposed_files(change: Change, delivery: RenderedDelivery) -> Files | None:
         return change.written.files
     # A run that was killed may have left a draft without its pull request, whose text is the same then.
     fresh = delivery.rendered.fresh
-    if change.pull is None or not isinstance(fresh, Package) or fresh.tree != change.after:
+    if change.pull is None or not isinstance(fresh, Package) or fresh.tree != change.tree:
         return None
     return fresh.files or None
 

@@ -291,7 +291,7 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
 class Change(DraftFacts, frozen=True):
     """Change of one package, with the reason and the exact writes.
 
-    `repository` is the view it is shown under. `after` is the package tree that the change
+    `repository` is the view it is shown under. `tree` is that of the package that the change
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow. `waits` tells that a
     person must act (exit 7). `group` is the head, short, of the group that its draft is in after the change,
     "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by policy.
@@ -312,7 +312,7 @@ class Change(DraftFacts, frozen=True):
     variant: ObjectName | None = None
     location: Location | None = None
     before: Oid | None = None
-    after: Oid | None = None
+    tree: Oid | None = None
     writes: tuple[Write, ...] = ()
     pull: PullRequest | None = None
     close: tuple[ClosePull, ...] = ()

@@ -440,4 +440,4 @@ def _acts(change: Change) -> bool:
 
 def _result(change: Change) -> tuple[object, ...]:
     """Return what a change comes to, without its commits: their times are those of the manifests."""
-    return change.op, change.after, change.variant, change.upstream_to, change.ready, change.waits
+    return change.op, change.tree, change.variant, change.upstream_to, change.ready, change.waits

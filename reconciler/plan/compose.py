@@ -179,7 +179,7 @@ class Decision(Struct, frozen=True):
     variant: ObjectName | None = None
     location: Location | None = None
     before: Oid | None = None
-    after: Oid | None = None
+    tree: Oid | None = None
     draft: WriteDraft | None = None
     branches: tuple[Write, ...] = ()
     tags: tuple[MoveRef, ...] = ()
@@ -302,7 +302,7 @@ def compose(parts: Parts) -> Change:
         variant=decided.variant,
         location=decided.location,
         before=decided.before,
-        after=decided.before if stays else decided.after,
+        tree=decided.before if stays else decided.tree,
         writes=writes,
         pull=pull,
         close=close,

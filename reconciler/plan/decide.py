@@ -53,7 +53,7 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
     rivals = tuple(_rival_problems(target, variants)) if len(variants) > 1 else ()
     problems = (held.problem,) if held.problem is not None else rivals
     draft, main = target.draft, target.package.main_tree
-    op, after = Op.KEEP, draft.tree if draft else main
+    op, tree = Op.KEEP, draft.tree if draft else main
     # What a variant that is gone proposed would be merged for nobody, unless this one takes it over later.
     is_denied = held.by in {Veto.OWNER, Veto.PATH}
     every = left_drafts(target, context) if is_denied else ()
@@ -63,7 +63,7 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
         held = replace(held, why=why, waits=True)
     if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
         # It waits for its first revision, and this is a draft of another one.
-        op, after, held = Op.CLOSE, None, wave_veto(variant, context, Op.CLOSE)
+        op, tree, held = Op.CLOSE, None, wave_veto(variant, context, Op.CLOSE)
         withdrawn, comment = [draft], "Its rollout does not bring this revision."
     return Decision(
         target,
@@ -72,7 +72,7 @@ def _decide(target: PlanTarget, variants: Sequence[DesiredVariant], context: Pla
         variant=variant.key,
         location=variant.source.location,
         before=draft.tree if draft else main,
-        after=after,
+        tree=tree,
         branches=close_drafts(withdrawn),
         tags=revision_tags(target, context) if held.by in {Veto.UPSTREAM, Veto.WAVE} else (),
         close=close_pulls(target, [draft.ref for draft in withdrawn], comment),
@@ -93,7 +93,7 @@ def _left_alone(target: PlanTarget, variants: Sequence[DesiredVariant], problem:
         variant=variant.key if variant else target.owner,
         location=variant.source.location if variant else None,
         before=draft.tree if draft else main,
-        after=draft.tree if draft else main,
+        tree=draft.tree if draft else main,
         held=Held(Veto.DEFECT, Reason.DEFECT, problem.message, op),
         problems=(problem,),
     )

@@ -80,7 +80,7 @@ def _unwanted(
     message: Text = "",
     *,
     is_gone: bool = False,
-    after: Oid | None = None,
+    left: Oid | None = None,
     draft: WriteDraft | None = None,
     branches: tuple[Write, ...] = (),
     close: tuple[ClosePull, ...] = (),
@@ -91,7 +91,7 @@ def _unwanted(
 ) -> Decision:
     """Return a decision about a package that no variant wants.
 
-    `after` is the tree that is left where that is another one; nothing is where it `is_gone`.
+    `left` is the tree that is left where that is another one; nothing is where it `is_gone`.
     """
     tree = target.package.main_tree or (target.draft.tree if target.draft and owner else None)
     return Decision(
@@ -101,7 +101,7 @@ def _unwanted(
         message,
         variant=owner,
         before=tree,
-        after=None if is_gone else after or tree,
+        tree=None if is_gone else left or tree,
         draft=draft,
         branches=branches,
         pull=pull,
@@ -461,7 +461,7 @@ def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Dec
         Op.ORPHAN if withdrawn or write is not None else Op.KEEP,
         Reason.ORPHANED,
         message,
-        after=package.tree,
+        left=package.tree,
         branches=withdrawn,
         draft=write,
         close=close,

@@ -78,7 +78,7 @@ class Case(Struct, frozen=True):
         *,
         veto: Veto | None = None,
         waits: bool = False,
-        after: Oid | None = None,
+        tree: Oid | None = None,
         facts: DraftFacts | None = None,
         draft: WriteDraft | None = None,
         pull: PullRequest | None = None,
@@ -88,7 +88,7 @@ class Case(Struct, frozen=True):
     ) -> Decision:
         """Return a decision about the package, with what its rollout or its lock has to do with it.
 
-        `after` is the tree of the package, by default that of its draft, else of main.
+        `tree` is that of the package, by default that of its draft, else of main.
         A package without a draft after the change waits for its wave, whatever else this run does about it.
         """
         variant, resolved = self.resolved.variant, self.resolved
@@ -107,7 +107,7 @@ class Case(Struct, frozen=True):
             message = message or f"Locked; upstream offers {offers.label}"
         untouched = tuple(d for d in self.target.others if not d.append_only)
         withdrawn = tuple(withdraw_deletion(self.target, self.context))
-        tree = self.target.draft.tree if self.target.draft else self.target.package.main_tree
+        before = self.target.draft.tree if self.target.draft else self.target.package.main_tree
         return Decision(
             self.target,
             op,
@@ -115,8 +115,8 @@ class Case(Struct, frozen=True):
             message,
             variant=variant.key,
             location=variant.source.location,
-            before=tree,
-            after=after or tree,
+            before=before,
+            tree=tree or before,
             draft=draft,
             # Drafts that main has or that another one replaces are due, and a deletion to withdraw.
             branches=(*close_drafts((*self.target.merged, *untouched)), *withdrawn, *branches),
@@ -219,7 +219,7 @@ def _new_draft(case: Case, package: Package) -> Decision:
         Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op,
         reason,
         _joined(_causes_of(case, reason, None), again, *package.notes, asked_text(package.conflicts)),
-        after=package.tree,
+        tree=package.tree,
         branches=start,
         draft=write,
         pull=_pull(case, write.ref, None),
@@ -228,7 +228,7 @@ def _new_draft(case: Case, package: Package) -> Decision:
     )
 
 
-def _rejected(case: Case, why: str, after: Oid | None, facts: DraftFacts) -> Decision:
+def _rejected(case: Case, why: str, tree: Oid | None, facts: DraftFacts) -> Decision:
     """Return the decision about content that people refused, with what they write to have it again."""
     variant = case.resolved.variant
     return case.decision(
@@ -237,7 +237,7 @@ def _rejected(case: Case, why: str, after: Oid | None, facts: DraftFacts) -> Dec
         f"{why}. {retry_text(variant)}",
         veto=Veto.REJECTION,
         waits=not was_seen_rejected(variant.key, case.context.inventory),
-        after=after,
+        tree=tree,
         facts=facts,
     )
 
@@ -252,7 +252,7 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     conflicts = _notes(fresh.conflicts) if cluster_of(case.resolved.variant.key) else ()
     conflicts = tuple(note._replace(name="") for note in conflicts)
     facts = replace(_facts(case, Package(fresh.tree)), conflicts=conflicts)
-    decision, waits = partial(case.decision, after=fresh.tree, facts=facts), bool(conflicts)
+    decision, waits = partial(case.decision, tree=fresh.tree, facts=facts), bool(conflicts)
     if draft is None and conflicts:
         return decision(Op.KEEP, Reason.MERGE_CONFLICT, asked_text(conflicts), waits=True)
     if draft is None:
@@ -314,7 +314,7 @@ def _standing_draft(case: Case, draft: Draft, package: Package, *, failure: str 
     if failure:
         unready, failed = (case.record.unready, case.record.is_failed) if case.record else ((), False)
         facts = replace(facts, ready=False, unready=unready, failed=failed)
-    decision = partial(case.decision, after=draft.tree, facts=facts)
+    decision = partial(case.decision, tree=draft.tree, facts=facts)
     pull = newest_pull(case.target.pulls, draft.ref)
     is_open = pull is not None and pull.state is PullState.OPEN
     if not is_open and is_rejected(case.target, draft) and not case.is_asked_again:
@@ -357,7 +357,7 @@ def _written(case: Case, draft: Draft, package: Package, *, renewed: bool = Fals
         {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE),
         reason,
         message,
-        after=package.tree,
+        tree=package.tree,
         draft=write,
         pull=_pull(case, draft.ref, draft),
         facts=_facts(case, package),

@@ -175,7 +175,7 @@ def _is_over(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     if target.key in context.downstreams:
         # What is cleared away beside a person's draft, as a deletion that is withdrawn, does not end it.
         is_closed = change.op is Op.CLOSE and change.reason is not Reason.DRAFT_EDITED
-        is_on_main = is_closed and change.after == target.package.main_tree
+        is_on_main = is_closed and change.tree == target.package.main_tree
         return is_on_main or target.draft in left_drafts(target, context)
     return change.reason in {*UNWANTED, Reason.REJECTED}
 

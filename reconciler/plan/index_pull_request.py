@@ -82,7 +82,7 @@ def propose_index(
     tree = tree_id(proposal.files)
 
     package, view = _package(proposal.ref, proposal.place), proposal.place.repository
-    change = partial(Change, package, view, before=branch.tree if branch else None, after=tree)
+    change = partial(Change, package, view, before=branch.tree if branch else None, tree=tree)
     if inventory.policy.suspend:
         return change(Op.KEEP, Reason.PAUSED, SUSPENDED)
     if branch is not None and branch.is_edited:

@@ -273,11 +273,11 @@ def propose_lock(
         return None
     make = partial(Change, lock_package(inventory), CONTROL, before=before)
     if is_done and branch:
-        change = _obsolete(branch, reviewed, inventory, partial(make, after=after))
+        change = _obsolete(branch, reviewed, inventory, partial(make, tree=after))
     else:
-        change = _proposed(files, lock, reviewed, inventory, partial(make, after=after))
+        change = _proposed(files, lock, reviewed, inventory, partial(make, tree=after))
     if veto is not None and (veto.reason is Reason.LOCK_PENDING or change.pending):
-        change = make(veto.op, veto.reason, veto.why, after=before)
+        change = make(veto.op, veto.reason, veto.why, tree=before)
     if is_done:
         return LockProposal(change)
     return LockProposal(change, lock.pins, tuple(sorted(edited)), lock.losses)

@@ -242,7 +242,7 @@ def _deletion(change: Change) -> tuple[bool, bool]:
     That we close its draft, or that people merge its removal, rejects nothing if it is wanted again; nor does
     it decline the deletion that we take the proposal back until a successor is published.
     """
-    is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
+    is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.tree is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     return is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes), is_gone
 

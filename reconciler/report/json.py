@@ -128,7 +128,8 @@ def _approvable_values(plan: Plan) -> Iterator[dict[str, Any]]:
 def change_value(change: Change, names: Names, status: PackageStatus | None = None) -> dict[str, Any]:
     """Return one package's change as a JSON value."""
     return {
-        **{name: getattr(change, name) for name in ("before", "after", "group", "pending", "waits", "ready")},
+        **{name: getattr(change, name) for name in ("before", "group", "pending", "waits", "ready")},
+        "after": change.tree,
         "op": str(change.op),
         "reason": str(row_reason(change, status)),
         "message": change.detail,

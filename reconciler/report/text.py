@@ -152,7 +152,7 @@ def change_lines(
         "upstream": upstream_text(change),
         "state": f"{status.phase} {since_text(status)}".strip() if status else "",
         "address": status.url if status else "",
-        "tree": arrow(change.before or "", change.after or ""),
+        "tree": arrow(change.before or "", change.tree or ""),
         "pull request": change.pull.title if change.pull else "",
         "waits": "for a person" if change.waits else "",
         "not ready": join_texts("; ", change.unready),

@@ -68,4 +68,4 @@ def _draft_tree(change: Change, plan: Plan) -> Oid | None:
     """Return the tree to read; None for a package that is deleted, or that the plan holds itself."""
     if is_removed(change) or (change.written and change.written.files):
         return None
-    return change.after if change.written else open_draft(change, plan) or change.after
+    return change.tree if change.written else open_draft(change, plan) or change.tree

@@ -72,12 +72,12 @@ def read_origins(
     trees: dict[str, set[Oid]] = {resolved.pin.package.url: {resolved.pin.tree}}
     if resolved.base is not None:
         trees[resolved.pin.package.url].add(resolved.base.tree)
-    trees.setdefault(change.package.url, set()).update(filter(None, (resolved.local, change.after)))
+    trees.setdefault(change.package.url, set()).update(filter(None, (resolved.local, change.tree)))
     needs = Needs({url: frozenset(of) for url, of in trees.items()})
     contents = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits)
     files = change.written.files if change.written else None
-    if not files and change.after is not None:
-        files = contents.get(change.after)
+    if not files and change.tree is not None:
+        files = contents.get(change.tree)
     upstream = contents.get(resolved.pin.tree) or {}
     with opened_pipelines(planned.inputs) as run:
         changed = tuple(changed_values(run, resolved, contents, files)) if files else ()

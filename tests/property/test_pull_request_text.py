@@ -53,7 +53,7 @@ def change(name: str, field: str, value: str) -> Change:
         upstream_from=value,
         upstream_to=field,
         conflicts=(ConflictNote(name, field, value, field),),
-        after=Oid("a" * 40),
+        tree=Oid("a" * 40),
         unready=(value,),
     )
 
@@ -129,9 +129,9 @@ def test_a_hostile_dashboard_is_code_and_ticks_no_box(name: str, field: str, val
     text = make_dashboard(plan, statuses, Names(value), "3 h").text
     ticked = text.replace("- [ ]", "- [x]")
 
-    check_inert(parsed(text.replace(ask_box(ask_key(rejected.package, rejected.after)), "-")))
+    check_inert(parsed(text.replace(ask_box(ask_key(rejected.package, rejected.tree)), "-")))
     assert asked_keys(text) == frozenset()
-    assert asked_keys(ticked) == {ask_key(rejected.package, rejected.after)}
+    assert asked_keys(ticked) == {ask_key(rejected.package, rejected.tree)}
 
 
 @settings(deadline=None, max_examples=30)

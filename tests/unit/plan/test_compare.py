@@ -54,7 +54,7 @@ def change(op: Op, path: str = "a", after: str = "2", url: str = "host/r") -> Ch
         repository=repository,
         op=op,
         reason=Reason.NEW,
-        after=Oid(after * 40),
+        tree=Oid(after * 40),
         writes=writes,
     )
 

@@ -42,7 +42,7 @@ DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")
 UPSTREAM = field_at("web.yaml", "spec", "upstream")
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
-KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), after=oid("b1"))
+KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), tree=oid("b1"))
 CURRENT = replace(KEPT, upstream_from="web/v1", upstream_to="web/v1")
 DELETION_REF = "refs/heads/reconciler/default/delete/web"
 PROPOSED = {PACKAGE: ((DELETION_REF, oid("a9")),)}
@@ -102,7 +102,7 @@ def test_draft_is_what_a_package_is_before_a_change() -> None:
             reason=Reason.PAUSED,
             message="The configuration suspends every change",
             before=oid("d1"),
-            after=oid("d1"),
+            tree=oid("d1"),
         )
     )
 
@@ -173,7 +173,7 @@ def test_package_of_a_variant_that_is_not_resolved(
 
     found = decision(target, **{"resolved": {}, **fields})
 
-    assert found == Decided(replace(KEPT, before=tree, after=tree, **want))
+    assert found == Decided(replace(KEPT, before=tree, tree=tree, **want))
 
 
 # Packages that a variant may not have
@@ -197,7 +197,7 @@ def test_new_package_with_an_obstacle_is_blocked() -> None:
     found = decision(a_target(package=a_package(), view=files))
 
     assert found.change == replace(
-        KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, after=None
+        KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, tree=None
     )
     assert [problem.message for problem in found.problems] == [message]
 

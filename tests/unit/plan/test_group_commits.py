@@ -256,7 +256,7 @@ def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
         op=Op.PUBLISH,
         reason=Reason.HELD_BACK,
         message=TAKEN_OUT,
-        after=oid("b1"),
+        tree=oid("b1"),
         writes=(tag,),
         pull=None,
         waits=True,
@@ -275,7 +275,7 @@ def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
         op=Op.PUBLISH,
         reason=Reason.HELD_BACK,
         message=HELD,
-        after=oid("b1"),
+        tree=oid("b1"),
         writes=(tag,),
         pull=None,
         waits=True,
@@ -350,7 +350,7 @@ def test_draft_that_asks_something_leaves_for_a_branch_of_its_own() -> None:
 
 def test_draft_that_leaves_commits_of_people_goes_back_to_what_main_had() -> None:
     foreign = replace(BRANCH, has_foreign_commits=True)
-    leaving = kept(API, op=Op.CLOSE, after=oid("b1"))
+    leaving = kept(API, op=Op.CLOSE, tree=oid("b1"))
     drafts = {"api": on_branch("api", base_tree=oid("b7")), "web": on_branch("web")}
 
     api, _ = grouped((leaving, kept(WEB)), foreign, OPEN, drafts=drafts)
@@ -368,7 +368,7 @@ def test_draft_that_leaves_commits_of_people_goes_back_to_what_main_had() -> Non
 
 
 def test_branch_of_which_all_leave_is_removed_with_its_pull_request() -> None:
-    leaving = kept(API, op=Op.CLOSE, after=oid("b1"))
+    leaving = kept(API, op=Op.CLOSE, tree=oid("b1"))
 
     (api,) = grouped((leaving,), BRANCH, OPEN, drafts={"api": on_branch("api")})
 
@@ -448,7 +448,7 @@ def test_undesired_draft_of_a_closed_group_with_commits_of_people_stays() -> Non
 
     (api,) = grouped((gone,), foreign, CLOSED, drafts={"api": on_branch("api")}, wanted=())
 
-    assert api == kept(API, reason=Reason.REJECTED, message=ENDED, group=HEAD, after=oid("b1"))
+    assert api == kept(API, reason=Reason.REJECTED, message=ENDED, group=HEAD, tree=oid("b1"))
 
 
 MERGED = a_pull(PullState.MERGED, head=HEAD, number=6, head_oid=oid("a1"))

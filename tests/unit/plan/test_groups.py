@@ -115,7 +115,7 @@ def a_change(case: Case) -> Change:
         op=op,
         reason=reason,
         variant=WEB,
-        after=oid("b1") if case["change"] == "obsolete" else oid("d5"),
+        tree=oid("b1") if case["change"] == "obsolete" else oid("d5"),
         writes=(a_write(),) if has_write else (),
         conflicts=(ConflictNote("a.yaml", "a", "1", "2"),) if case["package"] == "with a conflict" else (),
         unready=("security.review",) if "unmet gate" in case["package"] else (),

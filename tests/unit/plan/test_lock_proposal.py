@@ -90,7 +90,7 @@ CHANGE = a_change(
     op=Op.CREATE,
     reason=Reason.LOCK_PENDING,
     before=tree_id(A),
-    after=tree_id(B),
+    tree=tree_id(B),
     writes=(WRITE,),
     pull=PULL,
 )
@@ -142,7 +142,7 @@ def test_lock_that_loses_its_last_pin_is_removed() -> None:
     assert found == LockProposal(
         replace(
             CHANGE,
-            after=None,
+            tree=None,
             writes=(WriteRemoval(REF, None, CONTROL.commit.oid, "locks", message, 40),),
             pull=pull_of((dropped,), title=title),
         ),
@@ -238,7 +238,7 @@ def test_changes_of_people_on_the_branch_stay_file_by_file() -> None:
             op=Op.UPDATE,
             reason=Reason.DRAFT_EDITED,
             before=tree_id(EDITED.files),
-            after=tree_id(files),
+            tree=tree_id(files),
             writes=(
                 replace(WRITE, expect=oid("a9"), onto=oid("a9"), files=files, tree=tree_id(files), time=90),
             ),
@@ -263,7 +263,7 @@ def test_branch_goes_when_main_has_the_lock() -> None:
         op=Op.CLOSE,
         reason=Reason.DRAFT_SUPERSEDED,
         before=tree_id(B),
-        after=tree_id(A),
+        tree=tree_id(A),
         writes=(MoveRef(REF, oid("a9"), None),),
         close=(ClosePull(3, HEAD, comment),),
         pull=None,
@@ -287,7 +287,7 @@ def test_branch_with_changes_of_people_is_left_to_them() -> None:
             message="The lock is what it should be; the branch has a person's changes: delete branch "
             "reconciler/default/lock",
             before=tree_id(B),
-            after=tree_id(A),
+            tree=tree_id(A),
             writes=(),
             pull=None,
             waits=True,
@@ -372,7 +372,7 @@ def test_suspended_lock_is_kept() -> None:
         reason=Reason.PAUSED,
         message="The configuration suspends every change",
         before=running.change.before,
-        after=running.change.before,
+        tree=running.change.before,
     )
     mine = replace(branch, edited_files=frozenset({"other"}))
     waiting = lock_plan(branch=mine, suspend=True).proposal

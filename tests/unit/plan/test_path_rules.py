@@ -311,7 +311,7 @@ def test_branch_that_blocks_a_new_one_blocks_the_change(branch: str, message: st
 
     assert problems == [problem]
     assert kept == replace(
-        CHANGE, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, after=oid("b1"), writes=()
+        CHANGE, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, tree=oid("b1"), writes=()
     )
 
 

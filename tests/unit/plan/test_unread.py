@@ -134,7 +134,7 @@ KEPT = replace(
     op=Op.KEEP,
     reason=Reason.PULL_REQUEST_UNREADABLE,
     message="Pull request #7 cannot be read: version 9",
-    after=oid("b1"),
+    tree=oid("b1"),
     writes=(),
     waits=False,
 )
@@ -157,7 +157,7 @@ def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
     ("change", "want"),
     [
         ({"writes": (WRITE, TAG)}, {"op": Op.PUBLISH, "writes": (TAG,)}),
-        ({"before": None}, {"op": Op.BLOCK, "before": None, "after": None}),
+        ({"before": None}, {"op": Op.BLOCK, "before": None, "tree": None}),
     ],
 )
 def test_revisions_of_main_are_tagged_all_the_same(change: dict[str, Any], want: dict[str, Any]) -> None:

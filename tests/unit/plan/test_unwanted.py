@@ -93,8 +93,8 @@ def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Ch
     return compose(Parts(decide_unwanted(target, web_context(target, **given))))
 
 
-KEPT = a_change(reason=Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), after=oid("b1"))
-DELETED = replace(KEPT, op=Op.DELETE, message="web.yaml is gone", after=None, writes=(REMOVAL,), pull=PULL)
+KEPT = a_change(reason=Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), tree=oid("b1"))
+DELETED = replace(KEPT, op=Op.DELETE, message="web.yaml is gone", tree=None, writes=(REMOVAL,), pull=PULL)
 STRANGER = replace(KEPT, reason=Reason.NOT_OURS, variant=None)
 
 
@@ -126,7 +126,7 @@ def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
     gone = replace(
         DELETED,
         before=oid("d1"),
-        after=None,
+        tree=None,
         writes=(CLOSE_DRAFT,),
         close=(ClosePull(4, BRANCH, comment),),
         pull=None,
@@ -139,7 +139,7 @@ def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
         reason=Reason.DRAFT_EDITED,
         message=f"A person committed to {BRANCH}, which no variant wants: close pull request #4 to let it go",
         before=oid("d1"),
-        after=oid("d1"),
+        tree=oid("d1"),
         waits=True,
     )
 
@@ -370,7 +370,7 @@ def test_proposals_of_a_package_that_is_gone_are_cleared() -> None:
     refs = {PACKAGE: ((DELETION_REF, oid("a9")), ("refs/heads/deletionProposed/web/v1", oid("a8")))}
     gone = a_target(package=a_package(), owner=None, main_owner=None)
     removals = tuple(MoveRef(ref, at, None) for ref, at in refs[PACKAGE])
-    absent = replace(STRANGER, before=None, after=None)
+    absent = replace(STRANGER, before=None, tree=None)
 
     assert decision(gone, proposed_deletions=refs) == replace(
         absent, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=removals
@@ -400,7 +400,7 @@ RELEASED = replace(
     op=Op.ORPHAN,
     reason=Reason.ORPHANED,
     message="web.yaml is gone",
-    after=oid("e1"),
+    tree=oid("e1"),
     writes=(RELEASE,),
     pull=RELEASE_PULL,
 )

@@ -42,7 +42,7 @@ CREATED = a_change(
     reason=Reason.NEW,
     variant=ObjectName("default", "set-edge-east-nginx"),
     location=Location("config/set.yaml", 3),
-    after=OID,
+    tree=OID,
     upstream_to="nginx/v1",
     writes=(
         a_write(

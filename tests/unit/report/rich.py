@@ -80,7 +80,7 @@ MOVES = (
 FULL = web(
     1,
     before=oid("b1"),
-    after=oid("a1"),
+    tree=oid("a1"),
     message="Written again",
     waits=True,
     ready=True,
@@ -114,7 +114,7 @@ CHANGES = (
     web(11, Op.DELETE, Reason.NOT_DESIRED, message="The set selects it no more", upstream_to=""),
     change(Op.KEEP, "a", Reason.NOT_OURS),
     change(Op.KEEP, "b"),
-    web(0, Op.KEEP, Reason.REJECTED, message="A person closed #4", after=oid("a2")),
+    web(0, Op.KEEP, Reason.REJECTED, message="A person closed #4", tree=oid("a2")),
 )
 REFUSES = "https://git.example.com refuses the credential"
 
