@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File
 from reconciler.names.refs import HEADS
-from reconciler.plan.changes import Change, ConflictNote, UpstreamCommits
+from reconciler.plan.changes import Change, UpstreamCommits
 from reconciler.policy import Limits
 from reconciler.render.answers import current_value
 from reconciler.render.update import Conflict
@@ -55,9 +55,9 @@ def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, Ups
     return origins
 
 
-def _origins(mirror: Mirror, head: Oid, path: str, note: ConflictNote) -> Iterator[UpstreamChange]:
+def _origins(mirror: Mirror, head: Oid, path: str, conflict: Conflict) -> Iterator[UpstreamChange]:
     """Yield the newest commit that changed the value of a conflict, or deleted it."""
-    place = Conflict(note.path, note.resource, note.field, None, note.upstream, note.local, "BothChanged")
+    place = replace(conflict, reason="BothChanged")
     changed = (
         (oid, blob, parents)
         for oid in islice(mirror.walk(head), _MOST_WALKED)
@@ -77,7 +77,7 @@ def known_bases(change: Change, origins: Mapping[str, UpstreamChange]) -> Change
     A conflict that waits has none: its record has the two sides, masked where a Secret is near.
     """
     notes = [
-        note._replace(base=origins[note.name].replaced)
+        replace(note, base=origins[note.name].replaced)
         if note.base is None and note.name in origins and MASK not in (note.upstream, note.local)
         else note
         for note in change.conflicts

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvable import find_approvable, find_objections
 from reconciler.plan.approvals import approve_changes
-from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, Plan, Refusal, problem_exits
+from reconciler.plan.changes import Change, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_values import with_templates
 from reconciler.plan.checksum import changed_pins, plan_checksum
 from reconciler.plan.compare import compare_upstreams
@@ -52,6 +52,9 @@ from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.resolve.rollout_model import RolloutPhase
+
+if TYPE_CHECKING:
+    from reconciler.render.update import Conflict
 
 
 def build_plan(
@@ -251,7 +254,7 @@ def _described(
         if written is not None and written.files and before is not None:
             values = set_values(variants[key].variant.spec) if key in variants else ()
             impact = reader.impact(before, written.files, change.own_names, values)
-        traced: tuple[ConflictNote, ...] = ()
+        traced: tuple[Conflict, ...] = ()
         if change.conflicts and written is not None and key in variants:
             local = variants[key].local
             main = contents.get(local, {}) if local else {}

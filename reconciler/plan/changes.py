@@ -18,7 +18,9 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import TAGS, short_branch
 from reconciler.plan.impact import Impact
 from reconciler.plan.losses import Loss
+from reconciler.render.answers import Answer
 from reconciler.render.rendered import FunctionFault
+from reconciler.render.update import Conflict
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import Rollout
 
@@ -187,47 +189,6 @@ class ApprovalState(Struct, frozen=True):
     reason: Reason = Reason.AWAITING_CHECKS
 
 
-class ConflictNote(NamedTuple):
-    """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
-
-    A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
-    `base` is the value before both, None where it was absent or is not known any more. `template` is the one
-    of a chart that gave the file.
-    """
-
-    path: str
-    field: str
-    upstream: str | None
-    local: str | None
-    resource: str = ""
-    name: str = ""
-    base: str | None = None
-    template: str = ""
-
-
-class AnswerNote(NamedTuple):
-    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` answered it.
-
-    `policy` is the policy, as it is written, and `source` where it is written.
-    """
-
-    path: str
-    field: str
-    upstream: str | None
-    local: str | None
-    resource: str
-    name: str
-    chosen: str | None
-    by: str
-    policy: str = ""
-    source: str = ""
-
-    @property
-    def dropped(self) -> str | None:
-        """The side that the draft has not: local's where it has upstream's value, else upstream's."""
-        return self.local if self.chosen == self.upstream else self.upstream
-
-
 class SubpackageNote(NamedTuple):
     """A sub-package with an upstream of its own: its directory, where it is from, and its revision there.
 
@@ -279,8 +240,8 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     upstream_from: str = ""
     upstream_to: str = ""
     ready: bool = False
-    conflicts: tuple[ConflictNote, ...] = ()
-    answers: tuple[AnswerNote, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    answers: tuple[Answer, ...] = ()
     unready: tuple[Text, ...] = ()
     failed: bool = False
     faults: tuple[FunctionFault, ...] = ()

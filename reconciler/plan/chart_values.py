@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.functions.builtin.fields import split_path
 from reconciler.krm.documents import documents_of
 from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, Tree, YamlError, emit
 from reconciler.krm.yaml.tree import fields_of, path_text
 from reconciler.names.objects import File, Files
-from reconciler.plan.changes import ConflictNote
 from reconciler.render.charts import chart_configurations, input_path, upstream_names
+from reconciler.render.update import Conflict
 
 _CHARTS, _OPTIONS, _INLINE = "helmCharts", "templateOptions", "valuesInline"
 _SETTER = "# kpt-set: "
@@ -46,11 +48,12 @@ def template_of(file: File | None) -> str:
     return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
 
 
-def with_templates(notes: Iterable[ConflictNote], files: Files, main: Files) -> tuple[ConflictNote, ...]:
+def with_templates(conflicts: Iterable[Conflict], files: Files, main: Files) -> tuple[Conflict, ...]:
     """Return conflicts with the template of a chart that gave the file; `files` are those of the draft."""
     # A resource that gets a namespace gets another file, and the conflict names that of main.
     return tuple(
-        note._replace(template=template_of(files.get(note.path) or main.get(note.path))) for note in notes
+        replace(conflict, template=template_of(files.get(conflict.path) or main.get(conflict.path)))
+        for conflict in conflicts
     )
 
 

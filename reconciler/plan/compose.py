@@ -22,7 +22,6 @@ from reconciler.plan.changes import (
     ApprovalState,
     Change,
     ClosePull,
-    ConflictNote,
     DraftFacts,
     MoveRef,
     Op,
@@ -35,6 +34,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.impact import Impact
 from reconciler.plan.losses import Loss
+from reconciler.render.update import Conflict
 from reconciler.resolve.dependency_roots import RequirementChange
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Parts(NamedTuple):
     pins: "tuple[VersionChange, ...]" = ()
     requirements: tuple[RequirementChange, ...] = ()
     impact: Impact | None = None
-    conflicts: tuple[ConflictNote, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
     """The conflicts of the decision with the values of charts behind them; none where nothing is known."""
 
     @property
@@ -360,7 +360,7 @@ class Changes:
         pins: "tuple[VersionChange, ...]",
         requirements: tuple[RequirementChange, ...],
         impact: Impact | None,
-        conflicts: tuple[ConflictNote, ...],
+        conflicts: tuple[Conflict, ...],
     ) -> Change:
         """Return a change with what it means, which no stage looks at."""
         if not (pins or requirements or impact or conflicts):

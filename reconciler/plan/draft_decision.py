@@ -14,7 +14,7 @@ from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, DraftFacts, Op, Write, WriteDraft
+from reconciler.plan.changes import ClosePull, DraftFacts, Op, Write, WriteDraft
 from reconciler.plan.commits import start_branch
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
@@ -35,9 +35,8 @@ from reconciler.plan.rejection import closed_text, find_rejection, retry_text, w
 from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.conflicts import (
-    answered_conflict,
-    masked_base,
-    open_conflict,
+    masked,
+    masked_answer,
     recorded_answers,
     recorded_conflicts,
 )
@@ -249,8 +248,8 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     package the merged draft was the answer.
     """
     # `Keep:` on a draft that is gone answers nothing.
-    conflicts = _notes(fresh.conflicts) if cluster_of(case.resolved.variant.key) else ()
-    conflicts = tuple(note._replace(name="") for note in conflicts)
+    there = fresh.conflicts if cluster_of(case.resolved.variant.key) else ()
+    conflicts = tuple(replace(masked(conflict, fresh.files), name="") for conflict in there)
     facts = replace(_facts(case, Package(fresh.tree)), conflicts=conflicts)
     decision, waits = partial(case.decision, tree=fresh.tree, facts=facts), bool(conflicts)
     if draft is None and conflicts:
@@ -394,7 +393,7 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 _BY_OP = {Op.CREATE: Reason.NEW, Op.ADOPT: Reason.ADOPTED}
 
 
-def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
+def asked_text(conflicts: Sequence[Conflict]) -> str:
     """Return what open conflicts ask of a person, "" for none."""
     if not conflicts:
         return ""
@@ -425,13 +424,8 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     after = merged if isinstance(merged, Package) else fresh
     facts = DraftFacts(
         ready=is_proposed(draft) and isinstance(after, Package) and after.ready and not package.conflicts,
-        conflicts=_notes(package.conflicts),
-        answers=tuple(
-            AnswerNote(
-                c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by, c.policy, c.source
-            )
-            for c in map(answered_conflict, package.answers)
-        ),
+        conflicts=tuple(masked(conflict, package.files) for conflict in package.conflicts),
+        answers=tuple(masked_answer(answer, package.files) for answer in package.answers),
         unready=after.unready if isinstance(after, Package) else (),
         failed=isinstance(after, Package) and after.failed,
         faults=after.faults if isinstance(after, Package) else (),
@@ -443,13 +437,6 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     return _named_facts(case.resolved, facts)
 
 
-def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    recorded = ((open_conflict(conflict), masked_base(conflict)) for conflict in conflicts)
-    return tuple(
-        ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, b) for c, b in recorded
-    )
-
-
 def _blocked(case: Case, blocked: Blocked) -> Decision:
     """Return the decision about a package that cannot be made; people must mend what is in the way."""
     is_postponed = blocked.reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
@@ -458,7 +445,7 @@ def _blocked(case: Case, blocked: Blocked) -> Decision:
         blocked.reason,
         blocked.message,
         veto=Veto.FUNCTIONS if is_postponed else Veto.CONTENT,
-        facts=_named_facts(case.resolved, DraftFacts(conflicts=_notes(blocked.conflicts))),
+        facts=_named_facts(case.resolved, DraftFacts(conflicts=tuple(map(masked, blocked.conflicts)))),
         waits=not is_postponed,
         problems=_faults(case, blocked),
     )

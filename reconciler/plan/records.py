@@ -14,13 +14,11 @@ from reconciler.inventory.inventory import RepositoryView
 from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorded_address
 from reconciler.names.refs import is_within
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, is_given_up
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
-    AnsweredConflict,
-    OpenConflict,
     PackageVariantRecord,
     RecordedDownstream,
     RefusedDeletionsRecord,
@@ -40,6 +38,7 @@ from reconciler.records.upstream_lock import (
     lock_bytes,
     lock_path,
 )
+from reconciler.render.conflicts import answer_record, conflict_record
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.withdrawn import context_keys
 from reconciler.resolve.deliveries import RETRY
@@ -65,7 +64,7 @@ def plan_records(
             locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
-            old, conflicts = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
+            old, conflicts = records.get(resolved.variant.key), tuple(map(conflict_record, change.conflicts))
             if old is not None:
                 records[old.key] = replace(old, conflicts=conflicts)
     for change in changes:
@@ -280,8 +279,8 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         injection=fresh.injection if isinstance(fresh, Package) else None,
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
-        conflicts=tuple(_open(note) for note in change.conflicts),
-        answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
+        conflicts=tuple(map(conflict_record, change.conflicts)),
+        answers=tuple(map(answer_record, change.answers)),
         asked_from=_asked_from(resolved, change, context),
         unready=tuple(map(str, change.unready)),
         failed=change.failed if change.unready else None,
@@ -323,10 +322,6 @@ def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext)
     if old is not None and old.conflicts:
         return old.asked_from
     return base.tree if base is not None and change.written is not None else ""
-
-
-def _open(note: ConflictNote) -> OpenConflict:
-    return OpenConflict(**{name: getattr(note, name) for name in OpenConflict.__struct_fields__})
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:

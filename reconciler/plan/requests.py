@@ -24,6 +24,7 @@ from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.losses import Loss
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, GroupBy, find_rule
+from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
@@ -364,13 +365,20 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[object]:
         str(change.variant or ""),
         change.location.path if change.location else "",
         # Without the base and the values of a chart: a later run may not know them any more.
-        sorted((list(note[:6]) for note in change.conflicts), key=str),
-        sorted(map(list, change.answers), key=str),
+        sorted(map(_asked, change.conflicts), key=str),
+        sorted(
+            ([*_asked(a.conflict), a.chosen, str(a.by), a.policy, a.source] for a in change.answers), key=str
+        ),
         change.unready,
         *([request.rollout] if request.rollout else []),
         *([request.is_moved] if request.is_moved else []),
         *([[loss.text, loss.replacement] for loss in change.losses]),
     ]
+
+
+def _asked(conflict: Conflict) -> list[str | None]:
+    sides = (conflict.upstream, conflict.local, conflict.resource, conflict.name)
+    return [conflict.path, conflict.field, *sides]
 
 
 def _former(target: PlanTarget) -> list[object]:

@@ -51,10 +51,12 @@ class NamedRecord(Record, frozen=True, kw_only=True):
         return ObjectName(self.namespace, self.name)
 
 
-class OpenConflict(Record, frozen=True, kw_only=True):
-    """One value that both sides changed and that waits for a person; a Secret's values are masked.
+class ConflictRecord(Record, frozen=True, kw_only=True):
+    """One value that both sides changed; a Secret's values are masked.
 
     A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
+    Where it was answered, `by` is what answered it and `chosen` the value that the draft has, `policy` the
+    policy, as it is written, and `source` where. Without `by` it waits for a person.
     """
 
     path: str
@@ -63,16 +65,8 @@ class OpenConflict(Record, frozen=True, kw_only=True):
     upstream: str | None = ""
     local: str | None = ""
     name: str = ""
-
-
-class AnsweredConflict(OpenConflict, frozen=True, kw_only=True):
-    """A conflict that was answered: the value that the draft has, and what answered it.
-
-    `policy` is the policy that answered it, as it is written, and `source` where.
-    """
-
     chosen: str | None = ""
-    by: str
+    by: str = ""
     policy: str = ""
     source: str = ""
 
@@ -200,8 +194,8 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     group: str = ""
     deletion_proposed: bool = False
     injection: str | None = None
-    conflicts: tuple[OpenConflict, ...] = ()
-    answers: tuple[AnsweredConflict, ...] = ()
+    conflicts: tuple[ConflictRecord, ...] = ()
+    answers: tuple[ConflictRecord, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
     failed: bool | None = None
@@ -423,7 +417,7 @@ def record_bytes(record: AnyRecord) -> bytes:
     return canonical_json(record)
 
 
-def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConflict) -> dict[str, Any]:
+def _without_defaults(value: PackageVariantRecord | ConflictRecord) -> dict[str, Any]:
     """Return a record as plain data, without what is default."""
     held = ((name, getattr(value, field), default) for name, field, default in _FIELDS[type(value)])
     plain = {name: value for name, value, default in held if value != default}
@@ -444,7 +438,7 @@ def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
         yield member.encode_name, member.name, member.default if make is msgspec.NODEFAULT else make()
 
 
-_FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, OpenConflict, AnsweredConflict)}
+_FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, ConflictRecord)}
 _DIRECTORIES: dict[type[Any], str] = {
     PackageVariantRecord: VARIANTS_DIRECTORY,
     SetRecord: SETS_DIRECTORY,

@@ -46,6 +46,11 @@ class Answer(Struct, frozen=True):
     policy: str = ""
     source: str = ""
 
+    @property
+    def dropped(self) -> str | None:
+        """The side that the draft has not: local's where it has upstream's value, else upstream's."""
+        return self.conflict.local if self.chosen == self.conflict.upstream else self.conflict.upstream
+
 
 class DraftContext(Struct, frozen=True):
     """The state of a draft that classifies its conflicts."""
@@ -83,25 +88,13 @@ class DraftContext(Struct, frozen=True):
         return conflict.hidden or hides_field(sides, conflict.path, conflict.field, *values)
 
 
-class DraftConflicts(Struct, frozen=True):
-    """The conflicts of a draft: open ones, which wait for a person, and answered ones."""
-
-    open: tuple[Conflict, ...] = ()
-    answers: tuple[Answer, ...] = ()
-
-    @classmethod
-    def of(cls, results: Iterable[Conflict | Answer]) -> "DraftConflicts":
-        """Return classified conflicts, each kind in the given order."""
-        every = tuple(results)
-        return cls(
-            tuple(outcome for outcome in every if isinstance(outcome, Conflict)),
-            tuple(outcome for outcome in every if isinstance(outcome, Answer)),
-        )
+Classified = tuple[tuple[Conflict, ...], tuple[Answer, ...]]
+"""The conflicts of a draft: open ones, which wait for a person, and answered ones."""
 
 
 def classify_conflicts(
     main: Iterable[FoundConflict], new: Iterable[FoundConflict], context: DraftContext
-) -> DraftConflicts:
+) -> Classified:
     """Classify each conflict of a draft that people committed to by itself.
 
     Args:
@@ -116,23 +109,29 @@ def classify_conflicts(
     # A conflict of this run replaces the same one of main: its local value is the one in the draft.
     for conflict, decision in new:
         results[_key(conflict)] = _classify_new(conflict, decision, context)
-    conflicts = (result if isinstance(result, Conflict) else result.conflict for result in results.values())
-    places = {context.name(conflict).without_mark for conflict in conflicts}
+    every = (result if isinstance(result, Conflict) else result.conflict for result in results.values())
+    places = {context.name(conflict).without_mark for conflict in every}
     for conflict, side in _asked_before(context, places):
         results[_key(conflict)] = _classify_asked(conflict, side, context)
-    classified = DraftConflicts.of(results.values())
-    by_conflict = sorted(classified.answers, key=lambda answer: answer.conflict)
-    return DraftConflicts(tuple(sorted(classified.open)), tuple(by_conflict))
+    conflicts, answers = _parted(results.values())
+    return tuple(sorted(conflicts)), tuple(sorted(answers, key=lambda answer: answer.conflict))
 
 
-def classify_fresh(conflicts: Iterable[FoundConflict], context: DraftContext) -> DraftConflicts:
+def _parted(results: Iterable[Conflict | Answer]) -> Classified:
+    """Return classified conflicts, each kind in the given order."""
+    every = tuple(results)
+    conflicts = tuple(outcome for outcome in every if isinstance(outcome, Conflict))
+    return conflicts, tuple(outcome for outcome in every if isinstance(outcome, Answer))
+
+
+def classify_fresh(conflicts: Iterable[FoundConflict], context: DraftContext) -> Classified:
     """Classify the conflicts of a draft without commits of people: it has the local values."""
-    return DraftConflicts.of(_classify_fresh(conflict, decision, context) for conflict, decision in conflicts)
+    return _parted(_classify_fresh(conflict, decision, context) for conflict, decision in conflicts)
 
 
-def classify_delivery(conflicts: Iterable[Conflict], context: DraftContext) -> DraftConflicts:
+def classify_delivery(conflicts: Iterable[Conflict], context: DraftContext) -> Classified:
     """Classify the conflicts of generated files that people changed."""
-    return DraftConflicts.of(_classify_new(conflict, None, context) for conflict in conflicts)
+    return _parted(_classify_new(conflict, None, context) for conflict in conflicts)
 
 
 def _classify_fresh(

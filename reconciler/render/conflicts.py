@@ -1,16 +1,19 @@
 """Read the conflict policy of a package from its Kptfile and variant, and its recorded conflicts (D10)."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.expand import DesiredVariant
-from reconciler.functions.secrets import MASK
+from reconciler.functions.secrets import MASK, holds_secret
 from reconciler.krm.values import mapping_at
 from reconciler.names.objects import Files
 from reconciler.names.trailers import without_mark
 from reconciler.policy import OnConflict, Policy
-from reconciler.records.state import AnsweredConflict, OpenConflict, PackageVariantRecord
+from reconciler.records.state import ConflictRecord, PackageVariantRecord
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import Conflict, ConflictPolicy
@@ -64,26 +67,40 @@ def conflict_policy(
     return ConflictPolicy(default, fields, origins=origins)
 
 
-def open_conflict(conflict: Conflict) -> OpenConflict:
-    """Return the record of a conflict; values of a Secret are masked."""
-    return OpenConflict(**_record_fields(conflict))
-
-
-def answered_conflict(answer: Answer) -> AnsweredConflict:
-    """Return the record of an answer; values of a Secret are masked."""
-    chosen = _masked(answer.chosen) if is_hidden(answer.conflict) else answer.chosen
-    policy = {"policy": answer.policy, "source": answer.source}
-    return AnsweredConflict(**_record_fields(answer.conflict), chosen=chosen, by=str(answer.by), **policy)
-
-
-def masked_base(conflict: Conflict) -> str | None:
-    """Return the value of a conflict before both sides changed it; that of a Secret is masked."""
-    return _masked(conflict.base) if is_hidden(conflict) else conflict.base
-
-
 def is_hidden(conflict: Conflict) -> bool:
     """Return whether a conflict is about a Secret, or in a file with one."""
     return conflict.hidden or conflict.resource.partition(" ")[0] == "Secret"
+
+
+def masked(conflict: Conflict, files: Files = MappingProxyType({})) -> Conflict:
+    """Return a conflict as it may be read, in any report or record: of a Secret neither values nor marks.
+
+    `files` are those of the package as it will be.
+    """
+    if not (is_hidden(conflict) or holds_secret(files.get(conflict.path))):
+        return conflict
+    sides = {side: _masked(getattr(conflict, side)) for side in ("base", "upstream", "local")}
+    return replace(conflict, **sides, name=without_mark(conflict.name), hidden=True)
+
+
+def masked_answer(answer: Answer, files: Files = MappingProxyType({})) -> Answer:
+    """Return an answer as it may be read."""
+    conflict = masked(answer.conflict, files)
+    return replace(answer, conflict=conflict, chosen=_masked(answer.chosen)) if conflict.hidden else answer
+
+
+def conflict_record(conflict: Conflict) -> ConflictRecord:
+    """Return the record of a conflict that may be read."""
+    return ConflictRecord(**{name: getattr(conflict, name) for name in _RECORDED})
+
+
+_RECORDED = ("path", "resource", "field", "upstream", "local", "name")
+
+
+def answer_record(answer: Answer) -> ConflictRecord:
+    """Return the record of an answer that may be read."""
+    record, by = conflict_record(answer.conflict), str(answer.by)
+    return replace(record, chosen=answer.chosen, by=by, policy=answer.policy, source=answer.source)
 
 
 def recorded_conflicts(record: PackageVariantRecord | None) -> tuple[Conflict, ...]:
@@ -101,25 +118,12 @@ def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
 
 def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Conflict]:
     """Return every conflict of a record by its name."""
-    conflicts: tuple[OpenConflict | AnsweredConflict, ...] = ()
-    conflicts = (*record.conflicts, *record.answers) if record else conflicts
+    conflicts = (*record.conflicts, *record.answers) if record else ()
     return {conflict.name: _recorded(conflict) for conflict in conflicts if conflict.name}
 
 
-def _recorded(old: OpenConflict | AnsweredConflict) -> Conflict:
+def _recorded(old: ConflictRecord) -> Conflict:
     return Conflict(old.path, old.resource, old.field, None, old.upstream, old.local, "BothChanged", old.name)
-
-
-def _record_fields(conflict: Conflict) -> dict[str, Any]:
-    hidden = is_hidden(conflict)
-    return {
-        "path": conflict.path,
-        "resource": conflict.resource,
-        "field": conflict.field,
-        "upstream": _masked(conflict.upstream) if hidden else conflict.upstream,
-        "local": _masked(conflict.local) if hidden else conflict.local,
-        "name": without_mark(conflict.name) if hidden else conflict.name,
-    }
 
 
 def _masked(value: str | None) -> str | None:

@@ -232,8 +232,8 @@ def _package(
         upstream=generated.files,
         choose=lambda _: None,
     )
-    classified = classify_delivery(conflicts, context)
-    return Package(tree_id(stamped), stamped, conflicts=classified.open, answers=classified.answers)
+    waiting, answers = classify_delivery(conflicts, context)
+    return Package(tree_id(stamped), stamped, conflicts=waiting, answers=answers)
 
 
 def _kptfile(delivery: Delivery) -> File:

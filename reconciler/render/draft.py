@@ -9,7 +9,7 @@ from reconciler.names.objects import Files
 from reconciler.names.trailers import KEEPS, NO_ANSWERS, TAKES
 from reconciler.policy import OnConflict
 from reconciler.render.answers import (
-    DraftConflicts,
+    Classified,
     DraftContext,
     FoundConflict,
     asked_conflicts,
@@ -35,7 +35,7 @@ _BOXES = {KEEPS: OnConflict.LOCAL, TAKES: OnConflict.UPSTREAM}
 
 def update_draft(
     draft: Draft, inputs: VariantInputs, inventory: Inventory
-) -> tuple[PackageInProgress, DraftConflicts] | Blocked:
+) -> tuple[PackageInProgress, Classified] | Blocked:
     """Merge upstream and main into a draft that people committed to, and classify its conflicts.
 
     An open conflict stays open until a person or a policy answers it, whatever a later merge changes.
@@ -59,10 +59,10 @@ def update_draft(
     recorded = recorded_by_name(inventory.records.get(resolved.variant.key))
     context = replace(draft_context(inputs, updated.files, policy), recorded=recorded)
     new = (*chosen, *merged.conflicts, *updated.conflicts)
-    conflicts = classify_conflicts(main.conflicts, new, context)
-    conflicts = replace(conflicts, open=tuple(sorted(_carried(conflicts.open, merged, context))))
+    conflicts, answers = classify_conflicts(main.conflicts, new, context)
+    classified = tuple(sorted(_carried(conflicts, merged, context))), answers
     notes = merged.notes + updated.notes
-    return PackageInProgress(updated.files, notes=notes, warnings=updated.warnings), conflicts
+    return PackageInProgress(updated.files, notes=notes, warnings=updated.warnings), classified
 
 
 def _carried(

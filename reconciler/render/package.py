@@ -19,7 +19,7 @@ from reconciler.names.problems import defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
-from reconciler.render.answers import DraftConflicts, classify_fresh
+from reconciler.render.answers import Classified, classify_fresh
 from reconciler.render.charts import render_charts
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
@@ -308,7 +308,7 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
             merged = update_local(inputs, local, resolved.local, resolved.base, ticked)
     if isinstance(merged, Blocked):
         return merged
-    conflicts = DraftConflicts()
+    conflicts: Classified = (), ()
     if merged.conflicts:
         conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
     side = "main" if resolved.local else ""
@@ -324,7 +324,7 @@ def _published(resolved: ResolvedVariant, contents: Contents) -> Files:
 
 def _mutate(
     merged: PackageInProgress,
-    conflicts: DraftConflicts,
+    classified: Classified,
     resolved: ResolvedVariant,
     inventory: Inventory,
     *,
@@ -351,12 +351,12 @@ def _mutate(
         return find_bad_names(merged.files, before, maker, _RENAME) or bad
     if excess := find_excess(injected.files, inventory.policy.limits):
         return excess
-    context = variant.spec.package_context
+    context, (conflicts, answers) = variant.spec.package_context, classified
     return Package(
         tree_id(injected.files),
         injected.files,
-        conflicts=conflicts.open,
-        answers=conflicts.answers,
+        conflicts=conflicts,
+        answers=answers,
         notes=merged.notes,
         warnings=merged.warnings,
         context=True if context and (context.data or context.remove_keys) else None,

@@ -2,19 +2,16 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from reconciler.base.escape import cell, code, terminal
 from reconciler.base.wording import plural
-from reconciler.functions.secrets import MASK, holds_secret
 from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark
-from reconciler.plan.changes import AnswerNote, Change, ConflictNote
+from reconciler.plan.changes import Change
+from reconciler.render.answers import Answer
+from reconciler.render.update import Conflict
 from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, cut
-
-Note = ConflictNote | AnswerNote
-N = TypeVar("N", ConflictNote, AnswerNote)
-_VALUES = ("base", "upstream", "local", "chosen")
 
 LONGEST_VALUE = 80
 """Characters of a value that fit a table; a longer one, like one of several lines, is shown below it."""
@@ -35,31 +32,21 @@ class ConflictRow(NamedTuple):
     block: str = ""
 
 
-def _shown(change: Change, note: N) -> N:
-    """Return a conflict, open or answered, as it may be shown: nothing of a Secret ever is."""
-    if change.written is None or not holds_secret(change.written.files.get(note.path)):
-        return note
-    there = (name for name in _VALUES if getattr(note, name, None) is not None)
-    masked: dict[str, Any] = dict.fromkeys(there, MASK)
-    return note._replace(**masked)
-
-
-def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
+def answer_value(answer: Answer) -> dict[str, str | None]:
     """Return an answered conflict as a JSON value."""
-    names = ("path", "resource", "field", "chosen", "dropped", "by", "policy", "source")
-    masked = _shown(change, note)
-    return {name: getattr(masked, name) for name in names}
+    place = {name: getattr(answer.conflict, name) for name in ("path", "resource", "field")}
+    return place | {name: getattr(answer, name) for name in ("chosen", "dropped", "by", "policy", "source")}
 
 
-def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
+def conflict_value(conflict: Conflict) -> dict[str, str | None]:
     """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
 
     `template` is that of the chart which rendered the file.
     """
-    items = _shown(change, note)._asdict().items()
-    value = {field: text for field, text in items if text or field != "template"}
-    name = value.pop("name")
-    return {**value, "keep": keep_line(name) if name else None}
+    sides = ("path", "field", "upstream", "local", "resource", "base")
+    value = {name: getattr(conflict, name) for name in sides}
+    value["keep"] = keep_line(conflict.name) if conflict.name else None
+    return value | ({"template": conflict.template} if conflict.template else {})
 
 
 def keep_line(name: str) -> str:
@@ -75,7 +62,7 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
     """
     boxes = boxes and not (change.request is not None and change.request.edited)
     rows = []
-    for note in (_shown(change, conflict) for conflict in change.conflicts[:MOST_CONFLICTS]):
+    for note in change.conflicts[:MOST_CONFLICTS]:
         place = f"{note.path}, of template {note.template}" if note.template else note.path
         compared = _compared(note)
         base = "" if note.base is None else _cell(note.base, note, is_below=compared[0][1] == "before")
@@ -88,7 +75,7 @@ def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = F
 
 def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
-    for note in (_shown(change, conflict) for conflict in change.conflicts):
+    for note in change.conflicts:
         yield f"  conflict: {terminal(place_text(note))}"
         if note.template:
             yield f"    template: {terminal(note.template)}"
@@ -98,10 +85,10 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield from _value_lines("local", note.local, note)
         if note.name:
             yield f"    to keep the local value: {terminal(keep_line(note.name))}"
-    for answer in (_shown(change, answered) for answered in change.answers):
-        yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer))}"
-        yield from _value_lines("chosen", answer.chosen, answer)
-        yield from _value_lines("dropped", answer.dropped, answer)
+    for answer in change.answers:
+        yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer.conflict))}"
+        yield from _value_lines("chosen", answer.chosen, answer.conflict)
+        yield from _value_lines("dropped", answer.dropped, answer.conflict)
 
 
 def conflict_texts(change: Change, origins: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -109,13 +96,14 @@ def conflict_texts(change: Change, origins: Mapping[str, str]) -> Iterator[tuple
 
     Each is its place, the value before, those of upstream and here, and what set this one, or answered it.
     """
-    for note in (_shown(change, conflict) for conflict in change.conflicts):
+    for note in change.conflicts:
         before = "" if note.base is None else _side(note.base, note)
         sides = (_side(note.upstream, note), _side(note.local, note))
         yield _place_lines(note), before, *sides, origins.get(note.name, "")
-    for answer in (_shown(change, answered) for answered in change.answers):
-        chosen = f"answered by {answered_text(answer)}: {_side(answer.chosen, answer)}"
-        yield _place_lines(answer), "", _side(answer.upstream, answer), _side(answer.local, answer), chosen
+    for answer in change.answers:
+        note = answer.conflict
+        chosen = f"answered by {answered_text(answer)}: {_side(answer.chosen, note)}"
+        yield _place_lines(note), "", _side(note.upstream, note), _side(note.local, note), chosen
 
 
 def change_keeps(change: Change) -> str:
@@ -125,23 +113,24 @@ def change_keeps(change: Change) -> str:
 
 def answer_rows(change: Change) -> list[ConflictRow]:
     """Return the answered conflicts of a change as rows of a table, those that fit a pull request."""
-    return [_answer_row(_shown(change, note)) for note in change.answers[:MOST_CONFLICTS]]
+    return list(map(_answer_row, change.answers[:MOST_CONFLICTS]))
 
 
-def _answer_row(note: AnswerNote) -> ConflictRow:
-    by = cell(answered_text(note)[:LONGEST_LINE]) if note.policy not in ("", BOX) else answered_text(note)
-    boxes = _boxes(note, KEEPS if note.chosen == note.local else TAKES) if note.policy == BOX else ()
-    chosen, dropped = _cell(note.chosen, note), _cell(note.dropped, note)
+def _answer_row(answer: Answer) -> ConflictRow:
+    note, by = answer.conflict, answered_text(answer)
+    by = cell(by[:LONGEST_LINE]) if answer.policy not in ("", BOX) else by
+    boxes = _boxes(note, KEEPS if answer.chosen == note.local else TAKES) if answer.policy == BOX else ()
+    chosen, dropped = _cell(answer.chosen, note), _cell(answer.dropped, note)
     cells = (*_place_cells(note, note.path), chosen, dropped, by)
-    heading, block = _block(note, (note.dropped, "dropped"), (note.chosen, "chosen"))
+    heading, block = _block(note, (answer.dropped, "dropped"), (answer.chosen, "chosen"))
     return ConflictRow(cells, boxes, heading, block)
 
 
-def _place_cells(note: Note, path: str) -> Iterator[str]:
+def _place_cells(note: Conflict, path: str) -> Iterator[str]:
     return (cell(text[:LONGEST_LINE]) for text in (path, note.resource, note.field))
 
 
-def _compared(note: ConflictNote) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
+def _compared(note: Conflict) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
     """Return the two named values that tell most: where one side deleted it, the change of the other."""
     local, upstream = (note.local, "local"), (note.upstream, "upstream")
     deleted = [_is_deleted(value, note) for value, _ in (local, upstream)]
@@ -150,14 +139,14 @@ def _compared(note: ConflictNote) -> tuple[tuple[str | None, str], tuple[str | N
     return (note.base, "before"), upstream if deleted[0] else local
 
 
-def _block(note: Note, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
+def _block(note: Conflict, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
     """Return the heading and the difference of two named values, nothing if the table shows both."""
     if not (_is_long(before[0]) or _is_long(after[0])):
         return "", ""
     return code(place_text(note)[:LONGEST_LINE]), _difference(before, after)
 
 
-def answered_text(note: AnswerNote) -> str:
+def answered_text(note: Answer) -> str:
     """Return what answered a conflict; a policy as it is written, and where."""
     if not note.policy:
         return _BY[note.by]
@@ -167,27 +156,27 @@ def answered_text(note: AnswerNote) -> str:
 _BY = {"edit": "an edit", "policy": "a policy", "keep": "Keep"}
 
 
-def place_text(note: Note) -> str:
+def place_text(note: Conflict) -> str:
     """Return where a conflict is: file, resource, field, as far as it has them."""
     return " ".join(_place_lines(note).split("\n"))
 
 
-def _place_lines(note: Note) -> str:
+def _place_lines(note: Conflict) -> str:
     return "\n".join(filter(None, (note.path, note.resource, note.field)))
 
 
-def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
+def _value_lines(side: str, value: str | None, note: Conflict) -> Iterator[str]:
     first, *others = map(terminal, _side(value, note).split("\n"))
     yield f"    {side}:" if others else f"    {side}: {first}"
     yield from (f"      {line}".rstrip() for line in ((first, *others) if others else ()))
 
 
-def _side(value: str | None, note: Note) -> str:
+def _side(value: str | None, note: Conflict) -> str:
     """Return a value, or that there is none; of a long one the first lines."""
     return "\n".join(cut_lines((value or "").rstrip("\n").split("\n"))) or _absent(value, note)
 
 
-def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
+def _boxes(note: Conflict, ticked: str = "") -> tuple[str, ...]:
     """Return the boxes of a conflict of two values, none of any other: one side cannot answer that."""
     if not note.field or None in (note.upstream, note.local) or not has_mark(note.name):
         return ()
@@ -203,7 +192,7 @@ def _boxes(note: Note, ticked: str = "") -> tuple[str, ...]:
     )
 
 
-def _cell(value: str | None, note: Note, *, is_below: bool = True) -> str:
+def _cell(value: str | None, note: Conflict, *, is_below: bool = True) -> str:
     if _is_long(value):
         count = len((value or "").rstrip("\n").split("\n"))
         if not is_below:
@@ -212,14 +201,14 @@ def _cell(value: str | None, note: Note, *, is_below: bool = True) -> str:
     return cell((value or "").rstrip("\n")) or _absent(value, note)
 
 
-def _absent(value: str | None, note: Note) -> str:
+def _absent(value: str | None, note: Conflict) -> str:
     """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
     if note.field in (OF_UPSTREAM, OF_LOCAL):
         return "(left out)"  # a comment that the package does not have
     return "(deleted)" if _is_deleted(value, note) else "(empty)"
 
 
-def _is_deleted(value: str | None, note: Note) -> bool:
+def _is_deleted(value: str | None, note: Conflict) -> bool:
     return value is None or not (value or note.resource)
 
 

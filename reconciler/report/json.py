@@ -151,8 +151,8 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "diff": impact_value(change.impact) if change.impact else None,
         "pins": [move_value(move) for move in change.pins],
         "close": [{"number": c.number, "head": c.head} for c in change.close],
-        "conflicts": [conflict_value(change, note) for note in change.conflicts],
-        "answers": [answer_value(change, note) for note in change.answers],
+        "conflicts": list(map(conflict_value, change.conflicts)),
+        "answers": list(map(answer_value, change.answers)),
     }
 
 

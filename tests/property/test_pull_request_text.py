@@ -11,14 +11,14 @@ from reconciler.forge import body_marker
 from reconciler.names.ids import ObjectName, Oid, PackageKey, ask_key
 from reconciler.names.objects import File
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, ConflictNote, Op, Plan
+from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.rejection import ask_box, asked_keys
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
-from tests.support.plan_values import a_change
+from tests.support.plan_values import a_change, a_conflict
 from tests.support.values import replace
 
 LIMIT = 60_000
@@ -52,7 +52,7 @@ def change(name: str, field: str, value: str) -> Change:
         location=Location(name, 3),
         upstream_from=value,
         upstream_to=field,
-        conflicts=(ConflictNote(name, field, value, field),),
+        conflicts=(a_conflict(name, field, value, field),),
         tree=Oid("a" * 40),
         unready=(value,),
     )

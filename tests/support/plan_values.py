@@ -26,6 +26,7 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Rendered
+from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
 from tests.support.sets import a_package, repository, variant, world
 from tests.support.values import replace
@@ -127,6 +128,19 @@ def a_record(**fields: Any) -> PackageVariantRecord:
         **fields,
     }
     return PackageVariantRecord(**given)
+
+
+def a_conflict(  # noqa: PLR0917 - a row of a table
+    path: str,
+    field: str,
+    upstream: str | None,
+    local: str | None,
+    resource: str = "",
+    name: str = "",
+    base: str | None = None,
+) -> Conflict:
+    """Return a conflict of two values that waits for a person."""
+    return Conflict(path, resource, field, base, upstream, local, "BothChanged", name)
 
 
 def a_pin(revision: int = 1, **fields: Any) -> Pin:

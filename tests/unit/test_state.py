@@ -12,8 +12,7 @@ from reconciler.base.wire import read_record
 from reconciler.names.trailers import BOX
 from reconciler.records.state import (
     VARIANTS_FORMAT,
-    AnsweredConflict,
-    OpenConflict,
+    ConflictRecord,
     PackageVariantRecord,
     RecordedDownstream,
     SetRecord,
@@ -28,9 +27,9 @@ from tests.support.plan_values import a_record
 
 
 def test_ticks_are_the_conflicts_that_boxes_answered_with_the_side_that_they_took() -> None:
-    def answer(name: str, chosen: str, policy: str = BOX) -> AnsweredConflict:
+    def answer(name: str, chosen: str, policy: str = BOX) -> ConflictRecord:
         given = {"path": "a", "upstream": "1", "local": "2", "by": "policy"}
-        return AnsweredConflict(name=name, chosen=chosen, policy=policy, **given)
+        return ConflictRecord(name=name, chosen=chosen, policy=policy, **given)
 
     record = a_record(answers=(answer("mine", "2"), answer("theirs", "1"), answer("set", "2", "keep-local")))
 
@@ -93,7 +92,7 @@ def test_each_repository_has_one_file_sorted_by_name() -> None:
 
 
 def test_line_leaves_out_what_is_default() -> None:
-    conflict = OpenConflict(path="app.yaml", field="spec", upstream=None, local="x")
+    conflict = ConflictRecord(path="app.yaml", field="spec", upstream=None, local="x")
 
     line = record_bytes(variant("web", conflicts=(conflict,), facts={"b": "2", "a": "1"}, unready=("x",)))
 

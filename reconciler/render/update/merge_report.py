@@ -47,6 +47,8 @@ class Conflict(Struct, frozen=True, order=True):
     """Its name in commit messages."""
     hidden: bool = False
     """Whether its file holds a Secret, so that no value is printed."""
+    template: str = ""
+    """The template of a chart that gave the file, once it is known."""
 
     @property
     def place(self) -> Place:

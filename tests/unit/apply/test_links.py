@@ -12,9 +12,10 @@ from reconciler.apply.upstream_log import UpstreamLog, local_origins
 from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid, PackageKey
-from reconciler.plan.changes import Change, ConflictNote, Op, PullRequestContent, UpstreamCommits
+from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.git import make_repository
+from tests.support.plan_values import a_conflict
 from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
@@ -195,8 +196,8 @@ def test_local_value_that_is_deleted_is_since_the_commit_that_deleted_it(
     repo.commit({"web/conf.yaml": None}, message="Drop conf\n")
     repo.commit({"web/x.yaml": other}, message="Change x\n")
     notes = (
-        ConflictNote("conf.yaml", "", other, None, "ConfigMap conf", "of conf"),
-        ConflictNote("x.yaml", "data.a", "3", "2", "ConfigMap conf", "of x"),
+        a_conflict("conf.yaml", "", other, None, "ConfigMap conf", "of conf"),
+        a_conflict("x.yaml", "data.a", "3", "2", "ConfigMap conf", "of x"),
     )
     mirror = Mirrors(tmp_path / "cache").open(str(repo.path))
     origins = local_origins(

@@ -8,13 +8,24 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import CheckState, Inventory, PullState
 from reconciler.plan.approvals import approve_changes, wanted_checks
-from reconciler.plan.changes import Approval, ClosePull, ConflictNote, Op
+from reconciler.plan.changes import Approval, ClosePull, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import PACKAGE, URL, WEB, a_change, a_context, a_draft, a_pull, oid, staged
+from tests.support.plan_values import (
+    PACKAGE,
+    URL,
+    WEB,
+    a_change,
+    a_conflict,
+    a_context,
+    a_draft,
+    a_pull,
+    oid,
+    staged,
+)
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -131,7 +142,7 @@ def approving_context(case: Case) -> PlanContext:
 def is_approved(case: Case) -> bool:
     change = CHANGES[case["change"]]
     if case["content"] == "merged with edits, and a conflict is open":
-        change = replace(change, conflicts=(ConflictNote("a.yaml", "a", "1", "2"),))
+        change = replace(change, conflicts=(a_conflict("a.yaml", "a", "1", "2"),))
     (decided,) = staged("approval", approve_changes, [change], approving_context(case))
     if decided.approve is None:
         assert decided.reason in {change.reason, Reason.AWAITING_CHECKS}

@@ -6,14 +6,14 @@ import pytest
 
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import (
-    AnswerNote,
     GroupPart,
     LockProposal,
     MoveRef,
     Plan,
     WriteGroup,
 )
-from tests.support.plan_values import a_change, a_write, oid
+from reconciler.render.answers import Answer, AnsweredBy
+from tests.support.plan_values import a_change, a_conflict, a_write, oid
 from tests.support.values import replace
 
 KEPT = a_change(repository=ObjectName("default", "edge"), before=oid("b1"))
@@ -24,7 +24,7 @@ MOVE = MoveRef("refs/heads/x", oid("a1"), None)
     ("chosen", "dropped"), [("theirs", "ours"), ("ours", "theirs"), ("another", "theirs"), (None, "theirs")]
 )
 def test_answer_drops_the_side_that_the_draft_has_not(chosen: str | None, dropped: str) -> None:
-    note = AnswerNote("a.yaml", "a", "theirs", "ours", "", "", chosen, "edit")
+    note = Answer(a_conflict("a.yaml", "a", "theirs", "ours"), AnsweredBy.EDIT, chosen)
 
     assert note.dropped == dropped
 

@@ -2,9 +2,9 @@
 
 from reconciler.krm.yaml import emit
 from reconciler.names.objects import File, Files
-from reconciler.plan.changes import ConflictNote
 from reconciler.plan.chart_values import ChartDefaults, ChartValue, chart_values, template_of, with_templates
 from tests.support.charts import config, package
+from tests.support.plan_values import a_conflict
 
 REPLACEMENTS = emit(
     {
@@ -71,7 +71,7 @@ def test_first_line_of_a_rendered_file_names_its_template() -> None:
 
 def test_conflict_names_the_template_that_gave_its_file() -> None:
     made = File.of(b"# Source: web/templates/a.yaml\nkind: A\n")
-    notes = [ConflictNote(path, "x", "1", "2") for path in ("draft.yaml", "main.yaml", "plain.yaml")]
+    notes = [a_conflict(path, "x", "1", "2") for path in ("draft.yaml", "main.yaml", "plain.yaml")]
 
     named = with_templates(
         notes, {"draft.yaml": made, "plain.yaml": File.of(b"kind: A\n")}, {"main.yaml": made}

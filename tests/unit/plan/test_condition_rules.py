@@ -15,7 +15,6 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approval,
     Change,
-    ConflictNote,
     MoveRef,
     Op,
     Unfinished,
@@ -29,6 +28,7 @@ from tests.support.plan_values import (
     KEPT,
     PACKAGE,
     WEB,
+    a_conflict,
     a_desired,
     a_draft,
     a_pin,
@@ -45,7 +45,7 @@ GROUP_KIND = "config.porch.kpt.dev"
 KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
 REF = f"refs/heads/{BRANCH}"
 WRITE = a_write(ref=REF, expect=oid("d2"))
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
+CONFLICT = a_conflict("a.yaml", "spec", "1", "2", name="a")
 QUESTION = "1 conflict in a.yaml: answer it in the pull request"
 DONE = "successfully ensured downstream package variant"
 GOOD: dict[str, tuple[str, str, str]] = {

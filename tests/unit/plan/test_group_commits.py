@@ -13,7 +13,6 @@ from reconciler.names.trailers import Answers
 from reconciler.plan.changes import (
     Change,
     ClosePull,
-    ConflictNote,
     GroupPart,
     MoveRef,
     Op,
@@ -28,6 +27,7 @@ from tests.support import plan_values
 from tests.support.plan_values import (
     EDGE,
     URL,
+    a_conflict,
     a_desired,
     a_draft,
     a_pin,
@@ -265,7 +265,7 @@ def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
 
 def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
     tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
-    asking = a_change(API, conflicts=(ConflictNote("a", "b", "1", "2"),), writes=(tag, a_write("api")))
+    asking = a_change(API, conflicts=(a_conflict("a", "b", "1", "2"),), writes=(tag, a_write("api")))
     drafts = {"api": on_branch("api", written=oid("d9")), "web": on_branch("web")}
 
     api, _ = grouped((asking, kept(WEB)), BRANCH, OPEN, drafts=drafts)
@@ -324,7 +324,7 @@ def test_newest_open_group_of_several_is_joined() -> None:
 OWN = a_write(
     "api", ref="refs/heads/drafts/api/packagevariant-1", onto=oid("b2"), message=message("api"), time=40
 )
-UNREADY = (ConflictNote("a", "b", "1", "2"),)
+UNREADY = (a_conflict("a", "b", "1", "2"),)
 
 
 def test_draft_that_asks_something_leaves_for_a_branch_of_its_own() -> None:

@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName
 from reconciler.names.refs import group_ref, short_branch
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft
+from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, place_change
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
@@ -29,6 +29,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_conflict,
     a_context,
     a_desired_variant,
     a_draft,
@@ -117,7 +118,7 @@ def a_change(case: Case) -> Change:
         variant=WEB,
         tree=oid("b1") if case["change"] == "obsolete" else oid("d5"),
         writes=(a_write(),) if has_write else (),
-        conflicts=(ConflictNote("a.yaml", "a", "1", "2"),) if case["package"] == "with a conflict" else (),
+        conflicts=(a_conflict("a.yaml", "a", "1", "2"),) if case["package"] == "with a conflict" else (),
         unready=("security.review",) if "unmet gate" in case["package"] else (),
     )
 

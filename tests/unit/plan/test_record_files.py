@@ -14,9 +14,7 @@ from reconciler.expand import Desired
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
-    AnswerNote,
     Change,
-    ConflictNote,
     GroupPart,
     Op,
     WriteGroup,
@@ -27,8 +25,7 @@ from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.records.state import (
     SCHEMA,
-    AnsweredConflict,
-    OpenConflict,
+    ConflictRecord,
     PackageVariantRecord,
     RolloutRecord,
     SetRecord,
@@ -36,6 +33,7 @@ from reconciler.records.state import (
     record_path,
 )
 from reconciler.records.upstream_lock import lock_bytes
+from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
@@ -47,6 +45,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_conflict,
     a_desired,
     a_draft,
     a_pin,
@@ -66,9 +65,11 @@ SET = "packagevariantsets/default/fleet.json"
 PLACE = {"branch": "main", "remote": "https://host/edge", "registration": "repositories.yaml"}
 OLD = a_record(uid="old", inputs="then", output_tree="b1", **PLACE)
 WRITE = a_write()
-CONFLICT = ConflictNote("a.yaml", "spec", "1", None, "Pod a", "a#spec")
-OPEN = OpenConflict(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
-ANSWER = AnswerNote("a.yaml", "spec", "1", "2", "Pod a", "a#spec", "2", "policy", "keep-local", "the set")
+CONFLICT = a_conflict("a.yaml", "spec", "1", None, "Pod a", "a#spec")
+OPEN = ConflictRecord(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
+ANSWER = Answer(
+    a_conflict("a.yaml", "spec", "1", "2", "Pod a", "a#spec"), AnsweredBy.POLICY, "2", "keep-local", "the set"
+)
 
 
 def a_resolved(**fields: Any) -> ResolvedVariant:
@@ -185,7 +186,7 @@ def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> N
         injection="Team",
         conflicts=(OPEN,),
         answers=(
-            AnsweredConflict(
+            ConflictRecord(
                 path="a.yaml",
                 field="spec",
                 upstream="1",

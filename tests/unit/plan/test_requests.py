@@ -13,7 +13,6 @@ from reconciler.plan.changes import (
     Approval,
     Change,
     ClosePull,
-    ConflictNote,
     MoveRef,
     Op,
     PinChange,
@@ -33,6 +32,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_conflict,
     a_context,
     a_desired_variant,
     a_draft,
@@ -415,7 +415,7 @@ def test_group_shares_one_pull_request_that_its_first_package_repairs() -> None:
     assert (web.pull.head, web.pull.title) == (head, "Update 1 package")
 
 
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
+CONFLICT = a_conflict("a.yaml", "spec", "1", "2")
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_digest_follows_files_of_the_manifest_but_no_lines() -> None:
 
 
 def test_digest_does_not_depend_on_the_order_of_conflicts_and_labels() -> None:
-    notes = (CONFLICT, ConflictNote("b.yaml", "spec", None, "2"), ConflictNote("a.yaml", "meta", "1", None))
+    notes = (CONFLICT, a_conflict("b.yaml", "spec", None, "2"), a_conflict("a.yaml", "meta", "1", None))
     changes = [replace(KEPT, pull=a_pull(), conflicts=order) for order in (notes, notes[::-1])]
 
     assert planned(changes[0]).pull == planned(changes[1]).pull

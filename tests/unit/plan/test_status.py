@@ -18,7 +18,6 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approval,
     Change,
-    ConflictNote,
     MoveRef,
     Op,
     Plan,
@@ -50,6 +49,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_conflict,
     a_desired,
     a_draft,
     a_pull,
@@ -67,7 +67,7 @@ DELETION = "reconciler/default/delete/web"
 WRITE = a_write(ref=REF, expect=oid("d2"))
 GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
 REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
+CONFLICT = a_conflict("a.yaml", "spec", "1", "2", name="a")
 VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
     variant_key(WEB)

@@ -11,7 +11,7 @@ from reconciler.policy import OnConflict
 from reconciler.render.answers import (
     Answer,
     AnsweredBy,
-    DraftConflicts,
+    Classified,
     DraftContext,
     asked_conflicts,
     classify_conflicts,
@@ -181,7 +181,7 @@ def test_conflict_is_open_or_answered_as_in_the_table(row: Row) -> None:
 
     classified = classify_conflicts(conflicts, (), context)
 
-    results = [answer.by for answer in classified.answers] or ["waits" for _ in classified.open]
+    results = [answer.by for answer in classified[1]] or ["waits" for _ in classified[0]]
     assert results == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
 
 
@@ -365,8 +365,8 @@ UPSTREAM = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.y
 def test_policy_answers_a_conflict_with_the_value_of_its_side_and_is_named() -> None:
     for decision, chosen in ((LOCAL, "mine"), (UPSTREAM, "new")):
         answer = Answer(NAMED, AnsweredBy.POLICY, chosen, decision.policy, "web.yaml")
-        assert classify_fresh([(CONFLICT, decision)], context()) == DraftConflicts((), (answer,))
-        assert classify_conflicts((), [(CONFLICT, decision)], context()) == DraftConflicts((), (answer,))
+        assert classify_fresh([(CONFLICT, decision)], context()) == ((), (answer,))
+        assert classify_conflicts((), [(CONFLICT, decision)], context()) == ((), (answer,))
 
 
 @pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").without_mark])
@@ -374,10 +374,10 @@ def test_kept_value_answers_a_conflict_of_this_run_before_a_policy_of_a_new_draf
     of_kept = context(answers=Answers(keeps=frozenset({kept})))
 
     answer = Answer(NAMED, AnsweredBy.KEEP, "mine")
-    assert classify_fresh([(CONFLICT, LOCAL)], of_kept) == DraftConflicts((), (answer,))
-    assert classify_fresh([(CONFLICT, None)], of_kept) == DraftConflicts((), (answer,))
-    assert classify_conflicts((), [(CONFLICT, None)], of_kept) == DraftConflicts((), (answer,))
-    assert classify_delivery([CONFLICT], of_kept) == DraftConflicts((), (answer,))
+    assert classify_fresh([(CONFLICT, LOCAL)], of_kept) == ((), (answer,))
+    assert classify_fresh([(CONFLICT, None)], of_kept) == ((), (answer,))
+    assert classify_conflicts((), [(CONFLICT, None)], of_kept) == ((), (answer,))
+    assert classify_delivery([CONFLICT], of_kept) == ((), (answer,))
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_conflict_of_this_run_was_answered_if_upstreams_value_was_asked_about_be
     )
 
     answers = () if is_open else (Answer(NAMED, AnsweredBy.EDIT, "mine"),)
-    expected = DraftConflicts((NAMED,) if is_open else (), answers)
+    expected = ((NAMED,) if is_open else (), answers)
     assert classify_conflicts((), [(CONFLICT, None)], before) == expected
     assert classify_delivery([CONFLICT], before) == expected
 
@@ -411,7 +411,7 @@ def test_conflict_of_this_run_was_answered_if_upstreams_value_was_asked_about_be
 def test_record_without_the_marks_of_values_asks_about_none() -> None:
     before = context(recorded={str(name("new", "other").without_mark): CONFLICT, "no name": CONFLICT})
 
-    assert classify_delivery([CONFLICT], before) == DraftConflicts((NAMED,))
+    assert classify_delivery([CONFLICT], before) == ((NAMED,), ())
 
 
 def test_conflict_of_this_run_replaces_that_of_main_at_its_place() -> None:
@@ -419,18 +419,18 @@ def test_conflict_of_this_run_replaces_that_of_main_at_its_place() -> None:
     lines = [text("a", "mine"), text("b", "mine")]
 
     classified = classify_conflicts([(CONFLICT, None)], [(now, None)], context())
-    assert [conflict.upstream for conflict in classified.open] == ["newest"]
+    assert [conflict.upstream for conflict in classified[0]] == ["newest"]
     classified = classify_conflicts([], [(each, None) for each in lines], context())
-    assert [conflict.upstream for conflict in classified.open] == ["a", "b"]
+    assert [conflict.upstream for conflict in classified[0]] == ["a", "b"]
 
 
 def test_conflicts_are_sorted() -> None:
     first, last = replace(CONFLICT, field="a"), replace(CONFLICT, field="z")
 
     classified = classify_conflicts([], [(each, None) for each in (last, first)], context())
-    assert [conflict.field for conflict in classified.open] == ["a", "z"]
+    assert [conflict.field for conflict in classified[0]] == ["a", "z"]
     classified = classify_conflicts([], [(each, LOCAL) for each in (last, first)], context())
-    assert [answer.conflict.field for answer in classified.answers] == ["a", "z"]
+    assert [answer.conflict.field for answer in classified[1]] == ["a", "z"]
 
 
 def asked(
@@ -443,7 +443,7 @@ def asked(
     return context(answers=Answers(questions, questions, kept), **given)
 
 
-def classified(of_draft: DraftContext) -> DraftConflicts:
+def classified(of_draft: DraftContext) -> Classified:
     return classify_conflicts((), (), of_draft)
 
 
@@ -454,12 +454,12 @@ ASKED_ABOUT = replace(CONFLICT, base=None, name=str(name("new", "mine")))
 def test_kept_value_answers_a_question_of_our_newest_commit(kept: ConflictName) -> None:
     of_kept = asked(keeps=frozenset({kept}))
 
-    assert classified(of_kept) == DraftConflicts((), (Answer(ASKED_ABOUT, AnsweredBy.KEEP, "mine"),))
+    assert classified(of_kept) == ((), (Answer(ASKED_ABOUT, AnsweredBy.KEEP, "mine"),))
     assert list(asked_conflicts(of_kept)) == []
 
 
 def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
-    (answer,) = classified(asked(draft="both", keeps=frozenset({name("new", "mine")}))).answers
+    (answer,) = classified(asked(draft="both", keeps=frozenset({name("new", "mine")})))[1]
 
     assert (answer.by, answer.chosen) == (AnsweredBy.KEEP, "both")
 
@@ -479,27 +479,27 @@ def test_policy_that_decided_before_is_named_if_it_still_decides_so(
     of_policy = asked(side=side, choose=lambda _: decision)
 
     answer = Answer(ASKED_ABOUT, AnsweredBy.POLICY, "mine", policy, source)
-    assert classified(of_policy) == DraftConflicts((), (answer,))
+    assert classified(of_policy) == ((), (answer,))
     assert list(asked_conflicts(of_policy)) == []
 
 
 def test_question_that_a_merge_of_this_run_finds_again_is_asked_once() -> None:
     for found in ([(CONFLICT, None)], []):
-        assert len(classify_conflicts(found, (), asked()).open) == 1
-        assert len(classify_conflicts((), found, asked()).open) == 1
+        assert len(classify_conflicts(found, (), asked())[0]) == 1
+        assert len(classify_conflicts((), found, asked())[0]) == 1
 
 
 @pytest.mark.parametrize("path", ["web2/app.yaml", "app.yaml", "other/app.yaml"])
 def test_question_about_another_package_is_none_of_this_draft(path: str) -> None:
     other = {name("new", "mine")._replace(path=path): ""}
 
-    assert classified(context(answers=Answers(other, other))) == DraftConflicts()
+    assert classified(context(answers=Answers(other, other))) == ((), ())
 
 
 def test_question_in_a_package_at_the_root_has_the_path_of_its_file() -> None:
     own = conflict_name("", "a b.yaml", "Secret x", "", f"{value_mark('n')}-{value_mark('m')}")
 
-    (conflict,) = classified(context(package="", answers=Answers({own: ""}, {own: ""}), files={})).answers
+    (conflict,) = classified(context(package="", answers=Answers({own: ""}, {own: ""}), files={}))[1]
 
     assert conflict.conflict == Conflict(
         "a b.yaml", "Secret x", "", None, None, None, "BothChanged", str(own), hidden=True
@@ -544,4 +544,4 @@ def test_question_about_lines_is_answered_by_any_edit_of_their_file(
 
     conflict = Conflict("notes.txt", "", "", None, "theirs\n", "now\n", "BothChanged", str(LINES))
     answers = (Answer(conflict, by, "now\n"),) if by else ()
-    assert classified(of_lines) == DraftConflicts(() if by else (conflict,), answers)
+    assert classified(of_lines) == (() if by else (conflict,), answers)

@@ -1,19 +1,19 @@
 """Policies of a package with their sources, and conflicts in its record."""
 
-import msgspec
 import pytest
 
+from reconciler.names.objects import File
 from reconciler.policy import OnConflict
-from reconciler.records.state import AnsweredConflict
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.conflicts import (
     ON_CONFLICT,
     ON_CONFLICT_FIELDS,
     PolicySources,
-    answered_conflict,
+    answer_record,
     conflict_policy,
-    is_hidden,
-    open_conflict,
+    conflict_record,
+    masked,
+    masked_answer,
     recorded_answers,
     recorded_by_name,
 )
@@ -79,10 +79,10 @@ CONFLICT = Conflict(
 def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
     answer = Answer(CONFLICT, AnsweredBy.POLICY, "mine", "on-conflict: local", "web.yaml")
 
-    record = answered_conflict(answer)
+    record = answer_record(answer)
 
-    assert record == AnsweredConflict(
-        **msgspec.structs.asdict(open_conflict(CONFLICT)),
+    assert record == replace(
+        conflict_record(CONFLICT),
         chosen="mine",
         by="policy",
         policy="on-conflict: local",
@@ -98,25 +98,29 @@ def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
     [replace(CONFLICT, resource="Secret app", name=MARKED), replace(CONFLICT, hidden=True, name=MARKED)],
     ids=["a Secret", "in a file with one"],
 )
-def test_values_of_a_secret_are_recorded_as_masks_and_without_marks(secret: Conflict) -> None:
-    assert is_hidden(secret)
-    masked = open_conflict(secret)
-    assert (masked.upstream, masked.local, masked.name) == (
-        "***",
-        "***",
-        "app.yaml Secret/app data.key",
-    )
-    absent = replace(secret, upstream=None, local=None)
-    assert (open_conflict(absent).upstream, open_conflict(absent).local) == (None, None)
-    assert answered_conflict(Answer(secret, AnsweredBy.EDIT, "key")).chosen == "***"
-    assert answered_conflict(Answer(secret, AnsweredBy.EDIT, None)).chosen is None
+def test_values_of_a_secret_are_shown_and_recorded_as_masks_and_without_marks(secret: Conflict) -> None:
+    shown = masked(secret)
+    assert (shown.base, shown.upstream, shown.local) == ("***",) * 3
+    assert shown.name == "app.yaml Secret/app data.key"
+    absent = masked(replace(secret, base=None, upstream=None, local=None))
+    assert (absent.base, absent.upstream, absent.local) == (None, None, None)
+    assert masked_answer(Answer(secret, AnsweredBy.EDIT, "key")).chosen == "***"
+    assert masked_answer(Answer(secret, AnsweredBy.EDIT, None)).chosen is None
+
+
+def test_values_are_masked_where_a_function_wrote_a_secret_into_the_file() -> None:
+    files = {"app.yaml": File.of(b"kind: Secret\ndata: {key: bWluZQ==}\n")}
+    answer = Answer(CONFLICT, AnsweredBy.KEEP, "mine")
+
+    assert masked(CONFLICT, files).local == masked_answer(answer, files).chosen == "***"
+    assert (masked(CONFLICT), masked_answer(answer)) == (CONFLICT, answer)
 
 
 def test_conflicts_and_answers_of_a_record_are_found_by_their_names() -> None:
     other = replace(CONFLICT, name="other")
     record = a_record(
-        conflicts=(open_conflict(CONFLICT), open_conflict(replace(CONFLICT, name=""))),
-        answers=(answered_conflict(Answer(other, AnsweredBy.KEEP, "mine")),),
+        conflicts=(conflict_record(CONFLICT), conflict_record(replace(CONFLICT, name=""))),
+        answers=(answer_record(Answer(other, AnsweredBy.KEEP, "mine")),),
     )
 
     assert recorded_by_name(record) == {

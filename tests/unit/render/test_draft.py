@@ -10,7 +10,7 @@ from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.names.trailers import Answers, parse_name
 from reconciler.policy import OnConflict, Policy
-from reconciler.render.answers import AnsweredBy, DraftConflicts
+from reconciler.render.answers import AnsweredBy, Classified
 from reconciler.render.draft import update_draft
 from reconciler.render.merging import PackageInProgress, VariantInputs
 from reconciler.render.rendered import Blocked
@@ -41,7 +41,7 @@ def updated(
     policy: OnConflict = OnConflict.ASK,
     answers: Answers = Answers(),  # noqa: B008 # a frozen value
     **fields: Any,
-) -> tuple[PackageInProgress, DraftConflicts] | Blocked:
+) -> tuple[PackageInProgress, Classified] | Blocked:
     """Update a draft that left main as it is, with upstream 1 on main and upstream 2 wanted."""
     draft = a_draft(has_foreign_commits=True, base_tree=LOCAL, answers=answers)
     given: dict[str, Any] = {
@@ -57,21 +57,21 @@ def updated(
     return update_draft(draft, inputs, world())
 
 
-def data_of(result: tuple[PackageInProgress, DraftConflicts] | Blocked) -> dict[str, str]:
+def data_of(result: tuple[PackageInProgress, Classified] | Blocked) -> dict[str, str]:
     assert not isinstance(result, Blocked)
     text = result[0].files["app.yaml"].data.decode().partition("\ndata:\n")[2]
     pairs = (line.strip().partition(": ") for line in text.splitlines())
     return {name: value.strip("'") for name, _, value in pairs}
 
 
-def conflicts_of(result: tuple[PackageInProgress, DraftConflicts] | Blocked) -> DraftConflicts:
+def conflicts_of(result: tuple[PackageInProgress, Classified] | Blocked) -> Classified:
     assert not isinstance(result, Blocked)
     return result[1]
 
 
 def question() -> Any:
     """Return the name of the one conflict of main with upstream."""
-    (conflict,) = conflicts_of(updated()).open
+    (conflict,) = conflicts_of(updated())[0]
     name = parse_name(conflict.name)
     assert name is not None
     return name
@@ -84,7 +84,7 @@ def test_draft_keeps_what_people_wrote_and_the_question_of_main() -> None:
     result = updated()
 
     assert data_of(result) == GREEN
-    (conflict,) = conflicts_of(result).open
+    (conflict,) = conflicts_of(result)[0]
     assert (conflict.field, conflict.upstream, conflict.local) == ("data.color", "blue", "green")
 
 
@@ -133,7 +133,7 @@ def test_value_that_people_keep_stays_whatever_a_policy_chooses() -> None:
     result = updated(policy=OnConflict.UPSTREAM, answers=Answers(named={name: ""}, keeps=frozenset({name})))
 
     assert data_of(result) == GREEN
-    assert [answer.by for answer in conflicts_of(result).answers] == [AnsweredBy.KEEP]
+    assert [answer.by for answer in conflicts_of(result)[1]] == [AnsweredBy.KEEP]
 
 
 def test_value_that_people_changed_stays_whatever_a_policy_chooses() -> None:
@@ -199,7 +199,7 @@ def test_question_that_was_answered_in_the_draft_is_an_edit() -> None:
 
     result = updated({DRAFT: side("blue")}, answers=named)
 
-    assert conflicts_of(result).open == ()
-    assert [answer.by for answer in conflicts_of(result).answers] == [AnsweredBy.EDIT]
+    assert conflicts_of(result)[0] == ()
+    assert [answer.by for answer in conflicts_of(result)[1]] == [AnsweredBy.EDIT]
     kept = replace(named, keeps=frozenset({question()}))
-    assert [a.by for a in conflicts_of(updated(answers=kept)).answers] == [AnsweredBy.KEEP]
+    assert [a.by for a in conflicts_of(updated(answers=kept))[1]] == [AnsweredBy.KEEP]

@@ -8,7 +8,6 @@ from reconciler.names.objects import File
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
-    ConflictNote,
     Effect,
     MoveRef,
     Op,
@@ -16,8 +15,9 @@ from reconciler.plan.changes import (
     Plan,
     Refusal,
 )
+from reconciler.render.conflicts import masked
 from reconciler.report.summary import Names
-from tests.support.plan_values import a_change, a_write
+from tests.support.plan_values import a_change, a_conflict, a_write
 
 OID = Oid("a" * 40)
 EAST = ObjectName("default", "edge-east")
@@ -58,8 +58,8 @@ CREATED = a_change(
     ),
     pull=PullRequest("drafts/clusters/east/nginx/packagevariant-1", "main", "Create nginx", ""),
     conflicts=(
-        ConflictNote("secret.yaml", "data.p", "aHVudGVyMg==", "c2VzYW1l"),
-        ConflictNote("deployment.yaml", "spec.replicas", "3", "5"),
+        masked(a_conflict("secret.yaml", "data.p", "aHVudGVyMg==", "c2VzYW1l"), {"secret.yaml": SECRET_FILE}),
+        a_conflict("deployment.yaml", "spec.replicas", "3", "5"),
     ),
     waits=True,
 )

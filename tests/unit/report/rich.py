@@ -7,9 +7,7 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
-    AnswerNote,
     Change,
-    ConflictNote,
     Effect,
     LockProposal,
     Op,
@@ -24,6 +22,8 @@ from reconciler.plan.changes import (
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
+from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.update import Conflict
 from reconciler.report.summary import Names
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import (
@@ -36,7 +36,7 @@ from reconciler.resolve.rollout_model import (
     WavePhase,
     WaveStatus,
 )
-from tests.support.plan_values import a_change, oid
+from tests.support.plan_values import a_change, a_conflict, oid
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, UPDATED, change
 
@@ -58,16 +58,21 @@ def web(
 
 def conflict(
     number: int, upstream: str | None = "2", local: str | None = "3", base: str | None = "1"
-) -> ConflictNote:
+) -> Conflict:
     """Return a conflict that has a name."""
     where = "Deployment web", f"{number:06}-abcdef", base
-    return ConflictNote("app.yaml", f"spec.field{number}", upstream, local, *where)
+    return a_conflict("app.yaml", f"spec.field{number}", upstream, local, *where)
 
 
 LONG = "".join(f"line {number}\n" for number in range(203))
-ANSWER = AnswerNote("app.yaml", "spec.replicas", "5", "3", "Deployment web", "000009-abcdef", "3", "edit")
-RULED = AnswerNote(
-    "a.yaml", "data.x", "new\nlines\n", None, "ConfigMap a", "", "new\nlines\n", "policy", "upstream"
+ANSWER = Answer(
+    a_conflict("app.yaml", "spec.replicas", "5", "3", "Deployment web", "000009-abcdef"), AnsweredBy.EDIT, "3"
+)
+RULED = Answer(
+    a_conflict("a.yaml", "data.x", "new\nlines\n", None, "ConfigMap a"),
+    AnsweredBy.POLICY,
+    "new\nlines\n",
+    "upstream",
 )
 SUBPACKAGE = SubpackageNote("db", "blueprints", "db", "db/v1", "db/v2", "db/v3")
 MOVES = (

@@ -3,18 +3,20 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from reconciler.plan.changes import AnswerNote, ConflictNote
+from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.conflicts import masked
 from reconciler.report.markdown import pull_body
+from tests.support.plan_values import a_conflict
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES
 
 LONG = "kind: ConfigMap\ndata:\n  a: {}\n"
 NOTES = (
-    ConflictNote("a.yaml", "", LONG.format(1), LONG.format(2), "ConfigMap a"),
-    ConflictNote("b.yaml", "spec.replicas", None, "5", "Deployment b"),
-    ConflictNote("c.yaml", "data.x", "", "x" * 200, "ConfigMap c"),
-    ConflictNote("notes.txt", "", "", "one line\n"),
-    ConflictNote("secret.yaml", "data.p", "aHVudGVyMg==", None, "Secret s"),
+    a_conflict("a.yaml", "", LONG.format(1), LONG.format(2), "ConfigMap a"),
+    a_conflict("b.yaml", "spec.replicas", None, "5", "Deployment b"),
+    a_conflict("c.yaml", "data.x", "", "x" * 200, "ConfigMap c"),
+    a_conflict("notes.txt", "", "", "one line\n"),
+    masked(a_conflict("secret.yaml", "data.p", "aHVudGVyMg==", None, "Secret s")),
 )
 CHANGE = replace(CREATED, conflicts=NOTES)
 
@@ -39,9 +41,9 @@ def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
 
 
 def test_what_one_side_deleted_is_shown_as_the_change_of_the_other() -> None:
-    deleted = ConflictNote("a.yaml", "", LONG.format(2), None, "ConfigMap a", base=LONG.format(1))
-    kept = deleted._replace(upstream=None, local=LONG.format(3))
-    both = deleted._replace(local=LONG.format(3))
+    deleted = a_conflict("a.yaml", "", LONG.format(2), None, "ConfigMap a", base=LONG.format(1))
+    kept = replace(deleted, upstream=None, local=LONG.format(3))
+    both = replace(deleted, local=LONG.format(3))
 
     bodies = [pull_body(replace(CREATED, conflicts=(note,)), NAMES) for note in (deleted, kept, both)]
 
@@ -57,8 +59,8 @@ def test_what_one_side_deleted_is_shown_as_the_change_of_the_other() -> None:
 
 @pytest.mark.parametrize("boxes", [False, True])
 def test_only_a_file_that_is_deleted_here_is_added_again(*, boxes: bool) -> None:
-    value = ConflictNote("b.yaml", "spec.replicas", "4", "5", "Deployment b", "Keep b 11-22")
-    deleted = ConflictNote("a.yaml", "", LONG.format(2), None, "ConfigMap a", "Keep a 11-22")
+    value = a_conflict("b.yaml", "spec.replicas", "4", "5", "Deployment b", "Keep b 11-22")
+    deleted = a_conflict("a.yaml", "", LONG.format(2), None, "ConfigMap a", "Keep a 11-22")
 
     bodies = [
         pull_body(replace(CREATED, conflicts=notes), NAMES, boxes=boxes)
@@ -70,7 +72,7 @@ def test_only_a_file_that_is_deleted_here_is_added_again(*, boxes: bool) -> None
 
 def test_comments_that_a_package_does_not_have_are_left_out_and_not_deleted() -> None:
     rule, field = "a rule of the merge", "comments-of-upstream"
-    note = AnswerNote("a.yaml", field, "# new", None, "ConfigMap app", "", None, "policy", rule)
+    note = Answer(a_conflict("a.yaml", field, "# new", None, "ConfigMap app"), AnsweredBy.POLICY, None, rule)
 
     body = pull_body(replace(CREATED, answers=(note,)), NAMES)
 

@@ -12,7 +12,7 @@ from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageRevision, PullState
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed
+from reconciler.plan.changes import Change, Op, Plan, Postponed
 from reconciler.policy import Policy
 from reconciler.report.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import HeldBack, ResolvedVariant
@@ -21,6 +21,7 @@ from tests.support.plan_values import (
     EDGE,
     KEPT,
     WEB,
+    a_conflict,
     a_desired,
     a_draft,
     a_pin,
@@ -243,7 +244,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         Obstacle("It is not ready: gate", "Correct what it names; the next apply renders the package again."),
     ),
     (
-        {"conflicts": (ConflictNote("a", "b", "1", "2", name="a"),)},
+        {"conflicts": (a_conflict("a", "b", "1", "2", name="a"),)},
         {},
         Obstacle(
             "It is in conflict: 1 conflict in a: answer it in the pull request",

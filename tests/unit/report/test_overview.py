@@ -11,7 +11,6 @@ from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import (
     Approval,
     Change,
-    ConflictNote,
     Plan,
     Postponed,
 )
@@ -24,6 +23,7 @@ from tests.support.plan_values import (
     KEPT,
     PACKAGE,
     WEB,
+    a_conflict,
     a_desired,
     a_draft,
     a_record,
@@ -72,7 +72,7 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
     ("change", "waiting_for"),
     [
         ({"unready": ("gate",)}, "its functions and readiness gates"),
-        ({"conflicts": (ConflictNote("a", "b", "1", "2"),)}, "an answer to its conflicts"),
+        ({"conflicts": (a_conflict("a", "b", "1", "2"),)}, "an answer to its conflicts"),
         ({"reason": Reason.REJECTED}, "another change, or reconciler.dev/retry"),
         ({"reason": Reason.PAUSED}, "the end of the pause"),
         ({"writes": (WRITE,)}, "the next apply"),

@@ -6,11 +6,12 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
+from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
+from tests.support.plan_values import a_conflict
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
 
@@ -23,7 +24,7 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
         {"warnings": ("x",)},
         {"waits": True},
         {"reason": Reason.REJECTED},
-        {"conflicts": (ConflictNote("a.yaml", "spec.x", "1", "2"),)},
+        {"conflicts": (a_conflict("a.yaml", "spec.x", "1", "2"),)},
     ],
     ids=lambda news: next(iter(news)),
 )

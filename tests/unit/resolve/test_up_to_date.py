@@ -11,7 +11,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
-from reconciler.records.state import AnsweredConflict, OpenConflict
+from reconciler.records.state import ConflictRecord
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.up_to_date import (
     find_settled,
@@ -251,8 +251,8 @@ def settled(case: Case) -> str:
         local_tree=MERGED if case["recorded main"] == "a package" else "",
         unready=("FunctionsVerified: the gate is not passed",),
         failed=case["functions"] == "failed",
-        conflicts=(OpenConflict(path="a"),) if case["conflicts"] == "conflicts" else (),
-        answers=(AnsweredConflict(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
+        conflicts=(ConflictRecord(path="a"),) if case["conflicts"] == "conflicts" else (),
+        answers=(ConflictRecord(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
     )
     variant, view, pin, _ = inputs()
     resolved = a_resolved(
