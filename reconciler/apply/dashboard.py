@@ -20,8 +20,8 @@ from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.rejection import dashboard_key, dashboard_title
 from reconciler.plan.status import PackageStatus
-from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
-from reconciler.report.summary import Names
+from reconciler.report.markdown import Dashboard, make_dashboard, merge_parts
+from reconciler.report.report import Names
 
 EMPTY = "There is no package."
 

@@ -19,7 +19,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.diff import DifferenceReader
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 
 
 class EffectKind(StrEnum):

@@ -62,7 +62,7 @@ from reconciler.records.state import (
     record_path,
 )
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
-from reconciler.report.dashboard import Dashboard
+from reconciler.report.markdown import Dashboard
 
 _OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""

@@ -27,9 +27,9 @@ from reconciler.cli.workflow import (
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
+from reconciler.report.build import count_ops, summary_line
 from reconciler.report.json import outcome_value, plan_value
 from reconciler.report.sarif import plan_sarif
-from reconciler.report.summary import count_ops, summary_line
 from reconciler.report.text import failures, outcome_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
@@ -215,7 +215,7 @@ def _sync_index(ctx: click.Context, runner: Runner, inputs: Inputs) -> Exit:
 def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome | None, code: Exit) -> None:
     """Give the runner the annotations, summary and outputs of a plan or its outcome."""
     from reconciler.report.markdown import plan_markdown
-    from reconciler.run.html_report import plan_report
+    from reconciler.run.report import plan_report
 
     plan, names = planned.plan, planned.names
     value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)

@@ -28,15 +28,15 @@ from reconciler.cli.output import (
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.plan.changes import Effect, Outcome, Plan, exit_of
+from reconciler.report.build import needs_after
 from reconciler.report.isolation import tell, tell_outcome
 from reconciler.report.json import outcome_value
 from reconciler.report.markdown import plan_markdown
-from reconciler.report.needs import need_lines, needs_after
-from reconciler.report.text import effect_line, outcome_lines
+from reconciler.report.text import effect_line, need_lines, outcome_lines
 from reconciler.run.apply import apply_plan
-from reconciler.run.html_report import plan_report
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.run.report import plan_report
 
 T = TypeVar("T")
 

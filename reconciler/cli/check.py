@@ -123,7 +123,7 @@ def check(
         show_check_differences(printer, checked)
     _tell(runner, printed, json_file, sarif_file)
     if html_file is not None:
-        from reconciler.run.html_report import check_report
+        from reconciler.run.report import check_report
 
         write_page(html_file, check_report(checked))
     if comment_on:

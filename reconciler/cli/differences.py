@@ -19,10 +19,17 @@ from reconciler.cli.output import Printer, require_readable
 from reconciler.plan.changes import Change
 from reconciler.plan.chart_values import template_of
 from reconciler.plan.compare import WITHDRAW
-from reconciler.report.folding import common_text, equal_differences, general_text, names_text
-from reconciler.report.overview import variant_set
-from reconciler.report.patch import package_patch
-from reconciler.report.summary import change_order, detail, sorted_changes
+from reconciler.report.build import (
+    change_order,
+    common_text,
+    detail,
+    equal_differences,
+    general_text,
+    names_text,
+    sorted_changes,
+    variant_set,
+)
+from reconciler.report.diff import package_patch
 from reconciler.run.check import CheckResult
 from reconciler.run.differences import is_deletion, read_sides
 from reconciler.run.explain import read_origins, trace_variant

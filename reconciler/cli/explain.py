@@ -19,11 +19,10 @@ from reconciler.cli.output import (
 from reconciler.expand import DesiredVariant
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
-from reconciler.report.history import history_items, history_lines
-from reconciler.report.json import API_VERSION, change_value, problem_value
+from reconciler.report.json import API_VERSION, change_value, history_items, problem_value
 from reconciler.report.obstacles import Standstill, problems_of
 from reconciler.report.provenance import Origin
-from reconciler.report.text import change_lines, problem_lines
+from reconciler.report.text import change_lines, history_lines, problem_lines
 from reconciler.run.explain import (
     explain_standstill,
     named_changes,

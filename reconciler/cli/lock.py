@@ -19,8 +19,7 @@ from reconciler.cli.output import (
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
 from reconciler.report.json import listing, problem_value
 from reconciler.report.locks import lock_lines, lock_values
-from reconciler.report.proposal import pin_line
-from reconciler.report.text import effect_line, problem_lines
+from reconciler.report.text import effect_line, pin_line, problem_lines
 from reconciler.run.lock import LockResult, PinRequest, decide_lock, lock_fleet, read_lock_inputs
 from reconciler.run.options import RunOptions
 

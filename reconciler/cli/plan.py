@@ -29,9 +29,9 @@ from reconciler.cli.output import (
     with_shard,
 )
 from reconciler.plan.changes import Plan, exit_of
+from reconciler.report.build import needs_after
 from reconciler.report.isolation import tell
 from reconciler.report.json import plan_value
-from reconciler.report.needs import needs_after
 from reconciler.report.sarif import plan_sarif
 from reconciler.report.text import plan_lines
 from reconciler.run.options import RunOptions
@@ -107,7 +107,7 @@ def plan(
 
 def _write_html(path: Path | None, planned: PlannedRun) -> None:
     if path is not None:
-        from reconciler.run.html_report import plan_report
+        from reconciler.run.report import plan_report
 
         write_page(path, plan_report(planned))
 

@@ -31,9 +31,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.krm.yaml import emit
 from reconciler.names.problems import Problem
 from reconciler.report.isolation import tell_rows
-from reconciler.report.json import exits_value, listing, problem_value
-from reconciler.report.needs import need_lines, need_value
-from reconciler.report.rollouts import rollout_lines, rollout_value
+from reconciler.report.json import exits_value, listing, need_value, problem_value, rollout_value
 from reconciler.report.status import (
     Owner,
     StatusFilter,
@@ -46,7 +44,7 @@ from reconciler.report.status import (
     status_lines,
     status_summary,
 )
-from reconciler.report.text import problem_lines
+from reconciler.report.text import need_lines, problem_lines, rollout_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.queries import FleetStatus, read_status
 
@@ -129,7 +127,7 @@ def status(
         planned = observed.planned
         printer.notes(map(terminal, empty_selections(planned.desired, planned.inputs.inventory)))
         if html_file is not None:
-            from reconciler.run.html_report import status_report
+            from reconciler.run.report import status_report
 
             write_page(html_file, status_report(observed.planned))
         if not watch:

@@ -11,12 +11,11 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.plan.losses import loss_value
+from reconciler.report.build import cause_name, change_order, fold_changes, loss_texts, risk_texts
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
 from reconciler.report.json import API_VERSION, change_value, problem_value, refusal_values
-from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
-from reconciler.report.summary import Names, change_order, loss_texts
-from reconciler.report.text import cause_lines, problem_lines, refusal_lines
+from reconciler.report.report import ChangeCause, Names
+from reconciler.report.text import MOST_PINS, cause_lines, pin_detail, pin_line, problem_lines, refusal_lines
 
 _PACKAGES = {
     Op.UPDATE: "updates",
@@ -211,7 +210,7 @@ def _ordered(comparison: Comparison) -> list[PackageDifference]:
     return sorted(comparison.packages, key=lambda d: (d.what == WITHDRAW, change_order(d.change)))
 
 
-def comparison_causes(comparison: Comparison, names: Names) -> list[FoldedChanges]:
+def comparison_causes(comparison: Comparison, names: Names) -> list[ChangeCause]:
     """Return the causes of what merging does, as a plan lists them."""
     changes = [difference.change for difference in _ordered(comparison)]
     return fold_changes(changes, names, {}, labels=comparison_labels(comparison))

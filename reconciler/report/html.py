@@ -26,10 +26,9 @@ from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.report.causes import group_problems
+from reconciler.report.build import group_problems
 from reconciler.report.markdown import load_template
-from reconciler.report.needs import Need
-from reconciler.report.rollouts import RolloutText
+from reconciler.report.report import Need, RolloutRow
 
 
 class ReportKind(StrEnum):
@@ -162,7 +161,7 @@ class HtmlReport(Struct, frozen=True):
     diffs: tuple[PackageDiff, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
-    rollouts: tuple[RolloutText, ...] = ()
+    rollouts: tuple[RolloutRow, ...] = ()
     lock: tuple[str, ...] = ()
     notes: tuple[Text, ...] = ()
     failed: tuple[tuple[str, Text], ...] = ()

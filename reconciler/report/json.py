@@ -1,6 +1,6 @@
 """Plan and outcome as JSON: an API with a schema (`docs/schemas/plan.schema.json`), canonical bytes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approvable,
     Change,
+    LockProposal,
     Outcome,
     Plan,
     Refusal,
@@ -26,17 +27,18 @@ from reconciler.plan.changes import (
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.losses import loss_value
 from reconciler.plan.status import PackageStatus, current_states, status_value
-from reconciler.report.conflicts import answer_value, conflict_value
-from reconciler.report.needs import need_value, needs_after
-from reconciler.report.proposal import proposal_value
-from reconciler.report.rollouts import rollout_value
-from reconciler.report.summary import (
-    Names,
+from reconciler.report.build import (
     change_risks,
     count_ops,
+    needs_after,
+    rollout_title,
     row_reason,
     sorted_changes,
+    wave_row,
 )
+from reconciler.report.conflicts import answer_value, conflict_value
+from reconciler.report.report import HistoryEntry, Names, Need
+from reconciler.resolve.rollout_model import MemberStatus, Rollout
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -213,3 +215,72 @@ def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, 
         "exitCode": int(worst(exits) if code is None else code),
         "exits": [code.name.lower() for code in sorted(exits)],
     }
+
+
+def need_value(need: Need) -> Mapping[str, Any]:
+    """Return a need as a JSON value."""
+    return {
+        "action": str(need.action),
+        "text": need.text,
+        "holds": list(need.holds),
+        "places": [place._asdict() for place in need.places],
+    }
+
+
+def rollout_value(rollout: Rollout) -> dict[str, Any]:
+    """Return a rollout as a JSON value, finished ones too."""
+    return {
+        "set": rollout.key._asdict(),
+        "revision": rollout.revision,
+        "phase": str(rollout.phase),
+        "text": rollout_title(rollout),
+        "waves": [
+            {
+                "name": wave.name,
+                "phase": str(wave.phase),
+                "message": wave.message,
+                "text": wave_row(wave).lines[0],
+                "packages": [_member_value(member) for member in wave.members],
+            }
+            for wave in rollout.waves
+        ],
+        "held": [{**key._asdict(), "message": why} for key, why in sorted(rollout.staying.items())],
+    }
+
+
+def _member_value(member: MemberStatus) -> dict[str, Any]:
+    return {
+        **member.key._asdict(),
+        "package": member.name,
+        "phase": str(member.phase),
+        "message": member.failure or member.why,
+        "gates": [{"result": str(gate.result), "message": gate.message} for gate in member.gates],
+    }
+
+
+def proposal_value(proposal: LockProposal) -> dict[str, Any]:
+    """Return the proposal as a JSON value."""
+    change = proposal.change
+    return {
+        **{name: getattr(change, name) for name in ("pending", "waits", "before", "after")},
+        "op": str(change.op),
+        "reason": str(change.reason),
+        "message": change.detail,
+        "pins": [pin._asdict() for pin in proposal.pins],
+        "edited": list(proposal.edited),
+    }
+
+
+def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return the revisions of a package as JSON values."""
+    names = ("revision", "commit", "upstream", "author", "subject")
+    return [
+        {
+            **{name: getattr(entry, name) for name in names},
+            "date": entry.date or None,
+            "labels": dict(entry.labels),
+            "diff": impact_value(entry.impact) if entry.impact else None,
+            "risks": [risk_value(risk) for risk in entry.impact.risks] if entry.impact else [],
+        }
+        for entry in entries
+    ]

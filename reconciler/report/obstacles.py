@@ -13,7 +13,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.status import current_statuses
-from reconciler.report.overview import package_overviews
+from reconciler.report.build import package_overviews
 from reconciler.report.provenance import find_request
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import PAUSE, ROLL_BACK, RolloutPhase, WavePhase

@@ -11,7 +11,8 @@ from reconciler.base.text import Text
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.compare import Comparison
-from reconciler.report.summary import Names, sorted_changes
+from reconciler.report.build import sorted_changes
+from reconciler.report.report import Names
 
 FALLBACK = "reconciler.yaml"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -14,9 +14,8 @@ from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.wording import age_text, json_text, plural
 from reconciler.plan.changes import SubpackageNote
+from reconciler.report.build import ANSWER, MENDING, MOST_ROWS
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.folding import MOST_ROWS
-from reconciler.report.overview import ANSWER, MENDING
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")

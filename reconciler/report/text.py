@@ -1,4 +1,4 @@
-"""Plan and outcome as lines for a terminal: counts, then changes, then problems and refusals."""
+"""Plan, outcome, lock and history as lines for a terminal: counts, changes, problems, refusals. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -8,36 +8,34 @@ from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural, some
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, Refusal
+from reconciler.plan.changes import Change, Effect, LockProposal, Op, Outcome, PinChange, Plan, Refusal
 from reconciler.plan.status import PackageStatus, current_states
-from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
-from reconciler.report.conflicts import conflict_lines
-from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.folding import (
+from reconciler.report.build import (
     MOST_DIFFS,
+    MOST_PLACES,
     MOST_SUBJECTS,
-    FoldedChanges,
-    fold_changes,
-    impact_text,
-    names_text,
-    risk_texts,
-)
-from reconciler.report.needs import Need, need_lines
-from reconciler.report.proposal import proposal_lines
-from reconciler.report.rollouts import rollout_lines
-from reconciler.report.summary import (
-    Names,
     arrow,
+    fold_changes,
+    group_by_cause,
+    group_problems,
+    impact_text,
     listed_changes,
     loss_texts,
     move_text,
+    names_text,
     risk_summary,
+    risk_texts,
+    rollout_rows,
     row_reason,
     since_text,
     sorted_changes,
     summary_line,
     upstream_text,
 )
+from reconciler.report.conflicts import conflict_lines
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need
+from reconciler.resolve.rollout_model import Rollout
 
 _COLOURS = {
     **dict.fromkeys((Op.CREATE, Op.PUBLISH, Op.APPROVE), Color.GREEN),
@@ -219,6 +217,8 @@ def _failure(group: Sequence[Effect]) -> str:
 
 RECORDED = "recorded"
 """The effect that writes the state or status branch: bookkeeping, no change of a package."""
+
+
 _VERBS = {
     "pushed": "push",
     "deleted": "delete",
@@ -260,7 +260,7 @@ def _table(
     for cause in causes:
         name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
         cells.append((cause.first.op, terminal(name), cause.reason, terminal(cause.text)))
-    alike: dict[str, list[FoldedChanges]] = {}
+    alike: dict[str, list[ChangeCause]] = {}
     for cause in causes:
         impact = None if cause.is_folded else cause.first.impact
         for text in risk_texts(impact.risks) if impact else []:
@@ -280,7 +280,7 @@ def _table(
 
 
 def _lines_below(
-    cause: FoldedChanges, names: Names, alike: Mapping[str, Sequence[FoldedChanges]]
+    cause: ChangeCause, names: Names, alike: Mapping[str, Sequence[ChangeCause]]
 ) -> Iterator[tuple[str, Color | None]]:
     """Yield the lines below a row; a risk of several rows is below the first, which names the others."""
     for text, color in cause_lines(cause, names):
@@ -291,7 +291,7 @@ def _lines_below(
             yield f"{text}; also {some([names.of(cause.first) for cause in rows[1:]], MOST_SUBJECTS)}", color
 
 
-def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color | None]]:
+def cause_lines(cause: ChangeCause, names: Names) -> Iterator[tuple[str, Color | None]]:
     """Yield below a row the packages of each difference, and the risks in it."""
     for diff in cause.diffs[:MOST_DIFFS]:
         if cause.is_folded:
@@ -305,3 +305,84 @@ def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color
     if rest:
         packages = plural(sum(len(diff.changes) for diff in rest), "package")
         yield f"and {plural(len(rest), 'distinct diff')} more in {packages}", None
+
+
+def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None = None) -> Iterator[str]:
+    """Yield the needs as a table; nothing without any."""
+    rows = [(need.action, terminal(need.what), terminal(need.where)) for need in needs]
+    if not rows:
+        return
+    table: list[tuple[str, ...]] = [("NEEDS YOU", "WHAT", "WHERE"), *rows]
+    if width and sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width:
+        table = [(first, ": ".join(filter(None, others))) for first, *others in table]
+    heads, *lines = table_rows(table[0], table[1:], width)
+    yield from (paint(line, Color.BOLD) for line in heads)
+    for need, (first, *others) in zip(needs, lines, strict=True):
+        color = Color.YELLOW if need.action is Action.REVIEW else Color.RED
+        yield paint(need.action, color) + first[len(need.action) :]
+        yield from others
+
+
+def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:
+    """Yield the rollouts that are on their way as lines."""
+    for text in rollout_rows(rollouts):
+        yield f"rollout {text.title}"
+        yield from (f"  {line}" for wave in text.waves for line in wave.lines)
+
+
+MOST_PINS = 50
+"""Pins of a plan's text; more than these are counted."""
+
+
+def proposal_lines(proposal: LockProposal | None) -> Iterator[str]:
+    """Yield what happens to the proposal of another lock, then the pins it changes; nothing without one."""
+    if proposal is None:
+        return
+    change = proposal.change
+    head = f"lock: {change.op} ({change.reason})"
+    yield terminal(f"{head}: {change.detail}" if change.detail else head)
+    yield from (f"  {pin_line(pin)}" for pin in proposal.pins[:MOST_PINS])
+    more = len(proposal.pins) - MOST_PINS
+    if more > 0:
+        yield f"  and {more} more"
+    yield from (f"  left as edited: {terminal(path)}" for path in proposal.edited)
+
+
+def pin_line(pin: PinChange) -> str:
+    """Return one change of a pin in a line."""
+    if not pin.before and not pin.after:
+        return terminal(f"~ {pin.what}: {pin.why}")
+    mark = "+" if not pin.before else "-" if not pin.after else "~"
+    return terminal(f"{mark} {pin.what}: {pin_detail(pin)}")
+
+
+def pin_detail(pin: PinChange) -> str:
+    """Return from where to where a pin moves, and why; as it is, not for a terminal yet."""
+    return f"{arrow(pin.before, pin.after)} ({pin.why})"
+
+
+def history_lines(
+    entries: Sequence[HistoryEntry], *, width: int | None = None, paint: Paint = plain
+) -> Iterator[str]:
+    """Yield a row for each revision, the newest first, with the risks of its difference below it."""
+    if not entries:
+        yield "It has no revision: nothing of it was published."
+        return
+    heads = ("REVISION", "DATE", "UPSTREAM", "COMMIT", "CHANGE", "BY", "SUBJECT")
+    rows = [
+        (
+            *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:8]),
+            impact_text(entry.impact) if entry.impact else "",
+            *(terminal(entry.author), terminal(entry.subject)),
+        )
+        for entry in entries
+    ]
+    first, *lines = table_rows(heads, rows, width)
+    yield from (paint(line, Color.BOLD) for line in first)
+    for entry, entry_lines in zip(entries, lines, strict=True):
+        yield from entry_lines
+        if entry.labels:
+            named = (f"{key}={value}" if value else key for key, value in sorted(entry.labels.items()))
+            yield from indented(terminal(f"drafted with labels {', '.join(named)}"), width)
+        for text in risk_texts(entry.impact.risks if entry.impact else ()):
+            yield from (paint(line, Color.RED) for line in indented(terminal(text), width))

@@ -34,7 +34,7 @@ from reconciler.read.governance import (
     repository_check,
 )
 from reconciler.read.inventory import read_inventory
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from reconciler.run.inputs import RunInputs, with_former_variants
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, plan_fleet

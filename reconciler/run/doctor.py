@@ -3,12 +3,15 @@
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.wording import plural, time_text
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.forge.registry import Forges
@@ -19,13 +22,35 @@ from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.refs import HEADS
 from reconciler.policy import ForgeKind, Policy, find_rule
 from reconciler.read.credentials import commit_signing, find_credentials
-from reconciler.report.doctor import Diagnosis, Severity
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 
+
+class Severity(StrEnum):
+    """Weight of a finding: an error keeps something from working."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Diagnosis(NamedTuple):
+    """Result of one check of one subject, such as a repository; the hint is the next step."""
+
+    check: str
+    subject: str
+    severity: Severity = Severity.OK
+    message: Text = ""
+    hint: Text = ""
+
+
 _RESERVED = ("drafts", "proposed", "reconciler")
+
+
 _AHEAD_S = 300
 """A commit may be this much newer than the clock: clocks of servers differ."""
+
+
 _ELSEWHERE = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are findings of their own, or that the fleet has and no set-up."""
 

@@ -20,10 +20,10 @@ from reconciler.plan.chart_values import with_templates
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
-from reconciler.report.history import HistoryEntry
+from reconciler.report.build import version_label
 from reconciler.report.obstacles import Standstill, find_obstacles
-from reconciler.report.overview import version_label
 from reconciler.report.provenance import Origin, find_origins
+from reconciler.report.report import HistoryEntry
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name
 from reconciler.run.inputs import RunInputs

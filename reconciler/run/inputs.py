@@ -40,7 +40,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.read.state import read_applied, state_ref
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.run.options import RunOptions, open_mirrors
 

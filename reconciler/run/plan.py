@@ -33,7 +33,7 @@ from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Rendered
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating

@@ -21,9 +21,9 @@ from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds
+from reconciler.report.build import find_needs, package_overviews
 from reconciler.report.isolation import tell
-from reconciler.report.needs import Need, find_needs
-from reconciler.report.overview import PackageOverview, package_overviews
+from reconciler.report.report import Need, PackageOverview
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Needs
 from reconciler.resolve.rollout_model import Rollout

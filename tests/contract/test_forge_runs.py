@@ -4,8 +4,8 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
-from reconciler.report.causes import group_problems
-from reconciler.run.html_report import plan_report
+from reconciler.report.build import group_problems
+from reconciler.run.report import plan_report
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import VARIABLE, ForgeWorld, Serve

@@ -9,7 +9,7 @@ import pytest
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.render.update import resources
 from reconciler.report import status
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from tests.support.breaking.faults import Reader, forget
 from tests.support.breaking.state import state_of
 from tests.support.breaking.trial import others_differ, undisturbed

@@ -14,10 +14,9 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.rejection import ask_box, asked_keys
 from reconciler.plan.status import PackageStatus
-from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
-from reconciler.report.markdown import group_body, pull_body
-from reconciler.report.summary import Names
+from reconciler.report.markdown import group_body, make_dashboard, pull_body
+from reconciler.report.report import Names
 from tests.support.plan_values import a_change, a_conflict
 from tests.support.values import replace
 

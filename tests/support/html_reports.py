@@ -19,7 +19,7 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.rollouts import RolloutText, WaveText
+from reconciler.report.report import RolloutRow, WaveRow
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
@@ -113,12 +113,12 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
     )
 
 
-_ROLLOUT = RolloutText(
+_ROLLOUT = RolloutRow(
     "web/v2 of default/web: failed, 4 of 12 published",
     (
-        WaveText("canary", "complete", 2, 2),
-        WaveText("early", "failed", 2, 4, "edge-0003/web: Application web is Degraded"),
-        WaveText("rest", "waiting", 0, 6),
+        WaveRow("canary", "complete", 2, 2),
+        WaveRow("early", "failed", 2, 4, "edge-0003/web: Application web is Degraded"),
+        WaveRow("rest", "waiting", 0, 6),
     ),
 )
 

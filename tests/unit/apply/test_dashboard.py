@@ -27,8 +27,8 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.policy import WriteLimits
-from reconciler.report.dashboard import Dashboard
-from reconciler.report.summary import Names
+from reconciler.report.markdown import Dashboard
+from reconciler.report.report import Names
 from tests.support.forges.server import VirtualClock
 from tests.support.plan_values import web_context
 from tests.support.sets import repository

@@ -36,7 +36,7 @@ from reconciler.records.state import (
     record_path,
 )
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from tests.support.git import EPOCH, make_repository
 from tests.support.plan_values import a_record
 from tests.support.values import replace

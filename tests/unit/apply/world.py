@@ -14,7 +14,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Write, WriteDraft, WriteRemoval
 from reconciler.policy import CommitPolicy
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from tests.support.git import EPOCH, Repo, kptfile, make_repository
 from tests.support.plan_values import a_change, a_write
 

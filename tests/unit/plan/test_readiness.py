@@ -2,18 +2,14 @@
 
 import pytest
 
-from reconciler.api.porch import (
-    Function,
-    InjectionSelector,
-    PackageVariantSpec,
-    Pipeline,
-)
+from reconciler.api.porch import Function, InjectionSelector, PackageVariantSpec, Pipeline
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
+from reconciler.report.build import detail, summary_line
 from reconciler.report.json import plan_value
 from reconciler.report.markdown import plan_markdown, pull_body
-from reconciler.report.summary import Names, detail, summary_line
+from reconciler.report.report import Names
 from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
 from tests.support.model import web_spec as spec

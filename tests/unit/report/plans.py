@@ -6,17 +6,9 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import (
-    Change,
-    Effect,
-    MoveRef,
-    Op,
-    Outcome,
-    Plan,
-    Refusal,
-)
+from reconciler.plan.changes import Change, Effect, MoveRef, Op, Outcome, Plan, Refusal
 from reconciler.render.conflicts import masked
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from tests.support.plan_values import a_change, a_conflict, a_write
 
 OID = Oid("a" * 40)

@@ -24,7 +24,7 @@ from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.update import Conflict
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import (
     GateResult,

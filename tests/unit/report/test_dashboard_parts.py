@@ -4,8 +4,8 @@ from reconciler.base.reasons import Phase
 from reconciler.plan.changes import Plan
 from reconciler.plan.rejection import ask_box
 from reconciler.plan.status import PackageStatus
-from reconciler.report.dashboard import ROWS, make_dashboard, merge_parts
-from reconciler.report.summary import Names
+from reconciler.report.markdown import SECTION_ROWS, make_dashboard, merge_parts
+from reconciler.report.report import Names
 
 KEY = "0123456789abcdef"
 
@@ -48,11 +48,11 @@ def test_ticked_box_of_another_shard_stays_ticked() -> None:
 
 
 def test_dashboard_counts_the_packages_that_it_leaves_out() -> None:
-    statuses = [PackageStatus(Phase.STALLED)] * (ROWS + 7)
+    statuses = [PackageStatus(Phase.STALLED)] * (SECTION_ROWS + 7)
 
     text = make_dashboard(Plan(), statuses, Names("demo"), "").text
 
-    assert text.count("\n- ") == ROWS
+    assert text.count("\n- ") == SECTION_ROWS
     assert "And 7 more." in text
 
 

@@ -6,15 +6,17 @@ from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
-from reconciler.report.folding import (
+from reconciler.report.build import (
     MOST_DIFFS,
     MOST_ROWS,
     common_text,
     fold_changes,
     general_text,
+    risk_summary,
     risk_texts,
+    sorted_changes,
 )
-from reconciler.report.summary import Names, risk_summary, sorted_changes
+from reconciler.report.report import Names
 from reconciler.report.text import plan_lines
 from tests.support.plan_values import a_change
 from tests.support.values import replace

@@ -8,18 +8,20 @@ import pytest
 
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
+from reconciler.cli.doctor import finding_lines, findings_value
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op, PinChange, PullRequestContent
 from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
 from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
-from reconciler.report import comparison, doctor, history, markdown, metrics, needs, rollouts, sarif, text
+from reconciler.report import build, comparison, markdown, metrics, sarif, text
 from reconciler.report import json as values
 from reconciler.report.console import ansi, plain
-from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import MOST_TEXT, FileChange
-from reconciler.report.markdown import UpstreamChange
+from reconciler.report.markdown import UpstreamChange, make_dashboard
+from reconciler.report.report import HistoryEntry
+from reconciler.run.doctor import Diagnosis, Severity
 from tests.support.plan_values import EDGE, oid
 from tests.support.sets import world
 from tests.support.values import replace
@@ -85,16 +87,16 @@ INDEX = IndexProposal(
     ("1.5.0 was withdrawn",),
 )
 HISTORY = [
-    history.HistoryEntry(
+    HistoryEntry(
         "draft", "d" * 40, "web/v3", 0, "", "", PLAN.changes[2].impact, {"tier": "gold", "bare": ""}
     ),
-    history.HistoryEntry("v2", "c" * 40, "web/v2", 86_400, "Ada", "Approve it", PLAN.changes[4].impact),
-    history.HistoryEntry("v1", "b" * 40),
+    HistoryEntry("v2", "c" * 40, "web/v2", 86_400, "Ada", "Approve it", PLAN.changes[4].impact),
+    HistoryEntry("v1", "b" * 40),
 ]
 FINDINGS = [
-    doctor.Diagnosis("git", "git 2.40"),
-    doctor.Diagnosis("repository", "default/east", doctor.Severity.ERROR, "cannot be read", "Set a token."),
-    doctor.Diagnosis("tags", "default/west", doctor.Severity.WARNING, "3 tags block"),
+    Diagnosis("git", "git 2.40"),
+    Diagnosis("repository", "default/east", Severity.ERROR, "cannot be read", "Set a token."),
+    Diagnosis("tags", "default/west", Severity.WARNING, "3 tags block"),
 ]
 DONE = [
     replace(OUTCOME, effects=OUTCOME.effects[:2] + OUTCOME.effects[-1:]),
@@ -124,7 +126,7 @@ def sorted_samples() -> str:
 FORMS: dict[str, Callable[[], str]] = {
     "plan.txt": lambda: lines(text.plan_lines, PLAN, NAMES),
     "plan-all.txt": lambda: lines(
-        text.plan_lines, REFUSED, NAMES, unchanged=True, quiet=True, needs=needs.find_needs(REFUSED, STATUSES)
+        text.plan_lines, REFUSED, NAMES, unchanged=True, quiet=True, needs=build.find_needs(REFUSED, STATUSES)
     ),
     "plan-color.txt": lambda: lines(text.plan_lines, REFUSED, NAMES, paint=ansi, width=100),
     "plan.md": lambda: markdown.plan_markdown(REFUSED, NAMES),
@@ -148,10 +150,10 @@ FORMS: dict[str, Callable[[], str]] = {
         + lines(text.problem_lines, PROBLEMS[:3], head="old:", brief=True)
     ),
     "dashboard.md": lambda: make_dashboard(REFUSED, STATUSES, NAMES, "2 hours").text,
-    "needs.txt": lambda: lines(needs.need_lines, needs.find_needs(REFUSED, STATUSES), paint=ansi, width=90),
-    "needs.json": lambda: dumped([needs.need_value(need) for need in needs.find_needs(REFUSED, STATUSES)]),
-    "rollouts.txt": lambda: lines(rollouts.rollout_lines, ROLLOUTS),
-    "rollouts.json": lambda: dumped([rollouts.rollout_value(each) for each in ROLLOUTS]),
+    "needs.txt": lambda: lines(text.need_lines, build.find_needs(REFUSED, STATUSES), paint=ansi, width=90),
+    "needs.json": lambda: dumped([values.need_value(need) for need in build.find_needs(REFUSED, STATUSES)]),
+    "rollouts.txt": lambda: lines(text.rollout_lines, ROLLOUTS),
+    "rollouts.json": lambda: dumped([values.rollout_value(each) for each in ROLLOUTS]),
     "pull-request.md": lambda: markdown.pull_body(
         FULL,
         NAMES,
@@ -185,13 +187,11 @@ FORMS: dict[str, Callable[[], str]] = {
     "check.json": lambda: dumped(comparison.comparison_value(UNREAD, NAMES)),
     "check.sarif": lambda: dumped(sarif.comparison_sarif(UNREAD)),
     "history.txt": lambda: (
-        lines(history.history_lines, HISTORY, paint=ansi, width=90) + lines(history.history_lines, [])
+        lines(text.history_lines, HISTORY, paint=ansi, width=90) + lines(text.history_lines, [])
     ),
-    "history.json": lambda: dumped(history.history_items(HISTORY)),
-    "doctor.txt": lambda: (
-        lines(doctor.finding_lines, FINDINGS, paint=ansi) + lines(doctor.finding_lines, FINDINGS[:1])
-    ),
-    "doctor.json": lambda: dumped(doctor.findings_value(FINDINGS)),
+    "history.json": lambda: dumped(values.history_items(HISTORY)),
+    "doctor.txt": lambda: lines(finding_lines, FINDINGS, paint=ansi) + lines(finding_lines, FINDINGS[:1]),
+    "doctor.json": lambda: dumped(findings_value(FINDINGS)),
     "metrics.txt": sorted_samples,
 }
 

@@ -23,8 +23,7 @@ from reconciler.report.html import (
     ReportSource,
     html_page,
 )
-from reconciler.report.needs import Action, Need, NeedPlace
-from reconciler.report.rollouts import RolloutText, WaveText
+from reconciler.report.report import Action, Need, NeedPlace, RolloutRow, WaveRow
 from tests.support.html_reports import large_report, read_data
 
 SECRET = "correct-horse-battery"
@@ -77,7 +76,7 @@ def report_of(text: str, url: str = "") -> HtmlReport:
         needs=(Need(Action.REVIEW, text, (NeedPlace(text, url or text, text), NeedPlace(text)), (text,)),),
         source=ReportSource(text, text, text, text, text, text),
         clusters={text: text},
-        rollouts=(RolloutText(text, (WaveText(text, text, 1, 2, text, text),)),),
+        rollouts=(RolloutRow(text, (WaveRow(text, text, 1, 2, text, text),)),),
         lock=(text,),
         notes=(text,),
         failed=((text, text),),

@@ -11,7 +11,8 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
-from reconciler.report.needs import NeedPlace, find_needs
+from reconciler.report.build import find_needs
+from reconciler.report.report import NeedPlace
 from reconciler.resolve.rollout_model import (
     MemberPhase,
     MemberStatus,

@@ -8,15 +8,11 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import (
-    Approval,
-    Change,
-    Plan,
-    Postponed,
-)
+from reconciler.plan.changes import Approval, Change, Plan, Postponed
 from reconciler.plan.context import PlanTarget
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from reconciler.report.overview import PackageOverview, package_overviews, variant_set, version_label
+from reconciler.report.build import package_overviews, variant_set, version_label
+from reconciler.report.report import PackageOverview
 from tests.support.plan_values import (
     BRANCH,
     EDGE,

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.names.objects import File, Files, Mode
 from reconciler.report.console import ansi
-from reconciler.report.patch import package_patch
+from reconciler.report.diff import package_patch
 
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nstringData: {password: hunter2}\n")
 LONG = b"".join(b"line %d\n" % n for n in range(60))

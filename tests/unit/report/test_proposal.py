@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.plan.changes import LockProposal, Op, PinChange
-from reconciler.report.proposal import MOST_PINS, pin_line, proposal_lines
+from reconciler.report.text import MOST_PINS, pin_line, proposal_lines
 from tests.unit.report.plans import change
 
 

@@ -9,7 +9,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal, exits_of
 from reconciler.plan.status import PackageStatus
-from reconciler.report.summary import clusters_text, summary_line
+from reconciler.report.build import clusters_text, summary_line
 from tests.support.plan_values import web_context
 from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change

@@ -8,7 +8,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.compare import Side, compare
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.report.markdown import comparison_markdown
-from reconciler.report.summary import Names
+from reconciler.report.report import Names
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
+from reconciler.report.build import is_unchanged, summary_line
 from reconciler.report.console import ansi
-from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.support.plan_values import a_conflict
 from tests.support.values import replace

@@ -1,7 +1,7 @@
 """One file's difference for the HTML report: its lines, or why they are not shown."""
 
 from reconciler.names.objects import File
-from reconciler.run.html_diffs import MOST_LINES, file_diff
+from reconciler.run.report import MOST_LINES, file_diff
 
 OLD, NEW = File.of(b"a: 1\nb: 2\n"), File.of(b"a: 1\nb: 3\n")
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\ndata: {p: aHVudGVyMg==}\n")

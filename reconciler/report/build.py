@@ -1,0 +1,752 @@
+"""The parts of a report, computed from a plan and its outcome: summary, needs, causes, rollouts. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec.structs import replace
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.base.reasons import Phase, Reason, find_facts
+from reconciler.base.text import Text, join_texts
+from reconciler.base.wording import age_text, plural, some, words
+from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.problems import Problem
+from reconciler.names.refs import lock_ref, short_branch
+from reconciler.plan.adoption import find_obstacle
+from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+from reconciler.plan.deletions import kept_drafts
+from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.losses import Loss
+from reconciler.plan.reviewers import find_people
+from reconciler.plan.status import PackageStatus, current_states, current_statuses
+from reconciler.policy.risks import CONFLICT, DELETION, LOSS
+from reconciler.report.report import (
+    Action,
+    ChangeCause,
+    Diff,
+    Names,
+    Need,
+    NeedPlace,
+    PackageOverview,
+    ProblemGroup,
+    RolloutRow,
+    WaveRow,
+)
+from reconciler.resolve.ownership import find_view
+from reconciler.resolve.rollout_model import (
+    MemberPhase,
+    MemberStatus,
+    Rollout,
+    RolloutPhase,
+    WavePhase,
+    WaveStatus,
+)
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.update.changes import VersionChange
+
+_PLACES = {op: place for place, op in enumerate(Op)}
+
+
+_NO_DANGER = 1_000_000
+
+
+def count_ops(plan: Plan) -> dict[Op, int]:
+    """Return how many packages see each operation, in the order of Op, none with zero."""
+    counts = Counter(change.op for change in plan.changes)
+    return {op: counts[op] for op in Op if counts[op]}
+
+
+def sorted_changes(plan: Plan) -> list[Change]:
+    """Return the changes by their worst risk, then by operation, `keep` last, then by repository and path."""
+    return sorted(plan.changes, key=change_order)
+
+
+def change_order(change: Change) -> tuple[object, ...]:
+    """Return the place of a change in reports: dangerous ones are first."""
+    weight = min((risk.weight for risk in change_risks(change)), default=_NO_DANGER)
+    return weight, _PLACES[change.op], change.repository, change.package
+
+
+def change_risks(change: Change) -> tuple[Risk, ...]:
+    """Return the risks of a change, the worst first: losses, its deletion, conflicts to be answered."""
+    is_deletion = change.op is Op.DELETE or change.reason is Reason.DELETED_BY_PERSON
+    deletion = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if is_deletion else ()
+    conflicts = dict.fromkeys(Risk(CONFLICT, "answer", note.path, 1) for note in change.conflicts)
+    lost = (
+        Risk(LOSS, "takes", f"{loss.objects} (with {loss.cause})", -1)
+        for loss in change.losses
+        if loss.needs_consent
+    )
+    return (*dict.fromkeys(lost), *deletion, *conflicts, *(change.impact.risks if change.impact else ()))
+
+
+def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
+    """Return how many packages each class of risk is about, the worst class first."""
+    counts = Counter(
+        (weight, category)
+        for change in changes
+        for category, weight in {(risk.category, risk.weight) for risk in change_risks(change)}
+    )
+    return {category: counts[weight, category] for weight, category in sorted(counts)}
+
+
+def risk_summary(changes: Iterable[Change]) -> str:
+    """Return how many packages each class of risk is about; "" for none.
+
+    The classes have names of the configuration, so they have no plural: `deletion in 2 packages, rbac in 12`.
+    """
+    numbers = list(risk_counts(changes).items())
+    first = [f"{category} in {plural(number, 'package')}" for category, number in numbers[:1]]
+    return ", ".join([*first, *(f"{category} in {number}" for category, number in numbers[1:])])
+
+
+def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None = None) -> str:
+    """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
+    dangers = Counter(move.op for move in plan.version_changes if move.op.is_dangerous)
+    counts = [f"{plural(count, op.subject)} to {op}" for op, count in dangers.items()]
+    ops = count_ops(plan)
+    counts += [f"{count} to {op}" for op, count in ops.items() if op not in (Op.BLOCK, Op.KEEP)]
+    counts += [f"{ops[Op.BLOCK]} blocked"] if Op.BLOCK in ops else []
+    counts += _kept(plan, current_states(plan) if statuses is None else statuses)
+    later = sum(change.waits and change.op not in (Op.KEEP, Op.BLOCK) for change in plan.changes)
+    if later:
+        counts.append(f"{later} will wait for people")
+    unready = sum(bool(change.unready) for change in plan.changes)
+    if unready:
+        counts.append(f"{unready} not ready")
+    if plan.problems:
+        counts.append(plural(len(plan.problems), "problem"))
+    if plan.refusals:
+        counts.append(plural(len(plan.refusals), "refusal"))
+    counts += _moves(plan)
+    what = ", ".join(counts) if counts else "no packages"
+    # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
+    waits = any(change.waits for change in plan.changes)
+    idle = plan.is_empty and not (plan.problems or plan.refusals or waits)
+    head = "Nothing to do: " if idle else ""
+    return f"{head}{what} (checksum {plan.short_checksum})" if plan.checksum else f"{head}{what}"
+
+
+def _moves(plan: Plan) -> Iterator[str]:
+    """Yield how many changes of locks there are beside the dangerous ones, where no package changes."""
+    if any(change.pending for change in plan.changes):
+        return
+    rest = [move for move in plan.version_changes if not move.op.is_dangerous]
+    pins = sum(move.op.subject == "pin" for move in rest)
+    if pins:
+        yield f"{plural(pins, 'pin')} to change in the lock"
+    if len(rest) > pins:
+        yield f"{plural(len(rest) - pins, 'other change')} of the lock"
+
+
+def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:
+    """Return the number of kept packages with their states: `2 kept (1 in review, 1 not ours)`."""
+    unchanged = [change.package for change in plan.changes if change.op is Op.KEEP]
+    phases = Counter(statuses[package].phase for package in unchanged if package in statuses)
+    counts = [f"{phases[phase]} {phase}" for phase in Phase if phases[phase]]
+    if (statuses or plan.context) and len(unchanged) > phases.total():
+        counts.append(f"{len(unchanged) - phases.total()} not ours")
+    where = ", ".join(counts)
+    return [f"{len(unchanged)} kept{f' ({where})' if where else ''}"] if unchanged else []
+
+
+def since_text(status: PackageStatus, now: float = 0) -> str:
+    """Return the date of a state, or with a clock its age, and the pull request: `since 2026-01-31, #3`."""
+    since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
+    since = f"for {age_text(status.since, now)}" if since and now else since
+    return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
+
+
+def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
+    """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
+    unready = f"not ready: {join_texts('; ', change.unready)}" if change.unready else ""
+    is_open = status is not None and status.phase is not Phase.PUBLISHED and change.op is Op.KEEP
+    stands = f"{status.phase} {since_text(status, now)}".strip() if status and is_open else ""
+    is_told = status is not None and status.phase is Phase.CONFLICT
+    waits = "waits for a person" if change.waits and not is_told else ""
+    parts = (upstream_text(change), stands, change.detail, unready, waits)
+    return "; ".join(part for part in parts if part)
+
+
+_MOST_LOSSES = 20
+"""Losses that a text lists; more of them are counted."""
+
+
+def loss_texts(losses: Sequence[Loss]) -> list[str]:
+    """Return what goes with removed objects, a line for each kind."""
+    texts = [loss.text for loss in losses[:_MOST_LOSSES]]
+    more = len(losses) - len(texts)
+    return [*texts, *([f"and {more} more"] if more else [])]
+
+
+_AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})
+
+
+def listed_changes(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[Change]:
+    """Return the sorted changes without packages that stay as they are, and those that a wave counts."""
+    waves = {key for rollout in plan.rollouts for key in rollout.waves_of}
+    changed = [c for c in sorted_changes(plan) if not is_unchanged(c, statuses.get(c.package))]
+    return [c for c in changed if c.pending or c.reason is not Reason.AWAITING_WAVE or c.variant not in waves]
+
+
+def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:
+    """Return whether a package stays as it is with nothing to report: no open draft, condition or problem."""
+    published = status is None or status.phase is Phase.PUBLISHED
+    reported = (change.detail, change.unready, change.warnings, change.conflicts, change.answers, change.pins)
+    return (
+        change.op is Op.KEEP
+        and change.reason in _AS_BEFORE
+        and published
+        and not (change.pending or change.waits or any(reported))
+    )
+
+
+def row_reason(change: Change, status: PackageStatus | None = None) -> Reason:
+    """Return the reason of a row: a package with nothing to do for us may wait for a review."""
+    is_waiting = status is not None and status.phase is Phase.IN_REVIEW
+    return Reason.IN_REVIEW if is_waiting and change.reason is Reason.UP_TO_DATE else change.reason
+
+
+def upstream_text(change: Change) -> str:
+    """Return the upstream revision, or both where it changes."""
+    return arrow(change.upstream_from, change.upstream_to)
+
+
+def arrow(old: str, new: str) -> str:
+    """Return `old -> new`, or the one that there is."""
+    return f"{old} -> {new}" if old and new and old != new else new or old
+
+
+_CLUSTERS = 5
+"""Clusters of one pin that are named; more of them are counted."""
+
+
+def move_text(move: "VersionChange") -> str:
+    """Return one change of locks in a line: of what, what, why, and in which clusters."""
+    where = f" ({clusters_text(move)})" if move.clusters else ""
+    return f"{move.op.subject}: {move.op} {move}{where}"
+
+
+def clusters_text(move: "VersionChange") -> str:
+    """Return the clusters where a pin moves; many of them are counted."""
+    return some(move.clusters, _CLUSTERS)
+
+
+ANSWER, MENDING = "an answer to its conflicts", "a fix of its manifest or repository"
+
+
+_WAITING = {
+    Phase.PUBLISHED: "",
+    Phase.NOT_READY: "its functions and readiness gates",
+    Phase.CONFLICT: ANSWER,
+    Phase.REJECTED: "another change, or reconciler.dev/retry",
+    Phase.HELD_BACK: "a person",
+    Phase.PAUSED: "the end of the pause",
+    Phase.PENDING: "the next apply",
+    Phase.STALLED: MENDING,
+}
+
+
+_REVISION_DIGITS = 8
+
+
+def package_overviews(
+    plan: Plan, statuses: Iterable[PackageStatus] | None = None
+) -> dict[tuple[ObjectName, PackageKey | None], PackageOverview]:
+    """Return the overview of each package of each variant; one that moved has a package where it leaves too.
+
+    Args:
+        plan: The plan of the fleet.
+        statuses: The states to show; by default those before any effect of the plan.
+    """
+    if plan.context is None:
+        return {}
+    changes = {change.package: change for change in plan.changes}
+    overviews = {}
+    for status in current_statuses(plan) if statuses is None else statuses:
+        target = plan.context.targets.get(status.package) if status.package else None
+        change = changes.get(status.package) if status.package else None
+        if status.variant is not None:
+            overviews[status.variant, status.package] = _overview(status, target, change, plan.context)
+    return overviews
+
+
+def variant_set(variant: ObjectName, context: PlanContext) -> str:
+    """Return the PackageVariantSet of a variant as `NAMESPACE/NAME`, "" for none."""
+    desired = context.variants.get(variant)
+    if desired is not None:
+        return str(desired.set_key or "")
+    record = context.inventory.records.get(variant)
+    return f"{record.namespace}/{record.set_name}" if record is not None and record.set_name else ""
+
+
+def version_label(header: KptfileHeader | None) -> str:
+    """Return the upstream revision of a package as people call it: `web/v2`, or a ref at a short commit."""
+    lock = header.upstream_lock if header else None
+    if lock is None or not lock.ref:
+        return ""
+    number = lock.ref.rpartition("/")[2]
+    is_revision = number[:1] == "v" and number[1:].isdecimal()
+    return lock.ref if is_revision or not lock.commit else f"{lock.ref}@{lock.commit[:_REVISION_DIGITS]}"
+
+
+def _overview(
+    status: PackageStatus, target: PlanTarget | None, change: Change | None, context: PlanContext
+) -> PackageOverview:
+    set_name = variant_set(status.variant, context) if status.variant else ""
+    if target is None or change is None:
+        cluster, main = _recorded_place(status.variant, context) if status.variant else ("", "")
+        return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
+    people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
+    waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
+    stopped = status.phase is Phase.IN_REVIEW and status.variant in context.stopped
+    waiting = Reason.AWAITING_WAVE.facts.waits_for if stopped else waiting
+    if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
+        waiting = find_obstacle(target, status.variant, context).waits_for
+    draft = target.draft.header if target.draft else None
+    return PackageOverview(
+        set_name,
+        target.view.cluster,
+        version_label(target.package.main_header) if target.package.main_tree else "",
+        version_label(draft),
+        waiting,
+        people,
+        stopped,
+        replaces=_replaced(target),
+    )
+
+
+def _replaced(target: PlanTarget) -> Literal["", "ours", "others"]:
+    header = target.package.main_header
+    if target.package.main_tree is None or version_label(header):
+        return ""
+    return "ours" if header is not None and header.owner else "others"
+
+
+def _recorded_place(variant: ObjectName, context: PlanContext) -> tuple[str, str]:
+    """Return the cluster of a package that was not read, and its recorded revision on main.
+
+    A mark follows the revision of an unreachable repository, or is alone: unreachable is not absent.
+    """
+    desired, inventory = context.variants.get(variant), context.inventory
+    view = find_view(desired, inventory) if desired is not None else None
+    cluster = view.cluster if view is not None else ""
+    record = inventory.records.get(variant)
+    if view is None or view.is_available:
+        return cluster, ""
+    upstream = (record.spec.get("upstream") or {}) if record is not None else {}
+    is_known = record is not None and record.local_tree != "" and record.local_tree == record.output_tree
+    if record is None or not is_known or not upstream.get("package"):
+        return cluster, _UNKNOWN
+    revision = upstream.get("revision")
+    is_numbered = isinstance(revision, int) and revision > 0
+    name = f"v{revision}" if is_numbered else record.upstream_commit[:_REVISION_DIGITS]
+    return cluster, f"{upstream['package']}{'/' if is_numbered else '@'}{name}{_UNKNOWN}"
+
+
+_UNKNOWN = "?"
+"""The mark of a revision that may have changed since it was read."""
+
+
+def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -> str:
+    if status.phase is Phase.IN_REVIEW:
+        if status.reason == Reason.AWAITING_CHECKS:
+            return "its checks"
+        if status.reason == Reason.AWAITING_WAVE:
+            return find_facts(status.reason).waits_for
+        what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
+        names = ", ".join(people)
+        return f"{what} by {names}" if names else what
+    if status.phase is Phase.REJECTED and not is_wanted:
+        return "nothing"
+    return find_facts(status.reason).waits_for or _WAITING[status.phase]
+
+
+MOST_ROWS = 5
+"""Changes of one cause that are listed each; more of them fold."""
+
+
+MOST_NAMES = 3
+
+
+MOST_SUBJECTS = 4
+
+
+MOST_DIFFS = 10
+
+
+_ELLIPSIS = "…"
+
+
+_OF_ROLLOUT = frozenset({Reason.AWAITING_WAVE, Reason.ROLLED_BACK})
+"""Reasons that name a rollout and no package: one row for all of a wave is enough."""
+
+
+def fold_changes(
+    changes: Sequence[Change],
+    names: Names,
+    statuses: Mapping[PackageKey, PackageStatus],
+    *,
+    unfolded: bool = False,
+    labels: Mapping[PackageKey, str] | None = None,
+    now: float = 0,
+) -> list[ChangeCause]:
+    """Return the causes of changes that are in their order; the changes of a small group are its own causes.
+
+    Args:
+        changes: The changes as `sorted_changes` orders them.
+        names: The names of their packages.
+        statuses: The state of each package.
+        unfolded: Every change is a cause of its own.
+        labels: What happens to each package, where that is not its operation.
+        now: The time from which ages count; 0 for dates.
+    """
+    details = {change.package: detail(change, statuses.get(change.package), now) for change in changes}
+    places: dict[tuple[object, ...], int] = {}
+    keyed: list[tuple[int, str, Reason, str, Change]] = []
+    for index, change in enumerate(changes):
+        reason = row_reason(change, statuses.get(change.package))
+        text = details[change.package]
+        if reason not in _OF_ROLLOUT:
+            text = general_text(text, change, names)
+        label = (labels or {}).get(change.package, str(change.op))
+        key = (label, change.op, reason, text, frozenset(risk.category for risk in change_risks(change)))
+        keyed.append((places.setdefault(key, index), label, reason, text, change))
+    causes = []
+    for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
+        group = list(members)
+        _, label, reason, text, _ = group[0]
+        alike = tuple(change for *_, change in group)
+        if len(alike) == 1 or unfolded or (len(alike) <= MOST_ROWS and reason not in _OF_ROLLOUT):
+            alone = ((c, details[c.package], (Diff((c,), c.impact),)) for c in alike)
+            causes += [
+                ChangeCause(reason, (c,), text, diffs, label, _risks((c,))) for c, text, diffs in alone
+            ]
+        else:
+            shared = common_text([details[change.package] for change in alike], text)
+            causes.append(ChangeCause(reason, alike, shared, _diffs(alike), label, _risks(alike)))
+    return causes
+
+
+def _risks(changes: Iterable[Change]) -> tuple[Risk, ...]:
+    risks = {risk for change in changes for risk in change_risks(change) if change.impact}
+    return tuple(sorted(risks, key=lambda risk: (risk.weight, risk)))
+
+
+def common_text(texts: Iterable[str], otherwise: str) -> str:
+    """Return the text that all changes share; `otherwise` where they differ."""
+    distinct = set(texts)
+    return distinct.pop() if len(distinct) == 1 else otherwise
+
+
+def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
+    by_digest: dict[str, list[Change]] = {}
+    for change in changes:
+        by_digest.setdefault(change.impact.digest if change.impact else "", []).append(change)
+    diffs = [Diff(tuple(members), members[0].impact) for members in by_digest.values()]
+    return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
+
+
+def equal_differences(
+    changes: Iterable[Change], impacts: Mapping[PackageKey, Impact] = MappingProxyType({})
+) -> list[list[Change]]:
+    """Return the changes with equal differences together; changes without a difference are alone.
+
+    Args:
+        changes: The changes of packages.
+        impacts: The differences of those that this run does not write.
+    """
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        impact = change.impact or impacts.get(change.package)
+        key = (change.op, impact.digest) if impact else change.package
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())
+
+
+def general_text(text: str, change: Change, names: Names) -> str:
+    """Return a text about one package without its own names and the number of its pull request."""
+    aliases = {names.of(change), change.package.path, change.repository.name}
+    aliases |= {change.package.path.rpartition("/")[2], change.package.url}
+    aliases |= {str(change.variant), change.variant.name} if change.variant else set()
+    moved_from, upstream = change.upstream_from, change.upstream_to
+    # The upstream is the cause itself, and often has the name of the package.
+    head, joint, rest = text.partition("; ") if moved_from or upstream else ("", "", text)
+    # Making a pattern is slow, and most texts have no name in them.
+    there = sorted((name for name in aliases if name and name in rest), key=lambda name: (-len(name), name))
+    pattern = "|".join((*map(re.escape, there), r"#\d+"))
+    return head + joint + re.sub(rf"(?<![\w.-])(?:{pattern})(?![\w-])", _ELLIPSIS, rest)
+
+
+def names_text(changes: Sequence[Change], names: Names) -> str:
+    """Return the first names of packages, and how many more there are."""
+    return some([names.of(change) for change in changes], MOST_NAMES)
+
+
+def cause_name(cause: ChangeCause, names: Names) -> str:
+    """Return the packages of a cause in a cell: `312 packages: edge-1/web, edge-2/web and 310 more`."""
+    packages = names_text(cause.changes, names)
+    return f"{plural(len(cause.changes), 'package')}: {packages}" if cause.is_folded else packages
+
+
+def impact_text(impact: Impact) -> str:
+    """Return the size of a difference: `+4 -2 in 2 files`."""
+    return f"+{impact.added} -{impact.removed} in {plural(impact.files, 'file')}"
+
+
+def risk_texts(risks: Iterable[Risk]) -> list[str]:
+    """Return a line for each class of risk: `rbac: adds ClusterRole web`; rows have conflicts already."""
+    lines = []
+    unlisted = (risk for risk in risks if risk.category != CONFLICT)
+    for category, members in groupby(unlisted, key=lambda risk: risk.category):
+        texts = [f"{risk.action} {risk.subject}" for risk in members]
+        lines.append(f"{category}: {some(texts, MOST_SUBJECTS)}")
+    return lines
+
+
+MOST_PLACES = 10
+"""Places of one cause that are listed; more of them are counted."""
+
+
+Item = TypeVar("Item")
+
+
+def group_by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, Text, Text]]) -> list[list[Item]]:
+    """Group items by their key, at the place of the first; an item without a cause is a group of its own.
+
+    Args:
+        items: Problems or effects.
+        key: Returns kind, cause and hint of an item.
+    """
+    groups: dict[tuple[object, ...], list[Item]] = {}
+    for number, item in enumerate(items):
+        kind, cause, hint = key(item)
+        groups.setdefault((kind, cause, hint) if cause else (number,), []).append(item)
+    return list(groups.values())
+
+
+def group_problems(problems: Iterable[Problem]) -> list[ProblemGroup]:
+    """Return problems by reason, cause and hint, each group at the place of its first one."""
+    groups = group_by_cause(problems, lambda problem: (problem.reason, problem.cause, problem.hint))
+    return [_group(tuple(group)) for group in groups]
+
+
+def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
+    first, more = problems[0], len(problems) - MOST_PLACES
+    if len(problems) == 1:
+        where = str(first.location)
+        return ProblemGroup(problems, first.reason, first.message, first.hint, where, first.subject)
+    places = [f"{p.location}: {p.subject}{p.consequence}" for p in problems[:MOST_PLACES]]
+    places += [f"and {more} more"] if more > 0 else []
+    message = f"{len(problems)}, all for one cause: {first.cause}"
+    return ProblemGroup(problems, first.reason, message, first.hint, places=tuple(places))
+
+
+_RETRY = "retry it, or leave it"
+
+
+_BY_ITSELF = frozenset(
+    {
+        Reason.AWAITING_CHECKS,
+        Reason.AWAITING_SCHEDULE,
+        Reason.AWAITING_WAVE,
+        Reason.CHECKOUT_OUTDATED,
+        Reason.MANIFEST_UNREADABLE,
+        Reason.RATE_LIMITED,
+        Reason.ROLLED_BACK,
+        Reason.STILL_NEEDED,
+    }
+)
+"""Reasons of packages that wait for a machine, another package or the repair of a problem that is listed."""
+
+
+def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
+    """Return what waits for people after the effects of a plan; without an outcome before any of them."""
+    return find_needs(plan, current_statuses(plan, outcome), outcome)
+
+
+def find_needs(plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome | None = None) -> list[Need]:
+    """Return what waits for people, the most urgent first, by the states of packages. Deterministic."""
+    needs = [Need(Action.DECIDE, refusal.message, ()) for refusal in plan.refusals]
+    needs += [*_repairs(plan), *_of_packages(plan, statuses)]
+    for rollout in plan.rollouts:
+        needs += _of_rollout(rollout)
+    pull = _lock_pull(plan, outcome)
+    if plan.lock is not None and (pull is not None or plan.lock.change.waits):
+        place = NeedPlace(f"control#{pull.number}", pull.url) if pull else NeedPlace("control")
+        action = Action.DECIDE if plan.lock.change.waits else Action.REVIEW
+        needs.append(Need(action, "the lock", (place,)))
+    order = list(Action)
+    return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
+
+
+def _lock_pull(plan: Plan, outcome: Outcome | None) -> PullRequest | None:
+    """Return the open pull request of the lock, with what a run did; None without any."""
+    if plan.lock is None or plan.context is None or plan.lock.change.op is Op.CLOSE:
+        return None
+    inventory, url = plan.context.inventory, plan.lock.change.package.url
+    head = short_branch(lock_ref(inventory.policy.instance))
+    opened = outcome.opened.get((url, head)) if outcome is not None else None
+    there = (
+        pull for pull in inventory.pulls.get(url, ()) if pull.head == head and pull.state is PullState.OPEN
+    )
+    return opened or next(there, None)
+
+
+def _repairs(plan: Plan) -> Iterator[Need]:
+    """Yield the problems by reason: their messages and hints are below, once each."""
+    places: dict[str, dict[NeedPlace, None]] = {}
+    for group in group_problems(plan.problems):
+        of_reason = places.setdefault(group.reason, {})
+        of_reason |= dict.fromkeys(
+            NeedPlace(str(problem.location) or problem.subject) for problem in group.problems
+        )
+    for reason, of_reason in places.items():
+        yield Need(Action.REPAIR, words(reason), tuple(of_reason))
+
+
+def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need]:
+    """Yield what packages wait for, those that wait for the same together."""
+    overviews = package_overviews(plan, statuses)
+    changes = {change.package: change for change in plan.changes}
+    holds = dict(_held_waves(plan.rollouts))
+    groups: dict[tuple[Action, str], tuple[dict[str, NeedPlace], set[str]]] = {}
+    for status in statuses:
+        if status.variant is None:
+            continue
+        overview = overviews.get((status.variant, status.package), PackageOverview())
+        change = changes.get(status.package) if status.package else None
+        for action, place in _asks(status, overview, plan, waits=change is not None and change.waits):
+            text = _text(action, status, overview, change)
+            places, waves = groups.setdefault((action, text), ({}, set()))
+            # A pull request of several packages is about none of them alone.
+            places[place.name] = place._replace(package="") if place.name in places else place
+            waves |= {holds[status.variant]} if status.variant in holds else set()
+    for (action, text), (places, waves) in groups.items():
+        yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
+
+
+def _asks(
+    status: PackageStatus, overview: PackageOverview, plan: Plan, *, waits: bool
+) -> Iterator[tuple[Action, NeedPlace]]:
+    """Yield what a package asks of people, and where; a draft that people left is apart from its deletion."""
+    action = _action(status, overview, waits=waits)
+    target = plan.context.targets.get(status.package) if plan.context and status.package else None
+    is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
+    drafts = kept_drafts(target) if target is not None and is_deletion else ()
+    for draft in drafts:
+        pull = newest_pull(target.pulls, draft.ref) if target is not None else None
+        number, url = (pull.number, pull.url) if pull is not None else (0, "")
+        yield Action.DECIDE, _place(replace(status, pull=number, url=url))
+    action = Action.REVIEW if drafts else action
+    if action is not None:
+        yield action, _place(status)
+
+
+def _action(status: PackageStatus, overview: PackageOverview, *, waits: bool) -> Action | None:
+    """Return what a person does about a package; what `waits` for one never goes without."""
+    if waits and status.phase is Phase.REJECTED:
+        return Action.DECIDE
+    if status.reason in _BY_ITSELF or overview.stopped:
+        return None
+    if status.phase is Phase.HELD_BACK:
+        return Action.REPAIR if status.reason == Reason.REMOVAL_UNPROVEN else Action.DECIDE
+    return {
+        Phase.CONFLICT: Action.ANSWER,
+        Phase.NOT_READY: Action.REPAIR,
+        Phase.IN_REVIEW: Action.REVIEW,
+    }.get(status.phase, Action.DECIDE if waits and status.phase is not Phase.PENDING else None)
+
+
+def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
+    if action is Action.ANSWER:
+        return "conflicts"
+    if action is not Action.REVIEW:
+        # Of a rejected package that no variant wants only a draft of people is left.
+        rejected = _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
+        return rejected if status.phase is Phase.REJECTED else overview.waiting_for
+    by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
+    first = f"new {overview.review}, which no manifest asks for"
+    ends = {
+        str(Reason.DELETION_PROPOSED): "deletion",
+        str(Reason.ORPHANED): f"release of {overview.main}" if overview.main else first,
+    }
+    if status.reason in ends:
+        return f"{ends[status.reason]}{by}"
+    review = overview.review_after(change) if change else overview.review
+    if review in ("", overview.main):
+        return f"change of {overview.main}{by}" if overview.main else f"change{by}"
+    is_back = change is not None and change.request is not None and change.request.is_back
+    kind = "adoption as" if overview.replaces == "others" else "new"
+    kind = "update to" if overview.main or overview.replaces == "ours" else kind
+    return f"{'rollback to' if is_back else kind} {review}{by}"
+
+
+def _place(status: PackageStatus) -> NeedPlace:
+    if status.repository is None:
+        return NeedPlace(str(status.variant))
+    package = f"{status.repository.name}/{status.name}"
+    name = f"{status.repository.name}#{status.pull}" if status.pull else package
+    return NeedPlace(name, status.url, package)
+
+
+def _held_waves(rollouts: Iterable[Rollout]) -> Iterator[tuple[ObjectName, str]]:
+    """Yield the variants that a wave waits for, with the wave."""
+    for rollout in rollouts:
+        for wave in rollout.waves[:-1] if rollout.phase is RolloutPhase.PROGRESSING else ():
+            if wave.phase is WavePhase.PROGRESSING:
+                name = f"wave {wave.name} of {rollout.revision}"
+                yield from ((m.key, name) for m in wave.members if m.phase is not MemberPhase.PUBLISHED)
+
+
+def _of_rollout(rollout: Rollout) -> Iterator[Need]:
+    """Yield the waves that failed, and those that a person has to release."""
+    place = (NeedPlace(str(rollout.key)),)
+    for wave in rollout.waves:
+        if wave.phase is WavePhase.FAILED:
+            yield Need(Action.DECIDE, f"wave {wave.name} of {rollout.revision} failed", place)
+        if wave.asks and rollout.phase is RolloutPhase.PROGRESSING:
+            yield Need(Action.RELEASE, f"wave {wave.name} of {rollout.revision}", place)
+
+
+def rollout_rows(rollouts: Iterable[Rollout]) -> Iterator[RolloutRow]:
+    """Yield the rollouts that are on their way, each with every wave and what holds it. Deterministic."""
+    for rollout in rollouts:
+        if rollout.phase is not RolloutPhase.COMPLETE:
+            waves = tuple(map(wave_row, rollout.waves))
+            yield RolloutRow(rollout_title(rollout), waves, rollout.phase is RolloutPhase.FAILED)
+
+
+def rollout_title(rollout: Rollout) -> str:
+    """Return a rollout in a sentence."""
+    members = [member for wave in rollout.waves for member in wave.members]
+    done = f"{_published(members)} of {len(members)} published"
+    newer = sum(key not in rollout.waves_of for key in rollout.staying)
+    more = f", {newer} newer {'target waits' if newer == 1 else 'targets wait'} for its end" if newer else ""
+    return f"{rollout.revision} of {rollout.key}: {rollout.phase}, {done}{more}"
+
+
+def wave_row(wave: WaveStatus) -> WaveRow:
+    """Return the row of a wave."""
+    waits = wave.phase is WavePhase.PROGRESSING and any(member.why for member in wave.members)
+    return WaveRow(
+        wave.name,
+        str(wave.phase),
+        _published(wave.members),
+        len(wave.members),
+        wave.message,
+        wave.hint,
+        waits or wave.asks or wave.phase is WavePhase.FAILED,
+    )
+
+
+def _published(members: Iterable[MemberStatus]) -> int:
+    return sum(member.phase is MemberPhase.PUBLISHED for member in members)

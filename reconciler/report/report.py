@@ -1,0 +1,233 @@
+"""The values that reports are made of: what every form prints, computed once. Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
+from reconciler.base.wording import plural, some
+from reconciler.names.ids import ObjectName
+from reconciler.names.problems import Problem
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.impact import Impact, Risk
+
+
+class Names(Struct, frozen=True):
+    """Display names of packages: the directory of each Repository is left out of the path.
+
+    `instance` is the name of the instance, `report_url` the address where its HTML report is published,
+    `shard` the part of the fleet as `--shard` takes it, empty for the whole.
+    """
+
+    instance: str = ""
+    directories: Mapping[ObjectName, str] | None = None
+    report_url: str = ""
+    shard: str = ""
+
+    def of(self, change: Change) -> str:
+        """Return `REPOSITORY/PACKAGE`, what `approve` and `explain` take."""
+        path = change.package.path
+        directory = (self.directories or {}).get(change.repository, "")
+        if directory and path.startswith(f"{directory}/"):
+            path = path[len(directory) + 1 :]
+        return f"{change.repository.name}/{path}"
+
+
+_MOST_PLACES = 4
+"""Places of one row that a text names; more of them are counted."""
+
+
+class Action(StrEnum):
+    """Acts of a person, the most urgent first."""
+
+    DECIDE = "decide"
+    ANSWER = "answer"
+    RELEASE = "release"
+    REPAIR = "repair"
+    REVIEW = "review"
+
+
+class NeedPlace(NamedTuple):
+    """Where it is done: `REPOSITORY#NUMBER`, a package, a manifest or a set; `url` is "" for none.
+
+    `package` is the package that it is about as `REPOSITORY/PACKAGE`, "" if it is about none or several.
+    """
+
+    name: str
+    url: str = ""
+    package: str = ""
+
+
+class Need(NamedTuple):
+    """Something that waits for people: what they have to do, why, and where.
+
+    `holds` are the waves that move on when it is done.
+    """
+
+    action: Action
+    text: str
+    places: tuple[NeedPlace, ...]
+    holds: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """The text, and the waves that wait for it."""
+        return f"{self.text}; holds {', '.join(self.holds)}" if self.holds else self.text
+
+    @property
+    def first(self) -> tuple[NeedPlace, ...]:
+        """The places that a text names."""
+        return self.places[:_MOST_PLACES]
+
+    @property
+    def more(self) -> str:
+        """How many more there are, "" for none."""
+        more = len(self.places) - _MOST_PLACES
+        return f" and {more} more" if more > 0 else ""
+
+    @property
+    def where(self) -> str:
+        """The first places, and how many more there are."""
+        return some([place.name for place in self.places], _MOST_PLACES)
+
+
+class Diff(NamedTuple):
+    """Packages with equal differences, changed for one cause."""
+
+    changes: tuple[Change, ...]
+    impact: Impact | None
+
+
+class ChangeCause(Struct, frozen=True):
+    """Changes of one cause with one `label`: what happens. The most frequent differences are first."""
+
+    reason: Reason
+    changes: tuple[Change, ...]
+    detail: str
+    diffs: tuple[Diff, ...]
+    label: str
+    risks: tuple[Risk, ...]
+    """Every risk of the changes, the worst first."""
+
+    @property
+    def first(self) -> Change:
+        """The first change, an example of the others."""
+        return self.changes[0]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there are several packages."""
+        return len(self.changes) > 1
+
+    @property
+    def text(self) -> str:
+        """The detail; of several packages also how many there are."""
+        return "; ".join(part for part in (self.detail, self.extent if self.is_folded else "") if part)
+
+    @property
+    def extent(self) -> str:
+        """The number of packages, repositories and differences: `40 repositories, 3 distinct diffs`."""
+        count = len({change.package.url for change in self.changes})
+        where = plural(count, "repository")
+        compared = sum(diff.impact is not None for diff in self.diffs)
+        return f"{where}, {plural(compared, 'distinct diff')}" if compared else where
+
+
+class PackageOverview(NamedTuple):
+    """A package in a row of `status`: upstream revisions on main and in review, and what it waits for.
+
+    `stopped` is True while its rollout stops the pull request from being merged.
+    A draft `replaces` what main has without an upstream revision: nothing, `ours`, or `others`.
+    """
+
+    set_name: str = ""
+    cluster: str = ""
+    main: str = ""
+    review: str = ""
+    waiting_for: str = ""
+    reviewers: tuple[str, ...] = ()
+    stopped: bool = False
+    replaces: Literal["", "ours", "others"] = ""
+
+    def review_after(self, change: Change) -> str:
+        """Return the revision in review when a change is made, "" for none."""
+        planned = change.upstream_to if change.written is not None and change.op is not Op.DELETE else ""
+        return planned if planned not in ("", self.main) else self.review
+
+
+class ProblemGroup(NamedTuple):
+    """Problems of one cause, or a single problem, which alone has a location and a stalled owner.
+
+    Of several, `message` is their number and their cause, and `places` have the place, the owner and the rest
+    of the message of each; many are counted.
+    """
+
+    problems: tuple[Problem, ...]
+    reason: str
+    message: Text
+    hint: Text
+    location: str = ""
+    subject: str = ""
+    places: tuple[Text, ...] = ()
+
+
+class WaveRow(NamedTuple):
+    """A wave: how many of its packages are published, what holds it, and what people can do about it.
+
+    `is_held` tells that it moves on only when a person does something about one of its packages.
+    """
+
+    name: str
+    phase: str
+    published: int
+    packages: int
+    message: str = ""
+    hint: str = ""
+    is_held: bool = False
+
+    @property
+    def counts(self) -> str:
+        """How many of its packages are published."""
+        return f"{self.published} of {self.packages} published"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The wave in a sentence, then the hint."""
+        message = f", {self.message}" if self.message else ""
+        text = f"wave {self.name}: {self.phase}, {self.counts}{message}"
+        return (text, self.hint) if self.hint else (text,)
+
+
+class RolloutRow(NamedTuple):
+    """A rollout in a sentence, and each of its waves; `is_failed` tells that nothing more moves."""
+
+    title: str
+    waves: tuple[WaveRow, ...]
+    is_failed: bool = False
+
+
+class HistoryEntry(NamedTuple):
+    """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
+
+    `labels` are those of the variant when the draft was written. `time` is that of the commit in seconds,
+    0 if unknown. `impact` is the difference from the revision before it; that of a draft is from main.
+    """
+
+    revision: str
+    commit: str
+    upstream: str = ""
+    time: int = 0
+    author: str = ""
+    subject: str = ""
+    impact: Impact | None = None
+    labels: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def date(self) -> str:
+        """The time as ISO 8601, "" if unknown."""
+        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else ""

@@ -1,0 +1,550 @@
+"""The HTML report of a run: bring together what its page shows, and read what only the page needs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler import __version__
+from reconciler.api.kptfile import KPTFILE
+from reconciler.apply.links import find_web
+from reconciler.apply.upstream_log import known_bases, local_origins
+from reconciler.base.text import join_texts
+from reconciler.base.wording import plural, time_text
+from reconciler.dependencies.status import status_entries
+from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
+from reconciler.inventory.inventory import RepositoryRole
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.objects import Files
+from reconciler.plan.changes import Change, Op, Outcome
+from reconciler.plan.compare import WITHDRAW, Comparison
+from reconciler.plan.impact import Impact, ImpactReader
+from reconciler.plan.status import (
+    PackageStatus,
+    current_states,
+    current_status,
+    current_statuses,
+    status_after,
+)
+from reconciler.render.update.three_way import file_text, is_text
+from reconciler.report.build import (
+    change_order,
+    change_risks,
+    count_ops,
+    equal_differences,
+    fold_changes,
+    impact_text,
+    listed_changes,
+    loss_texts,
+    move_text,
+    names_text,
+    needs_after,
+    package_overviews,
+    risk_counts,
+    risk_texts,
+    rollout_rows,
+    row_reason,
+    sorted_changes,
+    summary_line,
+)
+from reconciler.report.comparison import (
+    compared_text,
+    comparison_causes,
+    comparison_labels,
+    counts,
+    problem_sentence,
+    sentence,
+)
+from reconciler.report.conflicts import conflict_texts
+from reconciler.report.diff import binary_note, package_patch
+from reconciler.report.html import (
+    NEW,
+    PROBLEMS,
+    CauseRow,
+    DiffRow,
+    FileDiff,
+    HtmlReport,
+    PackageDiff,
+    PackageRow,
+    ReportKind,
+    ReportSource,
+)
+from reconciler.report.isolation import tell, tell_comparison
+from reconciler.report.report import ChangeCause, Names, PackageOverview
+from reconciler.report.status import URGENCY, Owner, condition, package_name
+from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
+from reconciler.run.check import CheckResult
+from reconciler.run.differences import PackageSides, is_deletion, is_removed, open_draft, read_sides
+from reconciler.run.plan import PlannedRun
+
+_MOST_PINS: Final = 200
+
+
+class Differences(NamedTuple):
+    """The distinct differences of a run, and for each package the place of its own."""
+
+    places: Mapping[PackageKey, int]
+    diffs: tuple[PackageDiff, ...]
+
+
+class PackageSources(Struct, frozen=True):
+    """Values from which the rows of packages are made.
+
+    `statuses` are the states to show, `status_files` the files of the status branch with the same states.
+    `labels` name what happens to packages where that is not the operation, `other` what happens to the rest.
+    """
+
+    planned: PlannedRun
+    statuses: Sequence[PackageStatus]
+    status_files: Mapping[str, bytes]
+    differences: Mapping[PackageKey, int] = field(default_factory=dict)
+    causes: Mapping[PackageKey, int] = field(default_factory=dict)
+    labels: Mapping[PackageKey, str] | None = None
+    other: str = ""
+
+
+def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlReport:
+    """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
+    return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome))
+
+
+def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
+    plan, names = planned.plan, planned.names
+    changes, statuses = sorted_changes(plan), current_states(plan)
+    causes = fold_changes(listed_changes(plan, statuses), names, statuses)
+    differences = find_differences(planned, changes)
+    sources = _sources(planned, outcome, differences, causes)
+    lines = list(outcome_lines(outcome)) if outcome else []
+    phases = {package: str(status.phase) for package, status in statuses.items()}
+    report = HtmlReport(
+        ReportKind.APPLY if outcome else ReportKind.PLAN,
+        names.instance,
+        " ".join([*lines[-1:], summary_line(replace(plan, checksum=""), statuses)]),
+        plan.checksum,
+        counts={str(op): count for op, count in count_ops(plan).items() if op is not Op.KEEP},
+        losses=tuple(loss_texts(plan.losses)),
+        needs=tuple(needs_after(plan, outcome)),
+        risks=risk_counts(plan.changes),
+        causes=tuple(_cause_rows(causes, names, differences, phases=phases)),
+        packages=package_rows(changes, sources),
+        diffs=differences.diffs,
+        problems={PROBLEMS: plan.problems},
+        refusals=plan.refusals,
+        rollouts=tuple(rollout_rows(plan.rollouts)),
+        lock=(*map(move_text, plan.version_changes), *proposal_lines(plan.lock)),
+        notes=plan.notes,
+        failed=tuple(failures(outcome)) if outcome else (),
+        effects=tuple(lines[:-1]),
+    )
+    return _with_origin(report, planned)
+
+
+def status_report(planned: PlannedRun) -> HtmlReport:
+    """Return the report of the fleet as it is now, without the changes that a plan would make."""
+    return tell(planned.plan, lambda plan: _status_report(replace(planned, plan=plan)))
+
+
+def _status_report(planned: PlannedRun) -> HtmlReport:
+    plan = planned.plan
+    order = {str(phase): place for place, phase in enumerate(URGENCY)}
+    differences = find_differences(planned, sorted_changes(plan))
+    rows = package_rows(sorted_changes(plan), _sources(planned, None, differences, ()))
+    recorded = [
+        replace(row, op="", risks=(), categories=(), cause=-1)
+        for row in rows
+        if row.phase or not row.repository
+    ]
+    phases = Counter(row.phase for row in recorded)
+    summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
+    report = HtmlReport(
+        ReportKind.STATUS,
+        planned.names.instance,
+        summary or "No package is there.",
+        losses=tuple(loss_texts(plan.losses)),
+        needs=tuple(needs_after(plan)),
+        packages=tuple(sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
+        diffs=differences.diffs,
+        problems={PROBLEMS: plan.problems},
+        refusals=plan.refusals,
+        rollouts=tuple(rollout_rows(plan.rollouts)),
+    )
+    return _with_origin(report, planned)
+
+
+def check_report(checked: CheckResult) -> HtmlReport:
+    """Return the report of what merging a change does; packages are those of the fleet after merging."""
+
+    def show(comparison: Comparison, planned: PlannedRun | None) -> HtmlReport:
+        return _check_report(replace(checked, comparison=comparison, proposed=planned))
+
+    def show_part(comparison: Comparison) -> HtmlReport:
+        planned = checked.proposed
+        if planned is None:
+            return show(comparison, None)
+        return tell(planned.plan, lambda plan: show(comparison, replace(planned, plan=plan)))
+
+    return tell_comparison(checked.comparison, show_part)
+
+
+def _check_report(checked: CheckResult) -> HtmlReport:
+    comparison, names, planned = checked.comparison, checked.names, checked.proposed
+    problems = {
+        NEW: comparison.new,
+        "Not read": comparison.unread,
+        "Fixed problems": comparison.fixed,
+        "Problems that were there before": comparison.old,
+    }
+    compared = f"Compared: {compared_text(comparison)}"
+    report = HtmlReport(
+        ReportKind.CHECK,
+        names.instance,
+        ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison), compared))),
+        losses=tuple(loss_texts(comparison.losses)),
+        counts=counts(comparison),
+        problems=problems,
+        refusals=comparison.refusals,
+        lock=tuple(map(pin_line, comparison.pins[:_MOST_PINS])),
+        notes=checked.notes,
+    )
+    if planned is None:
+        variants = (join_texts(" ", (v.fate, str(v.key), v.message)) for v in comparison.variants)
+        return replace(report, effects=tuple(variants))
+    return _compared_report(report, checked, planned)
+
+
+def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedRun) -> HtmlReport:
+    """Return a report with the packages of the fleet, those that merging changes first."""
+    comparison, names = checked.comparison, checked.names
+    differing = {difference.change.package: difference.change for difference in comparison.packages}
+    rest = [change for change in sorted_changes(planned.plan) if change.package not in differing]
+    changes = [*sorted(differing.values(), key=change_order), *rest]
+    causes = comparison_causes(comparison, names)
+    labels = comparison_labels(comparison)
+    differences = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
+    sources = replace(_sources(planned, None, differences, causes), labels=labels, other="same")
+    return replace(
+        _with_origin(report, planned),
+        risks=risk_counts(differing.values()),
+        causes=tuple(_cause_rows(causes, names, differences)),
+        packages=package_rows(changes, sources),
+        diffs=differences.diffs,
+        rollouts=tuple(rollout_rows(planned.plan.rollouts)),
+    )
+
+
+def _with_origin(report: HtmlReport, planned: PlannedRun) -> HtmlReport:
+    """Return a report that names the commit that was read, and every registered cluster."""
+    inventory = planned.inputs.inventory
+    control = inventory.control
+    commit = planned.inputs.mirrors.open(control.remote).find_commit(control.commit.oid)
+    clusters = {
+        view.cluster or view.key.name: view.problem.message if view.problem else ""
+        for _, view in sorted(inventory.repositories.items())
+        if view.deployment and view.role is RepositoryRole.PLANNED
+    }
+    source = ReportSource(
+        control.commit.oid,
+        control.branch,
+        commit.author.name if commit else "",
+        time_text(control.commit.time),
+        commit.message.strip().partition("\n")[0] if commit else "",
+        __version__,
+    )
+    return replace(report, source=source, clusters=clusters)
+
+
+def _sources(
+    planned: PlannedRun, outcome: Outcome | None, differences: Differences, causes: Sequence[ChangeCause]
+) -> PackageSources:
+    """Return what rows of packages are made of, with the states before the plan or after its outcome."""
+    plan = planned.plan
+    files = status_after(plan, outcome.unfinished, outcome.opened) if outcome else current_status(plan)
+    of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
+    return PackageSources(planned, current_statuses(plan, outcome), files, differences.places, of_causes)
+
+
+def _cause_rows(
+    causes: Iterable[ChangeCause],
+    names: Names,
+    differences: Differences,
+    *,
+    phases: Mapping[PackageKey, str] | None = None,
+) -> Iterator[CauseRow]:
+    for cause in causes:
+        change = cause.first
+        yield CauseRow(
+            cause.label,
+            names.of(change),
+            str(cause.reason),
+            cause.text,
+            len(cause.changes),
+            any(change_risks(member) for member in cause.changes),
+            tuple(_diff_rows(cause, names, differences)),
+            (phases or {}).get(change.package, "") if change.op is Op.KEEP else "",
+        )
+
+
+def _diff_rows(cause: ChangeCause, names: Names, differences: Differences) -> Iterator[DiffRow]:
+    for diff in cause.diffs:
+        first = diff.changes[0]
+        place = differences.places.get(first.package, -1)
+        files = differences.diffs[place].files if place >= 0 else ()
+        size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
+        packages = names_text(diff.changes, names) if cause.is_folded else ""
+        count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
+        text = ": ".join(filter(None, (f"{count}{packages}", size)))
+        yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
+
+
+def _size(files: Sequence[FileDiff]) -> str:
+    """Return the size of a difference that the plan did not compute: of a deletion, or of an open draft."""
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return impact_text(Impact("", len(files), added, removed))
+
+
+def package_rows(changes: Sequence[Change], sources: PackageSources) -> tuple[PackageRow, ...]:
+    """Return a row for each change in their order, then for each owner without a package that has a state."""
+    reader = _RowReader(sources)
+    return (*map(reader.row, changes), *reader.others())
+
+
+class _RowReader:
+    """Values of the whole fleet that rows need, each computed once."""
+
+    def __init__(self, sources: PackageSources) -> None:
+        self._sources = sources
+        self._inputs = sources.planned.inputs
+        self._names = sources.planned.names
+        self._variants = {status.variant for status in sources.statuses if status.package}
+        self._statuses = {status.package: status for status in sources.statuses if status.package}
+        self._overviews = package_overviews(sources.planned.plan, sources.statuses)
+        self._owners = _owners(sources.status_files)
+        self._conditions = {_owner_key(o): _conditions(o) for o in self._owners if o.get("kind") == _VARIANT}
+
+    def row(self, change: Change) -> PackageRow:
+        sources, status = self._sources, self._statuses.get(change.package)
+        overview = self._overviews.get((change.variant, change.package)) if change.variant else None
+        repository, _, name = self._names.of(change).partition("/")
+        conditions = self._conditions.get(change.variant, ()) if change.variant else ()
+        labels = self._sources.labels
+        parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
+        return PackageRow(
+            repository,
+            name,
+            **_overview_fields(overview, change),
+            **_status_fields(status),
+            variant=str(change.variant or ""),
+            op=str(change.op) if labels is None else labels.get(change.package, self._sources.other),
+            reason=str(row_reason(change, status)),
+            detail=join_texts("; ", dict.fromkeys(parts)),
+            manifest=str(change.location or ""),
+            web_url=self._web_url(change),
+            risks=tuple(risk_texts(change_risks(change))),
+            categories=tuple(dict.fromkeys(risk.category for risk in change_risks(change))),
+            warnings=change.warnings,
+            conflicts=self._conflicts(change),
+            subpackages=tuple(note.text for note in change.subpackages),
+            conditions=conditions,
+            diff=sources.differences.get(change.package, -1),
+            cause=sources.causes.get(change.package, -1),
+        )
+
+    def others(self) -> Iterator[PackageRow]:
+        """Yield owners without a package in a repository: of clusters, and those that are stalled."""
+        for owner in self._owners:
+            is_stalled = condition(owner, "Stalled").get("status") == "True"
+            is_package = owner.get("cluster") or owner.get("kind") == _VARIANT
+            is_listed = owner.get("kind") == _VARIANT and _owner_key(owner) in self._variants
+            if is_listed or not (is_package or is_stalled):
+                continue
+            package = owner.get("package") or {}
+            repository, name, cluster = self._downstream(owner)
+            decisive = condition(owner, "Stalled" if is_stalled else "Ready")
+            phase = package.get("phase") or ("stalled" if is_stalled else "")
+            yield PackageRow(
+                repository,
+                name,
+                cluster=cluster,
+                phase=phase,
+                since=(package.get("since") or "")[:10],
+                reason=package.get("reason") or decisive.get("reason", ""),
+                detail=package.get("message") or (decisive.get("message", "") if is_stalled else ""),
+                variant=f"{owner.get('kind', '')} {'/'.join(filter(None, _owner_key(owner)))}".strip(),
+                conditions=_conditions(owner),
+            )
+
+    def _downstream(self, owner: Owner) -> tuple[str, str, str]:
+        """Return repository, package and cluster of an owner; of a variant also those that were not read."""
+        context = self._sources.planned.plan.context
+        key = _owner_key(owner)
+        variant = (
+            context.variants.get(ObjectName(*key)) if context and owner.get("kind") == _VARIANT else None
+        )
+        downstream = variant.spec.downstream if variant else None
+        if variant is None or downstream is None or not downstream.repo:
+            return "", package_name(owner), owner.get("cluster", "")
+        view = self._inputs.inventory.repositories.get(ObjectName(key[0], downstream.repo))
+        cluster = view.cluster if view else ""
+        return downstream.repo, downstream.package or package_name(owner), cluster
+
+    def _conflicts(self, change: Change) -> tuple[tuple[str, ...], ...]:
+        view = self._inputs.inventory.views[change.repository]
+        mirror = self._inputs.mirrors.open(view.remote) if change.conflicts and view.head else None
+        origins = local_origins(mirror, view.branch, change) if mirror else {}
+        since = {name: f"{c.subject} ({c.author}, {c.commit[:8]})" for name, c in origins.items()}
+        return tuple(conflict_texts(known_bases(change, origins), since))
+
+    def _web_url(self, change: Change) -> str:
+        """Return the directory of the package on main at its forge, "" where either is not there."""
+        view, context = self._inputs.inventory.views[change.repository], self._sources.planned.plan.context
+        target = context.targets.get(change.package) if context else None
+        if view.head is None or target is None or target.package.main_tree is None:
+            return ""
+        web = find_web(view.remote, self._inputs.inventory.policy.forges)
+        return web.directory(view.head.oid, change.package.path) if web else ""
+
+
+_VARIANT: Final = "PackageVariant"
+
+
+def _owners(files: Mapping[str, bytes]) -> list[Owner]:
+    values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
+    return [owner for value in values for owner in status_entries(value)]
+
+
+def _owner_key(owner: Owner) -> ObjectName:
+    return ObjectName(owner.get("namespace", ""), owner.get("name", ""))
+
+
+def _conditions(owner: Owner) -> tuple[tuple[str, ...], ...]:
+    fields = ("type", "status", "reason", "message")
+    return tuple(tuple(str(c.get(name, "")) for name in fields) for c in owner.get("conditions", ()))
+
+
+def _overview_fields(overview: PackageOverview | None, change: Change) -> dict[str, str]:
+    if overview is None:
+        return {}
+    return {
+        "cluster": overview.cluster,
+        "set_name": overview.set_name,
+        "main": overview.main,
+        "review": overview.review_after(change),
+        "waiting_for": overview.waiting_for,
+    }
+
+
+def _status_fields(status: PackageStatus | None) -> dict[str, str]:
+    if status is None:
+        return {}
+    number = f"#{status.pull}" if status.pull else ""
+    since = str(datetime.fromtimestamp(status.since, UTC).date()) if status.since else ""
+    return {"phase": str(status.phase), "since": since, "pull": number, "pull_url": status.url}
+
+
+MOST_DIFFS: Final = 400
+"""Distinct differences that a page holds; of further packages it names the command that prints them."""
+
+
+MOST_DRAFTS: Final = 1000
+"""Open drafts that this run does not write, and that are read to be compared."""
+
+
+MOST_LINES: Final = 1500
+"""Lines of one file."""
+
+
+MOST_TEXT: Final = 1_000_000
+"""Characters of all files together; a file that is equal in several differences counts once."""
+
+
+def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differences:
+    """Return the differences of packages.
+
+    Reads what mirrors lack. Of equal differences the first package's is read, as it is in `plan --diff`.
+    """
+    written, drafts = [], []
+    for change in changes:
+        if change.written is not None or is_deletion(change):
+            written.append(change)
+        elif is_removed(change) or open_draft(change, planned.plan) is not None:
+            drafts.append(change)
+    compared = drafts[:MOST_DRAFTS]
+    groups = equal_differences([*written, *compared], dict(_impacts(planned, compared)))[:MOST_DIFFS]
+    places = {change.package: place for place, group in enumerate(groups) for change in group}
+    writer = _Writer(planned)
+    firsts = [group[0] for group in groups]
+    sides = read_sides(firsts, planned.plan, planned.inputs)
+    diffs = tuple(writer.diff(side, len(group)) for side, group in zip(sides, groups, strict=True))
+    return Differences(places, diffs)
+
+
+def _impacts(planned: PlannedRun, drafts: Sequence[Change]) -> Iterator[tuple[PackageKey, Impact]]:
+    """Yield the differences of drafts from main, by which equal ones are found."""
+    reader = ImpactReader(planned.inputs.inventory.policy.risks)
+    for side in read_sides(drafts, planned.plan, planned.inputs):
+        if not side.unread:
+            yield side.change.package, reader.impact(side.before, side.after, side.change.own_names)
+
+
+class _Writer:
+    """Writes differences as long as they fit the page."""
+
+    def __init__(self, planned: PlannedRun) -> None:
+        self._names = planned.names
+        self._room = MOST_TEXT
+        self._seen: set[str] = set()
+
+    def diff(self, sides: PackageSides, count: int) -> PackageDiff:
+        name = self._names.of(sides.change)
+        if sides.unread:
+            return PackageDiff(name, count, (), f"Not read: {sides.unread}")
+        return PackageDiff(name, count, tuple(self._files(name, sides)))
+
+    def _files(self, name: str, sides: PackageSides) -> Iterator[FileDiff]:
+        before, after = sides.before, sides.after
+        values = values_in_secrets(before, after)
+        # A Kptfile is last, as in pull requests: it repeats the revision.
+        for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
+            if before.get(path) == after.get(path):
+                continue
+            file = file_diff(path, before, after, values)
+            if file.hunks in self._seen or len(file.hunks) <= self._room:
+                self._room -= 0 if file.hunks in self._seen else len(file.hunks)
+                self._seen.add(file.hunks)
+                yield file
+            else:
+                note = f"Does not fit this page: reconciler plan --diff {name}"
+                yield file._replace(hunks="", note=note)
+
+
+def file_diff(path: str, before: Files, after: Files, values: SecretValues = NO_SECRET_VALUES) -> FileDiff:
+    """Return the difference of one file, as `plan --diff` prints it, without these values of Secrets. Pure.
+
+    A Secret and a file that is not text have a note in place of their lines.
+    """
+    old, new = before.get(path), after.get(path)
+    action = "new" if old is None else "removed" if new is None else ""
+    sides = ({path: side} if side else {} for side in (old, new))
+    lines = list(package_patch("", *sides, values=values))
+    if lines[0].startswith("#"):
+        lines = [line.removeprefix("# ") for line in lines[1:]]
+        if not lines:
+            return FileDiff(path, action, 0, 0, note="A file that may hold a Secret is not shown.")
+    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    hunks = lines[start:]
+    added, removed = (sum(line.startswith(sign) for line in hunks) for sign in "+-")
+    if not hunks:
+        note = "Empty, or only its mode changes."
+        if not all(map(is_text, filter(None, (old, new)))):
+            binary = binary_note(old, new) if old and new else file_text(new or old) or ""
+            note = f"{binary[0].upper()}{binary[1:]}."
+        elif "GIT binary patch" in lines:
+            note = "Not shown: it has control characters."
+        return FileDiff(path, action, 0, 0, note=note)
+    more = len(hunks) - MOST_LINES
+    note = f"{plural(more, 'further line')} left out." if more > 0 else ""
+    return FileDiff(path, action, added, removed, "\n".join(hunks[:MOST_LINES]), note)
