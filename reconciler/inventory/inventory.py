@@ -634,6 +634,8 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     """Sets that the last run recorded."""
     rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
     """Rollouts that the last run recorded."""
+    unchanged: Mapping[ObjectName, str] = field(default_factory=dict)
+    """Upstream revisions at which rendering found that main has all that a variant asks for."""
     broken_records: Mapping[ObjectName, Problem] = field(default_factory=dict)
     """Records that a bug of ours cannot read: they stay, and so does all that they are about."""
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED

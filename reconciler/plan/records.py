@@ -287,6 +287,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         context=_written_context(resolved, context),
         refused=_refused(resolved, change, context),
+        equal_commit=_equal_commit(resolved, context),
     )
 
 
@@ -297,6 +298,18 @@ def _written_context(resolved: ResolvedVariant, context: PlanContext) -> dict[st
     old = context.inventory.records.get(resolved.variant.key)
     is_published = isinstance(fresh, Package) and fresh.tree == resolved.local
     return now if old is None or is_published else {**old.context, **now}
+
+
+def _equal_commit(resolved: ResolvedVariant, context: PlanContext) -> str:
+    """Return the upstream commit in the Kptfile on main, where another one gives the same resources."""
+    target, fresh = (
+        context.targets[resolved.downstream],
+        context.rendered.variants[resolved.variant.key].fresh,
+    )
+    header = target.package.main_header
+    lock = header.upstream_lock if header else None
+    is_there = isinstance(fresh, Package) and fresh.tree == resolved.local
+    return lock.commit if is_there and lock and lock.commit != resolved.pin.commit.oid else ""
 
 
 def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:

@@ -169,6 +169,8 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     earlier manifests until main is as wanted; None for a key that was removed. `refused` is about its draft.
     `branch`, `remote`, `registration` and `known_as` complete the place of the package, which is a
     `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
+    `equal_commit` is the upstream commit that the Kptfile on main names, where main has the resources of
+    `upstream_commit` all the same.
     """
 
     api_version: str = SCHEMA
@@ -209,6 +211,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     registration: str = ""
     known_as: str = ""
     former: tuple[RecordedDownstream, ...] = ()
+    equal_commit: str = ""
 
     @property
     def is_failed(self) -> bool:
@@ -264,13 +267,19 @@ class SetRecord(NamedRecord, frozen=True, kw_only=True):
 
 
 class RolloutPin(Record, frozen=True, kw_only=True):
-    """An upstream revision as a package had it before a rollout: `package` is its path in the Repository."""
+    """What a package had before a rollout: `package` is the path of its upstream in the Repository.
+
+    `main` is its tree on main then. `values` is the digest of what its set's template gave, "" for nothing,
+    None if that is not known.
+    """
 
     repository: str
     package: str
     ref: str
     commit: str
     tree: str
+    main: str = ""
+    values: str | None = None
 
 
 UNTIMED = 1
@@ -280,10 +289,10 @@ UNTIMED = 1
 class RolloutMember(NamedRecord, frozen=True, kw_only=True):
     """One variant of a rollout: its wave, what it moves to, and what it had before (None: no run saw that).
 
-    `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
-    the run that first saw it on main, in seconds: 0 if none did, `UNTIMED` if no wave needs the time, or if
-    main had it and has another revision again. `failed` is how it failed, and `why` in words: it stays until
-    a run sees the opposite. One that has `ended` is judged no more: its waves ended.
+    `target` tells one upstream revision with its values from another, "" if it is not known yet. `published`
+    is the time of the run that first saw it on main, in seconds: 0 if none did, `UNTIMED` if no wave needs
+    the time, or if main had it and has another again. `failed` is how it failed, and `why` in words: it stays
+    until a run sees the opposite. One that has `ended` is judged no more: its waves ended.
     """
 
     wave: str
@@ -300,7 +309,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
     finished when every wave was complete or skipped, and stays so: later targets are members that did not
-    end.
+    end. `values` are what the template gave before, by digest; None in records of versions that knew none.
     """
 
     api_version: str = SCHEMA
@@ -309,6 +318,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
     waves: tuple[str, ...]
     members: tuple[RolloutMember, ...] = ()
     finished: bool = False
+    values: Mapping[str, Mapping[str, Any]] | None = None
 
 
 class WantedLockRecord(Record, frozen=True, kw_only=True):

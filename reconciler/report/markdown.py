@@ -470,7 +470,7 @@ def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> dict[str, 
     """Return one package of a section; `box` asks for what was rejected, "" where nothing can be asked."""
     change = changes.get(status.package) if status.package else None
     can_ask = change is not None and change.reason is Reason.REJECTED and change.upstream_to
-    box = ask_box(ask_key(change.package, change.after)) if change is not None and can_ask else ""
+    box = ask_box(ask_key(change.package, change.tree)) if change is not None and can_ask else ""
     detail = join_texts(": ", (status.reason, status.message))[:LONGEST]
     return {"name": _name(status), "since": since_text(status), "detail": detail, "box": box}
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, TreeAt
-from reconciler.names.ids import Oid, normalise_url
+from reconciler.names.ids import ObjectName, Oid, normalise_url
 from reconciler.names.objects import Commit
 from reconciler.names.refs import is_within, short_branch, short_tag
 from reconciler.records.state import PackageVariantRecord
@@ -59,6 +59,27 @@ def find_base(
         recorded = replace(pin, ref=lock.ref, revision=-1, commit=Commit(commit, 0))
         return replace(recorded, tree=Oid(record.upstream_tree)), ""
     return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"
+
+
+def find_equal(
+    header: KptfileHeader | None, pin: Pin, record: PackageVariantRecord | None, inventory: Inventory
+) -> Pin | None:
+    """Return the revision whose resources main has while its Kptfile names another, None for none.
+
+    A rollout proposes nothing where a revision changes nothing (D42). One that the Kptfile names is itself.
+    """
+    lock = header.upstream_lock if header else None
+    if record is None or lock is None or not record.equal_commit:
+        return None
+    if lock.commit != record.equal_commit or lock.commit == pin.commit.oid:
+        return None
+    commit, upstream = Oid(record.upstream_commit), record.spec.get("upstream") or {}
+    if (commit, record.upstream_tree) == (pin.commit.oid, pin.tree):
+        return pin
+    view = inventory.repositories.get(ObjectName(record.namespace, str(upstream.get("repo"))))
+    if view is None or not view.is_available:
+        return None
+    return find_commit(view, view.full_path(str(upstream.get("package"))), commit, "", inventory)
 
 
 def source_names(view: RepositoryView) -> set[str]:

@@ -67,11 +67,16 @@ class SubpackagePin(Struct, frozen=True):
 
 
 class HeldBack(NamedTuple):
-    """The pin that a rollout holds back, None before the first one; why, and where that was ordered."""
+    """The pin that a rollout holds back, None before the first one; why, and where that was ordered.
+
+    `is_guess` tells that nobody knows with which values main was made: what is rendered is compared with
+    main, and never proposed.
+    """
 
     target: Pin | None
     why: Text
     location: Location | None = None
+    is_guess: bool = False
 
 
 class ResolvedVariant(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Memory of rollouts: the record of each set, and what this run sees of its packages (D20, D27)."""
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
@@ -20,6 +21,7 @@ from reconciler.resolve.merge_bases import Sources
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import ROLL_BACK
+from reconciler.resolve.up_to_date import Values, inputs_digest, recorded_values, values_digest
 from reconciler.resolve.waves import assign_waves, wave_names
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
@@ -30,7 +32,10 @@ CLUSTER_LABEL = "reconciler.dev/cluster"
 
 
 class RollingSet(Struct, frozen=True):
-    """One set with a policy: its variants, their outcomes, and its orders."""
+    """One set with a policy: its variants, their outcomes, the values that they ask for, and its orders.
+
+    `members` are those of the recorded rollout.
+    """
 
     declared: Sourced[PackageVariantSet]
     policy: RolloutPolicy
@@ -38,6 +43,8 @@ class RollingSet(Struct, frozen=True):
     outcomes: Mapping[ObjectName, Outcome]
     inventory: Inventory
     sources: Sources
+    values: Mapping[ObjectName, Values]
+    members: Mapping[ObjectName, RolloutMember]
 
     @property
     def key(self) -> ObjectName:
@@ -61,9 +68,57 @@ class RollingSet(Struct, frozen=True):
         outcome = self.outcomes.get(key)
         return outcome.base if isinstance(outcome, ResolvedVariant) else None
 
+    def target(self, key: ObjectName) -> str:
+        """Return what tells the revision and the values that a variant asks for from others, "" for none."""
+        pin = identity(self.asks_for(key))
+        return f"{pin} {values_digest(self.values[key])}".rstrip() if pin else ""
+
+    def main_values(self, key: ObjectName) -> Values | None:
+        """Return the values that main was made with, None if nobody knows them.
+
+        Where what was applied last is on main, or nothing was on its way when people changed main, they are
+        those of the record. Else a draft of them may be open, closed, or merged with edits.
+        """
+        return self.values[key] if key in self.inventory.unchanged else self.values_on_record(key)
+
+    def values_on_record(self, key: ObjectName) -> Values | None:
+        """Return the values that main was made with, as far as records tell."""
+        outcome, record = self.outcomes.get(key), self.inventory.records.get(key)
+        if not isinstance(outcome, ResolvedVariant) or not outcome.local:
+            return self.values[key]
+        if record is None:
+            return None if self.values[key] else {}
+        last, main, member = recorded_values(record), outcome.local, self.members.get(key)
+        if record.output_tree == main:
+            return last
+        before = member.before if member is not None else None
+        if before is not None and before.main == main:
+            return self.values_before(before)
+        is_at_rest = record.local_tree == record.output_tree
+        if is_at_rest or member is None or member.published or member.ended:
+            return last
+        earlier = self.values_before(before) if before is not None else None
+        is_open = record.local_tree == main or outcome.draft is not None
+        return earlier if is_open or earlier == last else None
+
+    def values_before(self, pin: RolloutPin) -> Values | None:
+        """Return the values that a package had before its rollout, None if nobody knows them."""
+        if not pin.values:
+            return None if pin.values is None else {}
+        record = self.inventory.rollouts.get(self.key)
+        return (record.values or {}).get(pin.values) if record else None
+
     def is_at_target(self, key: ObjectName) -> bool:
         """Tell whether main has what a variant asks for."""
-        return identity(self.base(key)) == identity(self.asks_for(key)) != ""
+        asked = identity(self.asks_for(key))
+        main = self.inventory.unchanged.get(key) or identity(self.base(key))
+        return main == asked != "" and self.main_values(key) == self.values[key]
+
+    def is_asked_to_move(self, key: ObjectName) -> bool:
+        """Tell whether a variant asks for another revision, or other values, even if they change nothing."""
+        asked, values = self.asks_for(key), self.values_on_record(key)
+        is_other = identity(self.base(key)) != identity(asked) or values not in (None, self.values[key])
+        return asked is not None and (is_other or self.differs(key))
 
     def differs(self, key: ObjectName) -> bool:
         """Tell whether main does not have what a variant asks for."""
@@ -79,7 +134,9 @@ class RollingSet(Struct, frozen=True):
         outcome = self.outcomes.get(key)
         if not isinstance(outcome, ResolvedVariant) or outcome.draft is None:
             return False
-        return identity(outcome.draft_base) == identity(self.asks_for(key))
+        record = self.inventory.records.get(key)
+        is_ours = record is None or recorded_values(record) == self.values[key]
+        return is_ours and identity(outcome.draft_base) == identity(self.asks_for(key))
 
     def located(self, annotation: str) -> Location:
         """Return the location of an order."""
@@ -112,32 +169,50 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
         members = (member for member in old.members if member.key in rolling.variants)
         return replace(old, members=tuple(_observed(rolling, member, now) for member in members))
     # A package that is back leaves no trace in what its set asks for, but the order is still there.
-    is_ordered_back = rolling.annotations.get(ROLL_BACK, "").strip() in labels_asked(rolling)
-    if is_ordered_back or any(map(rolling.differs, rolling.variants)):
-        revision = ", ".join(labels_asked(rolling))
-        if old is not None and _bare(old) == revision:
-            # Its tag moved: an order for what it was does not speak of what it is.
-            pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
-            revision = f"{pin.ref}@{pin.commit.oid[:8]}"
+    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
+    if ordered in names_asked(rolling) or any(map(rolling.is_asked_to_move, rolling.variants)):
         record = RolloutRecord(
-            namespace=rolling.key.namespace, name=rolling.key.name, revision=revision, waves=()
+            namespace=rolling.key.namespace, name=rolling.key.name, revision=_name(rolling, old), waves=()
         )
         return _with_members(rolling, record, rolling.variants)
     return None
 
 
+def _name(rolling: RollingSet, old: RolloutRecord | None) -> str:
+    """Return the name of a new rollout: an order for what had the same revision does not speak of it."""
+    revision, valued = names_asked(rolling)
+    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
+    differing = [*filter(rolling.is_asked_to_move, rolling.variants)]
+    if ordered == valued or (ordered == revision and not differing):
+        return ordered
+    pins = [pin for key in sorted(rolling.variants) if (pin := rolling.asks_for(key))]
+    is_same = old is not None and bare_name(old.revision) == revision
+    known = [member.target for member in old.members] if is_same and old is not None else []
+    if any(known) and pins and not any(target.startswith(identity(pin)) for target in known for pin in pins):
+        return f"{pins[0].ref}@{pins[0].commit.oid[:8]}"  # its tag moved
+    moves = any(identity(rolling.base(key)) != identity(rolling.asks_for(key)) for key in differing)
+    return revision if moves and not is_same else valued
+
+
 def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     """Tell whether the set still asks for what the recorded rollout brings."""
-    pairs = ((member.target, identity(rolling.asks_for(member.key))) for member in record.members)
-    compared = [before == now for before, now in pairs if before and now]
+    pairs = ((member.target, rolling.target(member.key)) for member in record.members)
+    # An older version recorded no values.
+    older = record.values is None
+    compared = [
+        before == now or (older and now.startswith(before)) for before, now in pairs if before and now
+    ]
     # Where none of its packages is left, or understood, the name of the revision tells.
-    label = ", ".join(labels_asked(rolling))
-    return all(compared) if compared else label in ("", record.revision, _bare(record))
+    label = names_asked(rolling)[0]
+    return all(compared) if compared else label in ("", record.revision, bare_name(record.revision))
 
 
-def _bare(record: RolloutRecord) -> str:
-    """Return the revision of a rollout without the commit that its moved tag has."""
-    return record.revision.partition("@")[0]
+_MARK = re.compile(r"[@+][0-9a-f]{8}$")
+
+
+def bare_name(revision: str) -> str:
+    """Return the name of a rollout without the commit that its moved tag has, or its values."""
+    return _MARK.sub("", revision)
 
 
 def newcomers(rolling: RollingSet, members: Container[ObjectName]) -> list[ObjectName]:
@@ -145,10 +220,12 @@ def newcomers(rolling: RollingSet, members: Container[ObjectName]) -> list[Objec
     return [key for key in sorted(rolling.variants) if key not in members and rolling.differs(key)]
 
 
-def labels_asked(rolling: RollingSet) -> list[str]:
-    """Return the revisions that the set asks for, as people call them."""
+def names_asked(rolling: RollingSet) -> tuple[str, str]:
+    """Return how people call the revisions that the set asks for, and how these with their values."""
     targets = map(rolling.asks_for, rolling.variants)
-    return sorted({target.label for target in targets if target is not None})
+    revision = ", ".join(sorted({target.label for target in targets if target is not None}))
+    digests = sorted({values_digest(values) for values in rolling.values.values()})
+    return revision, f"{revision}+{inputs_digest(digests)[:8]}"
 
 
 def with_newcomers(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
@@ -193,19 +270,24 @@ def _observed(rolling: RollingSet, member: RolloutMember, now: int) -> RolloutMe
     """
     key, variant = member.key, rolling.variants[member.key]
     outcome, base = rolling.outcomes.get(key), rolling.base(key)
-    member = replace(member, target=member.target or identity(rolling.asks_for(key)))
+    member = replace(member, target=rolling.target(key) or member.target)
     if not isinstance(outcome, ResolvedVariant):
         return member
+    before = member.before
+    if before is None and base is not None and rolling.is_asked_to_move(key):
+        values = rolling.values_on_record(key)
+        digest = None if values is None else values_digest(values)
+        before = replace(recorded_pin(base), main=outcome.local or "", values=digest)
     if rolling.is_at_target(key):
         published = member.published if member.published > UNTIMED else now
         is_unhealthy = member.failed == "unhealthy"
         return replace(
             member,
+            before=before,
             published=published,
             failed=member.failed if is_unhealthy else "",
             why=member.why if is_unhealthy else "",
         )
-    before = recorded_pin(base) if member.before is None and base is not None else member.before
     published, (failed, why) = min(member.published, UNTIMED), _find_failure(rolling, member, outcome)
     record, draft = rolling.inventory.records.get(key), outcome.draft
     trees = (outcome.local, draft.tree if draft else None, Oid(record.output_tree) if record else None)
@@ -244,6 +326,17 @@ def _find_failure(
     if newest.state is PullState.MERGED and draft is None and newest.head.startswith(heads):
         return "reverted", f"pull request {newest.number} was merged, and main has it no more"
     return "", ""
+
+
+def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
+    """Return the record with the values that its packages had before."""
+    recorded = rolling.inventory.rollouts.get(rolling.key)
+    known = dict((recorded.values if recorded else None) or {})
+    used = {member.before.values for member in record.members if member.before and member.before.values}
+    for key in rolling.variants if used - known.keys() else ():
+        if values := rolling.values_on_record(key):
+            known[values_digest(values)] = values
+    return replace(record, values={digest: known[digest] for digest in sorted(used & known.keys())})
 
 
 def recorded_pin(pin: Pin) -> RolloutPin:

@@ -1,6 +1,5 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -42,12 +41,16 @@ from reconciler.resolve.rollout_model import (
 from reconciler.resolve.rollout_records import (
     Outcome,
     RollingSet,
+    bare_name,
     current_record,
-    labels_asked,
+    identity,
+    names_asked,
     newcomers,
     recorded_pin,
     with_newcomers,
+    with_values_before,
 )
+from reconciler.resolve.up_to_date import Values, variant_values
 from reconciler.resolve.upstreams import check_pin
 from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, waiting_text, wave_names
 
@@ -55,11 +58,13 @@ from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, wai
 class KeptPin(NamedTuple):
     """Pin that a variant gets in place of the one that it asks for, None for none yet, and why.
 
-    `location` is that of the order that decides it, if one does.
+    `values` are those that it gets in place of its own, None if nobody knows them. `location` is that of the
+    order that decides it, if one does.
     """
 
     pin: Pin | None
     why: Text
+    values: Values | None
     location: Location | None = None
 
 
@@ -99,7 +104,8 @@ def find_rollouts(
         if judged.rollout.record.finished and newcomers(rolling, judged.rollout.waves_of):
             # In the same run, or the next one would have something to do that this one knew.
             judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
-        rollouts.append(judged.rollout)
+        record = with_values_before(rolling, judged.rollout.record)
+        rollouts.append(replace(judged.rollout, record=record))
         kept_pins |= judged.kept_pins
         problems += judged.problems
     ordered = sorted(rollouts, key=lambda rollout: rollout.key)
@@ -123,10 +129,17 @@ def _sets(
         own_variants = variants.get(declared.key)
         if policy is not None and own_variants:
             own_outcomes = {key: outcomes[key] for key in own_variants if key in outcomes}
-            yield RollingSet(declared, policy, own_variants, own_outcomes, inventory, sources)
-
-
-_COMMIT = re.compile(r"@[0-9a-f]{8}")
+            recorded = inventory.rollouts.get(declared.key)
+            yield RollingSet(
+                declared,
+                policy,
+                own_variants,
+                own_outcomes,
+                inventory,
+                sources,
+                values={key: variant_values(variant) for key, variant in own_variants.items()},
+                members={member.key: member for member in recorded.members} if recorded else {},
+            )
 
 
 def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
@@ -156,7 +169,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
 
     An order for an earlier revision is over, and no problem.
     """
-    current = record.revision if record else ", ".join(labels_asked(rolling))
+    current = record.revision if record else names_asked(rolling)[0]
     if not current:
         return [], []
     waves = {*wave_names(rolling.policy.waves), *(record.waves if record else ())}
@@ -169,7 +182,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
         written = f"{revision}/{wave}" if wave else revision
         example = f"{current}/{min(waves)}" if wave else current
         # A tag that moved adds its commit to the name of the revision: orders may have either.
-        if revision not in revisions and _COMMIT.sub("", revision) not in revisions:
+        if revision not in revisions and bare_name(revision) not in revisions:
             message = f"{name} names {written}, and no revision of the set is called {revision}"
             hint = f'The rollout of {rolling.key} brings {current}: write "{example}".'
             if wave and "," in revision:
@@ -193,7 +206,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
 def _revisions(rolling: RollingSet, record: RolloutRecord | None) -> set[str]:
     """Return how people may call the revisions of the set's upstreams, up to the present one."""
     targets = [target for target in map(rolling.asks_for, rolling.variants) if target is not None]
-    names = {record.revision, _COMMIT.sub("", record.revision)} if record else set()
+    names = {record.revision, bare_name(record.revision)} if record else set()
     for target in targets:
         names |= {target.label, target.ref}
         for view in rolling.inventory.views_of(target.package.url):
@@ -292,7 +305,8 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
         stopped=dict(_stopped(head, judged, orders)) if not is_over else {},
         waves_of=waves_of,
     )
-    return _Judged(rollout, {key: KeptPin(rolling.base(key), text) for key, text in why.items()})
+    kept = {key: KeptPin(rolling.base(key), text, rolling.main_values(key)) for key, text in why.items()}
+    return _Judged(rollout, kept)
 
 
 def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
@@ -346,20 +360,20 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
     for recorded in record.members:
         # Going forward again starts anew: what is back now was not reverted by anybody else.
         member = replace(recorded, published=0, failed="", why="", ended=False)
-        pin, why = _way_back(rolling, record, member)
+        pin, values, why = _way_back(rolling, record, member)
         status, outcome = _status(rolling, member), rolling.outcomes.get(member.key)
         if isinstance(why, Problem):
             problems.append(why)
             why = why.message
         if isinstance(outcome, ResolvedVariant | WaitingVariant):
-            kept_pins[member.key] = KeptPin(pin, f"{head}; {why}" if why else head, at)
+            kept_pins[member.key] = KeptPin(pin, f"{head}; {why}" if why else head, values, at)
         by_wave.setdefault(member.wave, []).append(status._replace(why=why or status.why))
         if member.before is None and pin is not None and not why:
             member = replace(member, before=recorded_pin(pin))
         members.append(member)
     waves_of = {member.key: member.wave for member in members}
     for key in newcomers(rolling, waves_of):
-        kept_pins[key] = KeptPin(rolling.base(key), head, at)
+        kept_pins[key] = KeptPin(rolling.base(key), head, rolling.main_values(key), at)
     waves = (
         WaveStatus(name, WavePhase.ROLLED_BACK, tuple(by_wave[name]), _way_back_text(by_wave[name]))
         for name in record.waves
@@ -378,32 +392,36 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
 
 def _way_back(
     rolling: RollingSet, record: RolloutRecord, member: RolloutMember
-) -> tuple[Pin | None, Text | Problem]:
-    """Return the revision from before the rollout, or the present one and why the package stays at it.
+) -> tuple[Pin | None, Values | None, Text | Problem]:
+    """Return the revision and values from before the rollout, or the present ones and why the package stays.
 
-    What no run saw is read from the history of main.
+    What no run saw is read from the history of main, which tells no values.
     """
-    outcome, name = rolling.outcomes.get(member.key), rolling.name(member.key)
-    base = rolling.base(member.key)
+    outcome, name, before = rolling.outcomes.get(member.key), rolling.name(member.key), member.before
+    base, values = rolling.base(member.key), rolling.main_values(member.key)
     if not isinstance(outcome, ResolvedVariant) or not rolling.is_at_target(member.key):
-        return base, ""
+        return base, values, ""
     earlier = rolling.inventory.earlier.get(outcome.downstream)
-    if member.before is None and earlier is None:
-        return base, f"{name} was made by it and stays until its target goes"
-    pin = _find_pin(rolling, member.before) if member.before else None
+    if before is None and earlier is None:
+        return base, values, f"{name} was made by it and stays until its target goes"
+    pin = _find_pin(rolling, before) if before else None
     if pin is None and earlier is not None:
         pin = find_base(earlier, outcome.pin, None, rolling.inventory, rolling.sources)[0]
-    if pin is None:
+    values_before = rolling.values_before(before) if before else None
+    is_revision = pin is not None and identity(pin) != identity(rolling.asks_for(member.key))
+    if pin is None or not (is_revision or values_before is not None):
         lock = earlier.upstream_lock if earlier else None
-        ref = member.before.ref if member.before else lock.ref if lock else "the revision"
-        message = f"{ref}, which {name} had before {record.revision}, cannot be found, so it stays as it is"
+        ref = before.ref if before else lock.ref if lock else "the revision"
+        what = ref if pin is None else "the values"
+        message = f"{what}, which {name} had before {record.revision}, cannot be found, so it stays as it is"
         hint = "Push that revision again, or ask for another one in the set."
+        hint = hint if pin is None else "Write the earlier values into the set."
         problem = Problem(rolling.located(ROLL_BACK), Reason.UPSTREAM_NOT_FOUND, message, hint)
-        return base, problem.owned_by(rolling.variants[member.key].owner)
+        return base, values, problem.owned_by(rolling.variants[member.key].owner)
     checked = check_pin(pin, rolling.variants[member.key], rolling.inventory)
     if isinstance(checked, Problem):
-        return base, replace(checked, location=rolling.located(ROLL_BACK))
-    return pin, ""
+        return base, values, replace(checked, location=rolling.located(ROLL_BACK))
+    return pin, values if values_before is None else values_before, ""
 
 
 def _find_pin(rolling: RollingSet, recorded: RolloutPin) -> Pin | None:
@@ -429,7 +447,8 @@ def with_kept_pin(outcome: Outcome, pin: KeptPin, resolved: Outcome) -> Outcome:
     if isinstance(outcome, WaitingVariant):
         target = outcome.target
     if pin.pin is not None and isinstance(resolved, ResolvedVariant):
-        return replace(resolved, held_back=HeldBack(target, pin.why, pin.location))
+        held = HeldBack(target, pin.why, pin.location, is_guess=pin.values is None)
+        return replace(resolved, held_back=held)
     if isinstance(outcome, ResolvedVariant | WaitingVariant):
         return WaitingVariant(outcome.variant, outcome.offers, pin.why, target)
     return outcome

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
+from pydantic.alias_generators import to_camel
 
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
@@ -28,7 +31,7 @@ ENGINE = 3
 _TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions", "subpackages")
 """The inputs that a record keeps beside the digest, to report later which of them changed."""
 
-_RENDERED = {"package_context", "pipeline", "mutators", "injectors"}
+_RENDERED = ("package_context", "pipeline", "mutators", "injectors")
 
 
 def input_facts(
@@ -57,7 +60,7 @@ def input_facts(
             pin.commit.oid,
             pin.tree,
         ],
-        "spec": _rendered_spec(variant),
+        "spec": variant_values(variant),
         "objects": _injected(variant, inventory.snapshot.of(view.cluster), objects),
     }
     if inventory.policy.on_conflict is not OnConflict.ASK:
@@ -106,12 +109,35 @@ def _cluster(snapshot: Snapshot) -> list[Any]:
     return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else snapshot.apis]
 
 
-def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:
-    """Return the part of a spec that rendering reads, as it is on disk; most specs have none of it."""
+Values = Mapping[str, Any]
+"""The part of a spec that rendering reads beside the upstream, as it is on disk; most have none."""
+
+
+def variant_values(variant: DesiredVariant) -> Values:
+    """Return the values that a variant asks for."""
     spec = variant.spec
     if not any(getattr(spec, name) is not None for name in _RENDERED):
         return {}
-    return spec.model_dump(exclude_none=True, include=_RENDERED)
+    return spec.model_dump(exclude_none=True, include=set(_RENDERED))
+
+
+def recorded_values(record: PackageVariantRecord) -> Values:
+    """Return the values that a variant had when it was last applied."""
+    return {name: record.spec[name] for name in map(to_camel, _RENDERED) if name in record.spec}
+
+
+def with_values(variant: DesiredVariant, values: Values) -> DesiredVariant:
+    """Return a variant with other values."""
+    if variant_values(variant) == values:
+        return variant
+    spec = PackageVariantSpec.model_validate(dict(values))
+    fields = {name: getattr(spec, name) for name in _RENDERED}
+    return replace(variant, spec=variant.spec.model_copy(update=fields))
+
+
+def values_digest(values: Values) -> str:
+    """Return what tells values from others, "" for none."""
+    return inputs_digest(values)[:_SHORT] if values else ""
 
 
 def inputs_digest(facts: object) -> str:

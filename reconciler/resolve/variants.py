@@ -23,7 +23,7 @@ from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.names.trailers import Ticks
 from reconciler.records.state import PackageVariantRecord, recorded_ticks
-from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
+from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, find_equal, index_sources
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
     ORPHAN,
@@ -49,6 +49,7 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     subpackage_facts,
     told_facts,
+    with_values,
 )
 from reconciler.resolve.upstreams import find_circles, find_repository
 
@@ -108,7 +109,11 @@ def _at_kept_pins(
     outcomes: Mapping[ObjectName, Outcome], rollouts: Rollouts, desired: Desired, inventory: Inventory
 ) -> dict[ObjectName, Outcome]:
     """Return the variants that a rollout holds, each at the pin that it keeps."""
-    held_variants = [variant for variant in desired.variants if variant.key in rollouts.kept_pins]
+    held_variants = [
+        variant if pin.values is None else with_values(variant, pin.values)
+        for variant in (desired.variants if rollouts.kept_pins else ())
+        if (pin := rollouts.kept_pins.get(variant.key)) is not None
+    ]
     if not held_variants:
         return {}
     lookups = Lookups(_index_objects(held_variants, inventory), index_sources(inventory))
@@ -209,6 +214,7 @@ def resolve_variant(
     record = inventory.records.get(variant.key)
     package = view.packages.get(path, PackageState(path))
     base, lost = find_base(package.main_header, pin, record, inventory, lookups.sources)
+    base = find_equal(package.main_header, pin, record, inventory) or base
     draft = current_draft(package, view, inventory)
     draft_header = draft.header if draft else None
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None

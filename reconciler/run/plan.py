@@ -20,6 +20,7 @@ from reconciler.forge.registry import Forges
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.step import PipelineResult
+from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files
@@ -32,11 +33,13 @@ from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
 from reconciler.render.package import render_packages
-from reconciler.render.rendered import Rendered
+from reconciler.render.rendered import Rendered, RenderedVariant
+from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
 from reconciler.report.report import Names
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 
@@ -109,24 +112,35 @@ def plan_fleet(
 
 def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> PlannedRun:
     """Compute the plan: again while a bug of ours breaks the work on further packages, which then stall."""
+    defects = dict(inputs.inventory.broken_records)
+    done: dict[ObjectName, tuple[ResolvedVariant, RenderedVariant]] = {}
     inventory = inputs.inventory
-    defects = dict(inventory.broken_records)
     while True:
         effects.check_shutdown()
-        fleet = _resolve(inputs, resolving, defects=defects)
+        fleet = _resolve(inputs, inventory, resolving, defects=defects)
         with stage("fetch"):
             contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
             # Apart, so that what reports tell of takes no place of what rendering reads.
             compared = fetch_contents(loss_trees(fleet, inventory), inputs.mirrors, inventory.policy.limits)
         with opened_pipelines(inputs) as run:
             with stage("render"):
-                rendered = _render(inputs, fleet, contents, run)
+                rendered = _render(inventory, fleet, contents, run, done)
+                rendered = with_unchanged(rendered, fleet.resolution, contents, inventory)
             broken = {
                 outcome.variant: outcome.defect for outcome in rendered.variants.values() if outcome.defect
             }
             if broken:
                 defects |= broken
                 continue
+            unchanged = find_unchanged(rendered, fleet.resolution, inventory)
+            if unchanged:
+                # Where a revision or its values change nothing, the next wave need not wait for a run.
+                inventory = replace(inventory, unchanged={**inventory.unchanged, **unchanged})
+                done = {
+                    r.variant.key: (r, rendered.variants[r.variant.key]) for r in fleet.resolution.variants
+                }
+                continue
+            fleet = replace(fleet, resolution=without_guesses(fleet.resolution))
             deliveries = rendered.deliveries
             # Generated manifests are by_owner only after rendering: now they are variants like all others.
             generated = (delivery.resolved for delivery in deliveries.items.values())
@@ -172,12 +186,17 @@ def resolve_inputs(
 
     `trace` also records the origin of every field of every variant.
     """
+
+    def resolved(inputs: RunInputs) -> ResolvedFleet:
+        return _resolve(inputs, inputs.inventory, options, trace=trace)
+
     units = inputs.inventory.units
-    return isolate(units, lambda left_out: _resolve(inputs.without(left_out), options, trace=trace))[0]
+    return isolate(units, lambda left_out: resolved(inputs.without(left_out)))[0]
 
 
 def _resolve(
     inputs: RunInputs,
+    inventory: Inventory,
     options: ResolveOptions,
     *,
     trace: bool = False,
@@ -185,7 +204,6 @@ def _resolve(
 ) -> ResolvedFleet:
     """Resolve the fleet with variants stalled that have defects."""
     # Reading ends here: everything below is computed.
-    inventory = inputs.inventory
     with stage("read"):
         dependencies = inputs.dependencies
     with stage("expand"):
@@ -209,12 +227,24 @@ def opened_pipelines(inputs: RunInputs) -> Iterator[RunPipelines]:
         yield interruptible
 
 
-def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents, run: RunPipelines) -> Rendered:
-    """Return the packages of all variants and deliveries."""
-    inventory = inputs.inventory
+def _render(
+    inventory: Inventory,
+    fleet: ResolvedFleet,
+    contents: Contents,
+    run: RunPipelines,
+    done: Mapping[ObjectName, tuple[ResolvedVariant, RenderedVariant]],
+) -> Rendered:
+    """Return the packages of all variants and deliveries; those that are `done` are taken from there."""
+    same = {
+        resolved.variant.key: done[resolved.variant.key][1]
+        for resolved in fleet.resolution.variants
+        if resolved.variant.key in done and done[resolved.variant.key][0] == resolved
+    }
+    variants = tuple(r for r in fleet.resolution.variants if r.variant.key not in same)
+    resolution = replace(fleet.resolution, variants=variants) if same else fleet.resolution
     rendered = render_packages(
-        fleet.resolution, contents, inventory, run, partial(track, name="rendering packages")
+        resolution, contents, inventory, run, partial(track, name="rendering packages")
     )
     deliveries = render_deliveries(fleet.deliveries, contents, inventory)
     packages = {owner: delivery.rendered for owner, delivery in deliveries.items.items()}
-    return replace(rendered, variants={**rendered.variants, **packages}, deliveries=deliveries)
+    return replace(rendered, variants={**same, **rendered.variants, **packages}, deliveries=deliveries)

@@ -8,24 +8,31 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
     PACKAGE_VARIANT_SET,
+    PackageContextTemplate,
     PackageVariantSet,
     PackageVariantSetSpec,
     RepositoryTarget,
     Target,
     Upstream,
+    VariantTemplate,
 )
 from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
+from reconciler.expand import expand
 from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import tree_id
+from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan, WriteGroup
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.records.state import ROLLOUTS_DIRECTORY, RolloutRecord
+from reconciler.render import render_packages
+from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
+from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.rollout_model import GO, PAUSE, SKIP
-from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint
+from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint, resolve
 from tests.support.values import replace
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
@@ -62,6 +69,7 @@ class RolloutWorld(ModelWorld):
 
     revision: int = 1
     targets: list[str] = field(default_factory=lambda: list(EDGES))
+    values: dict[str, str] = field(default_factory=dict)
     orders: dict[str, str] = field(default_factory=dict)
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
@@ -161,6 +169,21 @@ class RolloutWorld(ModelWorld):
 
     # what a run does
 
+    def plan(self) -> Plan:
+        """Plan as a run does: again while it finds packages that their rollout does not change."""
+        inventory = self.inventory()
+        while True:
+            desired = expand(inventory)
+            resolution = resolve(inventory, desired)
+            contents = self.contents(resolution)
+            rendered = render_packages(resolution, contents, inventory)
+            rendered = with_unchanged(rendered, resolution, contents, inventory)
+            unchanged = find_unchanged(rendered, resolution, inventory)
+            if not unchanged:
+                fleet = ResolvedFleet(desired, without_guesses(resolution))
+                return replace(build_plan(inventory, fleet, rendered), lock=None)
+            inventory = replace(inventory, unchanged={**inventory.unchanged, **unchanged})
+
     def inventory(self) -> Inventory:
         read = super().inventory()
         views = {}
@@ -206,13 +229,17 @@ class RolloutWorld(ModelWorld):
         targets = [RepositoryTarget(name=edge, package_names=["web"]) for edge in self.targets]
         spec = PackageVariantSetSpec(
             upstream=Upstream(repo="blueprints", package="web", revision=self.revision),
-            targets=[Target(repositories=targets)],
+            targets=[Target(repositories=targets, template=self._template())],
         )
         metadata = ObjectMeta(name=SET.name, namespace=NAMESPACE, annotations=dict(self.orders))
         manifest = PackageVariantSet(
             api_version=PACKAGE_VARIANT_SET, kind="PackageVariantSet", metadata=metadata, spec=spec
         )
         return Sourced(SET, manifest, Source(Location("set.yaml", 1), EPOCH))
+
+    def _template(self) -> VariantTemplate | None:
+        context = PackageContextTemplate(data=dict(self.values))
+        return VariantTemplate(package_context=context) if self.values else None
 
     def _snapshot(self) -> Snapshot:
         applications = tuple(
