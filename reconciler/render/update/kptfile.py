@@ -17,7 +17,9 @@ from reconciler.krm.merge import (
     MergedField,
     MergedLines,
     Node,
+    Steps,
     TextFormat,
+    Winner,
     child,
     edits_of,
     insert_new,
@@ -29,6 +31,7 @@ from reconciler.krm.merge import (
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
+from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import Edit, Raw, SetValue, Tree, YamlError, edit_tree, emit
 from reconciler.names.objects import File, Files
 from reconciler.policy import Strategy
@@ -40,6 +43,7 @@ from reconciler.render.update.three_way import FileSides, is_equal
 
 # kpt copies these parts of the merged Kptfile, and no others, into local's.
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
+_LINKS: Final = ("upstream", "upstreamLock")
 _METADATA: Final = ("labels", "annotations")
 # The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
 _STRATEGY: Final = re.compile(
@@ -95,14 +99,16 @@ def merge_kptfile(
         return local
     if not settings.like_kpt and is_equal(base, local) and _same_identity(old, theirs):
         return upstream
-    fields = FieldMerge(resolver_for(settings.policy, path, "Kptfile", ours.value))
+    resolver = resolver_for(settings.policy, path, "Kptfile", ours.value)
+    fields = FieldMerge(lambda steps: Winner.UPSTREAM if _is_rendered(steps) else resolver(steps))
     merge = _merge_like_kpt((ours, old, theirs)) if settings.like_kpt else partial(_merge_part, fields)
-    result = _merge_root(merge, (old, theirs, ours), root=root)
+    result = _merge_root(merge, (old, theirs, ours), root=root, like_kpt=settings.like_kpt)
     done = edit_tree(ours.tree, tuple(edits_of(ours, result)))
     report.fallbacks += done.fallbacks
     text = done.text
     if not settings.like_kpt:  # kpt loses all comments of a Kptfile
-        report.record_fields(path, "Kptfile", fields.conflicts, ours.value)
+        people = [conflict for conflict in fields.conflicts if not _is_rendered(conflict.path)]
+        report.record_fields(path, "Kptfile", people, ours.value)
         trees = old.tree if old is not None else None, theirs.tree, ours.tree
         text, dropped = merge_comments(*trees, Tree.parse(text), _SHAPE)
         record_dropped_comments(path, "Kptfile", DocumentSides(*trees, text), dropped, report)
@@ -167,6 +173,11 @@ def update_strategy(file: File | None) -> Strategy | None:
     return Strategy(strategy) if strategy in set(Strategy) else None
 
 
+def _is_rendered(steps: Steps) -> bool:
+    """Return whether a field is one that `kpt fn render` writes: it is nobody's edit."""
+    return steps[:2] == ("status", "renderStatus") or steps[:3] == _RENDERED
+
+
 _MergeField = Callable[[str, Node | None, Node | None, Node | None], Merged | None]
 """Merges the part of a name, given as base, upstream and local."""
 
@@ -222,10 +233,27 @@ def _function_lists(side: Node | None) -> Iterator[list[Node]]:
             yield functions.items
 
 
-def _merge_root(merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool) -> MergedCollection:
+def _merge_link(
+    base: Node | None, upstream: Node | None, local: Node | None, *, like_kpt: bool
+) -> Merged | None:
+    """Merge a block that goes with the content of its package: where both sides changed it, it is upstream's.
+
+    kpt takes every block that upstream has, and keeps one that upstream gave up.
+    """
+    if (upstream is None and like_kpt) or (not like_kpt and is_same(base, upstream)):
+        return local
+    if upstream is None:
+        return None if is_same(base, local) else local
+    return FromUpstream(upstream)
+
+
+def _merge_root(
+    merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool, like_kpt: bool
+) -> MergedCollection:
     base, upstream, local = sides
     result = MergedCollection(local)
-    merged = {*local.children, *_MERGED}
+    links = () if root else _LINKS
+    merged = {*local.children, *_MERGED, *links}
     for name in insert_new(local.children, (name for name in upstream.children if name in merged)):
         mine = child(local, name)
         value: Merged | None = mine
@@ -234,9 +262,8 @@ def _merge_root(merge: _MergeField, sides: tuple[Node | None, Node, Node], *, ro
         elif name in _MERGED:
             value = merge(name, child(base, name), child(upstream, name), mine)
         # In the root package kpt sets both itself; in a sub-package upstream's go with its content.
-        elif name in ("upstream", "upstreamLock") and not root:
-            theirs = child(upstream, name)
-            value = mine if theirs is None else FromUpstream(theirs)
+        elif name in links:
+            value = _merge_link(child(base, name), child(upstream, name), mine, like_kpt=like_kpt)
         if value is not None:
             result.fields[name] = MergedField(value)
     return result
@@ -246,7 +273,7 @@ def _same_identity(base: Node | None, upstream: Node) -> bool:
     """Return whether upstream changed neither name, namespace nor upstream."""
     metadata = (child(base, "metadata"), child(upstream, "metadata"))
     pairs = [tuple(child(node, name) for node in metadata) for name in ("name", "namespace")]
-    pairs += [(child(base, name), child(upstream, name)) for name in ("upstream", "upstreamLock")]
+    pairs += [(child(base, name), child(upstream, name)) for name in _LINKS]
     return all(is_same(*pair) for pair in pairs)
 
 
@@ -347,22 +374,30 @@ def upstream_of(files: Files, *, ref: str, commit: str) -> UpstreamRef | None:
 
 def upstream_block(file: File | None) -> Any:
     """Return `upstream` of a Kptfile as data, None where it is absent or unreadable."""
-    try:
-        _, root = _read("Kptfile", file)
-    except UpdateRefused:
-        return None
-    block = child(root, "upstream")
+    block = upstream_node(file)
     return block.value if block is not None else None
 
 
+def upstream_node(file: File | None) -> Node | None:
+    """Return `upstream` of a Kptfile, None where it is absent or unreadable."""
+    try:
+        return child(_read("Kptfile", file)[1], "upstream")
+    except UpdateRefused:
+        return None
+
+
+_RENDERED: Final = ("status", "conditions", "[type=Rendered]")
 _DEFAULT: Final = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {}}
 
 
 def _comparable(kptfile: Any) -> Any:
-    """Return a Kptfile without name, upstream and ownership."""
+    """Return a Kptfile without name, upstream, ownership and what `kpt fn render` records."""
     metadata = kptfile.get("metadata") or {}
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _OWNERSHIP}
     rest = {key: value for key, value in metadata.items() if key not in ("name", "annotations")}
-    excluded = ("upstream", "upstreamLock", "metadata")
-    top = {key: value for key, value in kptfile.items() if key not in excluded}
+    top = {key: value for key, value in kptfile.items() if key not in (*_LINKS, "metadata", "status")}
+    status = mapping_at(kptfile, "status")
+    conditions = [c for c in mappings_at(status, "conditions") if c.get("type") != "Rendered"]
+    rest_of_status = {k: v for k, v in status.items() if k not in ("renderStatus", "conditions")}
+    top["status"] = (conditions, rest_of_status)
     return {**top, "metadata": {**rest, **({"annotations": annotations} if annotations else {})}}

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
+from reconciler.krm.merge import FieldConflict, Winner
+from reconciler.krm.values import value_at
 from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
 from reconciler.render.update.comments import is_unedited
-from reconciler.render.update.conflict_policy import Rule, RuleKind
-from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block
+from reconciler.render.update.conflict_policy import Rule, RuleKind, resolver_for
+from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block, upstream_node
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE, Conflict, MergeReport, UpdateRefused
 from reconciler.render.update.resource_files import check_duplicates, merge_resource_files
 from reconciler.render.update.settings import MergeSettings
@@ -40,9 +42,14 @@ def resource_merge(sides: Sides, settings: MergeSettings, report: MergeReport) -
     Source: kpt internal/util/update/resource-merge.go, updatePackage.
     """
     result: Result = {}
+    chosen: dict[str, int] = {}
     # kpt merges each package by itself: no resource moves from one into another.
     for path, package_sides in split_packages(sides).items():
-        result.update(_merge_one(path, sides, package_sides, settings, report))
+        side = next((number for outer, number in chosen.items() if path.startswith(f"{outer}/")), None)
+        if side is None and not settings.like_kpt and _are_two_packages(path, sides):
+            side = chosen[path] = _choose_package(path, sides, settings, report)
+        taken = package_sides[side] if side is not None else None
+        result.update(_merge_one(path, sides, package_sides, settings, report) if taken is None else taken)
     return result
 
 
@@ -144,6 +151,30 @@ def _merge_one(path: str, whole: Sides, sides: Sides, settings: MergeSettings, r
             report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, _ANOTHER_UPSTREAM))
         return dict(sides.local)
     return _merge_files(path, sides, settings, report)
+
+
+def _are_two_packages(path: str, whole: Sides) -> bool:
+    """Return whether both sides added a package at one path, and they follow different upstreams."""
+    if not path or tuple(has_directory(side, path) for side in whole) != (False, True, True):
+        return False
+    theirs, ours = (
+        [
+            value_at(upstream_block(side.get(f"{path}/{KPTFILE}")), "git", name)
+            for name in ("repo", "directory")
+        ]
+        for side in whole[1:]
+    )
+    return theirs != ours
+
+
+def _choose_package(path: str, whole: Sides, settings: MergeSettings, report: MergeReport) -> int:
+    """Return the side whose package stays, local's while nobody decides: a mixture would be neither."""
+    name = f"{path}/{KPTFILE}"
+    theirs, ours = (upstream_node(side.get(name)) for side in whole[1:])
+    winner = resolver_for(settings.policy, name, "Kptfile")(("upstream",))
+    conflict = FieldConflict(("upstream",), None, theirs, ours, "BothAdded", winner)
+    report.record_fields(name, "Kptfile", [conflict], None)
+    return 1 if winner is Winner.UPSTREAM else 2
 
 
 def _merge_deleted(path: str, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:

@@ -231,13 +231,6 @@ def test_sub_package_that_follows_another_upstream_is_left_to_it(changed: dict[s
     assert update_package(base, upstream, local, mode=LIKE_KPT).decided == ()
 
 
-def test_sub_package_that_both_sides_added_is_merged_whatever_its_upstream() -> None:
-    upstream = {**files(), **package({"sub/Kptfile": kptfile("sub"), "sub/u.txt": "u\n"})}
-    local = {**files(), **package({"sub/Kptfile": kptfile("sub", UPSTREAM_BLOCK.format("b"))})}
-
-    assert "sub/u.txt" in update_package(files(), upstream, local).files
-
-
 # Which files are resources
 
 
