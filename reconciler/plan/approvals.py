@@ -12,6 +12,7 @@ from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS
+from reconciler.plan.after import with_after
 from reconciler.plan.changes import Approval, ApprovalState, Change, Op, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
@@ -178,7 +179,10 @@ def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -
         )
         records[record_path(record)] = record_bytes(replace(record, refused=now))
         state = _refused_state(change, pull.number, why.message)
-        changes.append(plan.approving[change.package](state))
+        waiting = replace(
+            change, op=Op.KEEP, reason=state.reason, message=state.why, waits=True, approve=None
+        )
+        changes.append(with_after(waiting, context.targets[change.package]))
     unrefused = {package: why for package, why in unfinished.items() if package not in refused}
     conditions = plan_conditions(context, changes, unrefused)
     return replace(plan, changes=tuple(changes), records=records, conditions=conditions)

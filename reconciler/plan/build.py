@@ -108,7 +108,6 @@ def build_plan(
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
-        approving=decided.changes.approving,
     )
     plan = _with_files(plan, decided.every, decided.waiting, fleet, context, lock=lock, shard=shard)
     plan = replace(

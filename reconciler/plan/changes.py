@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location, worst
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import PullRequest
@@ -249,6 +249,44 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     subpackages: tuple[SubpackageNote, ...] = ()
 
 
+class WaitsFor(StrEnum):
+    """Source of the next step of a package, once the effects of its change are done."""
+
+    NOBODY = "nobody"
+    REVIEW = "review"
+    ANSWER = "answer"
+    """Of people, to the conflicts of its draft."""
+    CORRECTION = "correction"
+    """Of its functions, its gates or the checkout."""
+    DECISION = "decision"
+    MANIFEST = "manifest"
+    """Its manifest or repository is wrong, which is a problem of its own."""
+    CHECKS = "checks"
+    WAVE = "wave"
+    SCHEDULE = "schedule"
+    """Of pull requests, or a limit of them."""
+    DEPENDENTS = "dependents"
+    UNPAUSE = "unpause"
+    NEXT_RUN = "next run"
+
+
+class After(Struct, frozen=True):
+    """State of a package once the effects of its change are done."""
+
+    phase: Phase | None = None
+    """None where nothing of ours is left."""
+    reason: str = ""
+    why: Text = ""
+    waits_for: WaitsFor = WaitsFor.NOBODY
+    head: str = ""
+    """The branch that waits for people, short: its draft, the group's, or what proposes its deletion."""
+    has_draft: bool = False
+    revision: str = ""
+    """The PackageRevision that the variant is about, as Porch calls it; "" for none."""
+    since: int = 0
+    """Time of what brought it there: the forge's, else what was recorded for this phase and head."""
+
+
 class Change(DraftFacts, frozen=True):
     """Change of one package, with the reason and the exact writes.
 
@@ -260,7 +298,8 @@ class Change(DraftFacts, frozen=True):
     unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
     its generated manifests, `requirements` what its new upstream revision requires differently. `postponed`
-    tells that a limit or the schedule keeps its pull request from being opened. `impact` is the difference
+    tells that a limit or the schedule keeps its pull request from being opened. `after` is the state that
+    the change leaves. `impact` is the difference
     of its draft from main if this run writes it, None where that is not known. `losses` are the objects of
     its cluster that go when its proposal is merged.
     """
@@ -287,6 +326,7 @@ class Change(DraftFacts, frozen=True):
     request: PullRequestContent | None = None
     repair: Text = ""
     postponed: Postponed | None = None
+    after: After = After()
 
     @property
     def detail(self) -> str:
@@ -432,7 +472,7 @@ class Plan(PartlyCompared, frozen=True):
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
     lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
-    again after the effects. `approving` composes a change anew that a forge did not merge. `other_status`
+    again after the effects. `other_status`
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
     `without` returns the plan as it is reported and recorded without some packages. `losses` are those of its
@@ -440,7 +480,7 @@ class Plan(PartlyCompared, frozen=True):
     where only the pull request is known.
     """
 
-    UNCOMPARED = frozenset({"approving", "context", "without"})
+    UNCOMPARED = frozenset({"context", "without"})
 
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -464,7 +504,6 @@ class Plan(PartlyCompared, frozen=True):
     has_pins: bool = True
     applied: Oid | None = None
     context: "PlanContext | None" = None
-    approving: Mapping[PackageKey, Callable[[ApprovalState], Change]] = field(default_factory=dict)
     without: "Callable[[Collection[PackageKey]], Plan]" = _not_divided
 
     @property

@@ -7,7 +7,6 @@ one, and only `compose` knows which of them counts (D33).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum, StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from reconciler.base.text import Text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
+from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     ApprovalState,
     Change,
@@ -293,7 +293,7 @@ def compose(parts: Parts) -> Change:
         pull = None
         if not (writes or close or approve):
             op, reason, message = Op.KEEP, postponed.reason, ""
-    return Change(
+    change = Change(
         package=decided.target.key,
         repository=decided.target.view.key,
         op=op,
@@ -327,6 +327,7 @@ def compose(parts: Parts) -> Change:
         warnings=facts.warnings,
         subpackages=facts.subpackages,
     )
+    return with_after(change, decided.target)
 
 
 class Changes:
@@ -342,16 +343,6 @@ class Changes:
         for key, result in results.items():
             self._parts[key] = evolve(self._parts[key], result)
             self.composed[key] = compose(self._parts[key])
-
-    @property
-    def approving(self) -> Mapping[PackageKey, Callable[[ApprovalState], Change]]:
-        """How each change that merges a pull request is composed where the forge did otherwise."""
-        merging = [key for key, change in self.composed.items() if change.approve]
-        return {key: partial(self._approved, self._parts[key]) for key in merging}
-
-    @staticmethod
-    def _approved(parts: Parts, approval: ApprovalState) -> Change:
-        return compose(parts._replace(approval=approval))
 
     def described(
         self,

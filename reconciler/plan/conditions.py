@@ -9,10 +9,11 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Op, Unfinished, WriteGroup
+from reconciler.plan.after import undone
+from reconciler.plan.changes import Change, Op, Unfinished
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.draft_decision import asked_text
+from reconciler.plan.texts import asked_text, missing_text
 from reconciler.render.rendered import Package
 
 POINT_EMPTY = "RequiredPointEmpty"
@@ -96,7 +97,7 @@ def _variant(
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
     if change.reason is Reason.PAUSED:
-        yield from _paused(variant, change, context)
+        yield from _paused(change)
         return
     # Which required injection points are empty; None if the package has no points
     rendered = context.rendered.variants.get(variant.key)
@@ -106,7 +107,8 @@ def _variant(
     error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
     yield _ensured(change, error, injection, unwritten)
     yield _ready(change, error or injection or (missing_text(change, missing) if missing else ""))
-    yield _draft(_has_draft(variant, change, context, missing))
+    after = undone(change, context.targets[change.package], missing) if missing else change.after
+    yield _draft(after.has_draft)
     # What was rendered may be there all the same: in a draft that a person closed, say.
     absent = "" if isinstance(fresh, Package) and fresh.tree in _trees(variant, context) else error
     yield _context(variant, absent, context)
@@ -121,18 +123,13 @@ def _trees(variant: DesiredVariant, context: PlanContext) -> Iterator[Oid | None
         yield from (resolved.draft.tree, resolved.draft.written) if resolved.draft else ()
 
 
-def missing_text(change: Change, missing: Unfinished) -> Text:
-    """Return what an effect that was not done means for the package."""
-    return missing.message or f"Not applied yet: {change.op} ({change.reason})"
-
-
-def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> Iterator[Condition]:
+def _paused(change: Change) -> Iterator[Condition]:
     """Yield the conditions of a paused variant: nothing is compared with what it asks for."""
     status: Literal["Unknown", "False"] = "False" if change.before is None else "Unknown"
     message = str(change.message)
     for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
         yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
-    yield _draft(_has_draft(variant, change, context, None))
+    yield _draft(change.after.has_draft)
 
 
 def _ensured(change: Change, error: Text, injection: str | None, unwritten: Unfinished | None) -> Condition:
@@ -161,24 +158,6 @@ def _error(change: Change) -> Text:
     if change.op is Op.BLOCK or not change.reason.facts.ensured or change.reason is Reason.OWNER_STALLED:
         return change.message or str(change.reason)
     return ""
-
-
-def _has_draft(
-    variant: DesiredVariant, change: Change, context: PlanContext, missing: Unfinished | None
-) -> bool:
-    """Whether a branch holds a draft of the variant after the effects."""
-    resolved = context.resolved.get(variant.key)
-    draft = resolved.draft if resolved else None
-    if missing is not None and not missing.pushed:
-        return draft is not None
-    if change.written is not None:
-        return True
-    # A draft that has nothing to propose may be on the branch of a closed group; another package removes it.
-    is_over = change.op is Op.KEEP and change.reason is Reason.DRAFT_SUPERSEDED
-    if is_over or (change.is_merged and missing is None):
-        return False
-    group_refs = {w.ref for w in change.writes if isinstance(w, WriteGroup)}
-    return draft is not None and draft.ref not in group_refs | change.removed
 
 
 def _draft(exists: object) -> Condition:

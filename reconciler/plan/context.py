@@ -1,7 +1,7 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,10 +11,12 @@ from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import (
     Draft,
     Inventory,
+    PackageRevision,
     PackageState,
     PullRequest,
     PullRequests,
     PullState,
+    RecordedStatus,
     RepositoryRole,
     RepositoryView,
 )
@@ -42,6 +44,26 @@ ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
+class Before(Struct, frozen=True):
+    """State of a package before any decision, beside the content of its repository."""
+
+    variant: ObjectName | None = None
+    """The variant that its change is about: the one that wants it, else its owner."""
+    is_wanted: bool = False
+    is_stalled: bool = True
+    """Whether its manifest, upstream or downstream is wrong, or no manifest declares it."""
+    stopped: Text = ""
+    """Why its rollout keeps it from being merged."""
+    deletion: str = ""
+    """The branch that proposes its deletion, short, whether or not it is there."""
+    publications: tuple[PackageRevision, ...] = ()
+    """Revisions that this run publishes."""
+    manifest: int = 0
+    """Time of its manifest, else of the control commit."""
+    control: int = 0
+    recorded: RecordedStatus | None = None
+
+
 class PlanTarget(Struct, frozen=True):
     """One package in scope.
 
@@ -59,6 +81,7 @@ class PlanTarget(Struct, frozen=True):
     merged: tuple[Draft, ...] = ()
     others: tuple[Draft, ...] = ()
     pulls: PullRequests = PullRequests()
+    before: Before = Before()
 
     @property
     def drafts(self) -> tuple[Draft, ...]:
@@ -69,6 +92,12 @@ class PlanTarget(Struct, frozen=True):
     def is_aside(self) -> bool:
         """Whether this is what is on another branch, where path and drafts are those of another target."""
         return self.key.path != self.package.path
+
+    @property
+    def standing_deletion(self) -> str:
+        """The branch that proposes to delete the package, "" if there is none."""
+        deletion = self.before.deletion
+        return deletion if deletion in self.view.branches and not self.is_aside else ""
 
 
 class Neighbours(Struct, frozen=True):
@@ -145,7 +174,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
     deletions = _proposed_deletions(inventory)
     rollouts = resolution.rollouts
     kept_and_gone = (*diff.delete, *diff.keep, *diff.transfer)
-    return PlanContext(
+    context = PlanContext(
         inventory=inventory,
         desired=desired,
         resolution=resolution,
@@ -165,6 +194,42 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         sources=index_sources(inventory),
         defects=fleet.defects,
     )
+    return with_before(context)
+
+
+def with_before(context: PlanContext) -> PlanContext:
+    """Return the context with what is known of each package before any decision."""
+    blamed = {problem.owner for problem in context.resolution.problems}
+    targets = {key: replace(t, before=_before(t, context, blamed)) for key, t in context.targets.items()}
+    return replace(context, targets=targets)
+
+
+def _before(target: PlanTarget, context: PlanContext, blamed: Container[ObjectKey | None]) -> Before:
+    wanting = context.downstreams.get(target.key, ())
+    key = wanting[0].key if wanting else _find_holder(target, context.inventory)
+    variant = context.variants.get(key) if key else None
+    control = context.inventory.control.commit.time
+    deletion = deletion_ref(context.inventory.policy.instance, target.package.path)
+    return Before(
+        variant=key,
+        is_wanted=bool(wanting),
+        is_stalled=variant is None or variant.owner in blamed,
+        stopped=context.stopped.get(key, "") if key else "",
+        deletion=short_branch(deletion),
+        publications=context.resolution.publications.get(target.key, ()),
+        manifest=variant.source.time if variant else control,
+        control=control,
+        recorded=context.inventory.statuses.get(key) if key else None,
+    )
+
+
+def _find_holder(target: PlanTarget, inventory: Inventory) -> ObjectName | None:
+    """Return the owner of a package that no variant wants; at a former place it may not be readable."""
+    if target.owner is not None:
+        return target.owner
+    former, drafts = target.view.former, target.drafts
+    owner = find_owner(drafts[0].header, target.key, inventory) if drafts else None
+    return owner or (former.packages.get(target.package.path) if former is not None else None)
 
 
 def _targets(

@@ -90,7 +90,7 @@ def _left_alone(target: PlanTarget, variants: Sequence[DesiredVariant], problem:
         target,
         op,
         Reason.UP_TO_DATE,
-        variant=variant.key if variant else target.owner,
+        variant=target.before.variant,
         location=variant.source.location if variant else None,
         before=draft.tree if draft else main,
         tree=draft.tree if draft else main,

@@ -50,7 +50,7 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     Source: porch packagevariant_controller.go, deleteOrOrphan.
     Differs: evidence is needed (D3), and a deletion is a proposal that people merge.
     """
-    owner = target.owner or _draft_owner(target, context) or _recorded_owner(target)
+    owner = target.before.variant
     pause = find_pause(target.view, context.variants.get(owner) if owner else None, context.inventory)
     if owner is None:
         return _unowned(target, context, pause)
@@ -80,7 +80,7 @@ def _unwanted(
     message: Text = "",
     *,
     is_gone: bool = False,
-    left: Oid | None = None,
+    remaining: Oid | None = None,
     draft: WriteDraft | None = None,
     branches: tuple[Write, ...] = (),
     close: tuple[ClosePull, ...] = (),
@@ -91,7 +91,7 @@ def _unwanted(
 ) -> Decision:
     """Return a decision about a package that no variant wants.
 
-    `left` is the tree that is left where that is another one; nothing is where it `is_gone`.
+    `remaining` is the tree that stays where that is another one; nothing is where it `is_gone`.
     """
     tree = target.package.main_tree or (target.draft.tree if target.draft and owner else None)
     return Decision(
@@ -101,7 +101,7 @@ def _unwanted(
         message,
         variant=owner,
         before=tree,
-        tree=None if is_gone else left or tree,
+        tree=None if is_gone else remaining or tree,
         draft=draft,
         branches=branches,
         pull=pull,
@@ -130,12 +130,6 @@ def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
         close=close,
         held=held,
     )
-
-
-def _recorded_owner(target: PlanTarget) -> ObjectName | None:
-    """Return the owner of a package at a former place that may not be readable."""
-    former = target.view.former
-    return former.packages.get(target.package.path) if former is not None else None
 
 
 def _kept_at_former_place(target: PlanTarget) -> Held | None:
@@ -461,7 +455,7 @@ def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Dec
         Op.ORPHAN if withdrawn or write is not None else Op.KEEP,
         Reason.ORPHANED,
         message,
-        left=package.tree,
+        remaining=package.tree,
         branches=withdrawn,
         draft=write,
         close=close,
@@ -501,12 +495,6 @@ def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[Move
     """Yield the removal of every proposal to delete a package."""
     for ref, oid in context.proposed_deletions.get(target.key, ()):
         yield MoveRef(ref, oid, None)
-
-
-def _draft_owner(target: PlanTarget, context: PlanContext) -> ObjectName | None:
-    if not target.drafts:
-        return None
-    return find_owner(target.drafts[0].header, target.key, context.inventory)
 
 
 # The guard of packages that moved variants left behind

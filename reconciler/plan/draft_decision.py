@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
-from reconciler.base.wording import plural, verb
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
@@ -33,6 +32,7 @@ from reconciler.plan.drafts import (
 )
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
 from reconciler.plan.subpackages import subpackage_notes
+from reconciler.plan.texts import asked_text
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.conflicts import (
     masked,
@@ -41,7 +41,6 @@ from reconciler.render.conflicts import (
     recorded_conflicts,
 )
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
-from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.rollout_model import RolloutPhase
@@ -391,26 +390,6 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 
 
 _BY_OP = {Op.CREATE: Reason.NEW, Op.ADOPT: Reason.ADOPTED}
-
-
-def asked_text(conflicts: Sequence[Conflict]) -> str:
-    """Return what open conflicts ask of a person, "" for none."""
-    if not conflicts:
-        return ""
-    files = sorted({note.path for note in conflicts})
-    listed = ", ".join(files[:_MAX_FILES]) + (
-        f" and {plural(len(files) - _MAX_FILES, 'more file')}" if len(files) > _MAX_FILES else ""
-    )
-    number = len(conflicts)
-    if not any(note.name for note in conflicts):  # on main, where nothing can be kept
-        stays = f"{verb(number, 'stays', 'stay')} as people set {verb(number, 'it', 'them')}"
-        ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
-        return f"{plural(number, 'generated value')} in {listed} {stays}. {ways}"
-    them = verb(number, "it", "them")
-    return f"{plural(number, 'conflict')} in {listed}: answer {them} in the pull request"
-
-
-_MAX_FILES = 3
 
 
 def _joined(*parts: Text) -> str:

@@ -15,6 +15,7 @@ from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVaria
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import (
+    ON_MAIN,
     PACKAGE,
     URL,
     WEB,
@@ -124,7 +125,7 @@ def a_target(case: Case) -> PlanTarget:
         "closed": (a_pull(PullState.CLOSED),),
         "merged": (a_pull(PullState.MERGED),),
     }[case["pull request"]]
-    target = PlanTarget(PACKAGE, EDGE, package=None, pulls=pulls)  # type: ignore[arg-type]
+    target = PlanTarget(PACKAGE, EDGE, package=ON_MAIN, pulls=pulls)
     return replace(target, draft=drafts[case["draft"]])
 
 

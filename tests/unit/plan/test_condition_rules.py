@@ -12,6 +12,7 @@ from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
+from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -20,7 +21,8 @@ from reconciler.plan.changes import (
     Unfinished,
     WriteGroup,
 )
-from reconciler.plan.conditions import missing_text, plan_conditions
+from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.texts import missing_text
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
@@ -80,7 +82,8 @@ def conditions(
         **fields,
     }
     context = web_context(a_target(draft=draft), **given)
-    found = plan_conditions(context, [change] if change else [], {PACKAGE: missing} if missing else None)
+    changes = [with_after(change, context.targets[PACKAGE])] if change else []
+    found = plan_conditions(context, changes, {PACKAGE: missing} if missing else None)
     assert list(found) == [KEY]
     assert [c.type for c in found[KEY]] == sorted(GOOD)
     return {c.type: (c.status, c.reason, c.message) for c in found[KEY]}

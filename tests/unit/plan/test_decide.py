@@ -32,6 +32,7 @@ from tests.support.plan_values import (
     a_target,
     field_at,
     oid,
+    stateless,
     web_context,
 )
 from tests.support.sets import a_package
@@ -73,7 +74,7 @@ def context_of(
 
 def decision(target: PlanTarget = OURS, *given: Any, **fields: Any) -> "Decided":
     found = decide(target, context_of(target, *given, **fields))
-    return Decided(compose(Parts(found)), found.problems)
+    return Decided(stateless(compose(Parts(found))), found.problems)
 
 
 class Decided(NamedTuple):

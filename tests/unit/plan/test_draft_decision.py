@@ -42,6 +42,7 @@ from tests.support.plan_values import (
     a_record,
     a_resolved,
     oid,
+    stateless,
 )
 from tests.support.points import team_point
 from tests.support.sets import a_package, repository
@@ -428,7 +429,9 @@ def decided(case: Case) -> Decided:
     record = a_record(inputs="same", output_tree=(draft.written if draft else fresh) or "")
     inventory = replace(plain_world(views=(view,)), records={WEB: record})
     context = a_context(inventory, rendered=Rendered({WEB: content}))
-    change = compose(Parts(decide_output(DraftCase(target, resolved, content, context, Op.UPDATE))))
+    change = stateless(
+        compose(Parts(decide_output(DraftCase(target, resolved, content, context, Op.UPDATE))))
+    )
     check_effects(change, draft)
     return change.op, change.reason, change.waits
 

@@ -15,6 +15,7 @@ from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Commit, PackageRevision, PullState, RecordedStatus
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
+from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -87,6 +88,10 @@ def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> Packa
     )
 
 
+KNOWN = web_context().targets[PACKAGE]
+DONE = with_after(KEPT, KNOWN)
+
+
 def status_of(
     change: Change = KEPT,
     target: PlanTarget | None = None,
@@ -97,7 +102,8 @@ def status_of(
 ) -> PackageStatus | None:
     context = web_context(target, **fields)
     unfinished = {PACKAGE: missing} if missing else {}
-    return next(package_statuses(context, [change], unfinished, opened), None)
+    done = with_after(change, context.targets[PACKAGE])
+    return next(package_statuses(context, [done], unfinished, opened), None)
 
 
 PUBLISHED = PackageStatus(Phase.PUBLISHED, WEB, PACKAGE, EDGE.key, "web", since=50)
@@ -360,22 +366,22 @@ def test_pull_request_that_the_run_opened_comes_before_an_older_one() -> None:
 @pytest.mark.parametrize(
     ("pulls", "want"),
     [
-        pytest.param([a_pull(PullState.CLOSED, closed=44)], (1, 44, True), id="closed"),
-        pytest.param([a_pull(PullState.CLOSED, closed=44, head=DELETION)], (1, 44, True),
+        pytest.param([a_pull(PullState.CLOSED, closed=44)], (1, 44), id="closed"),
+        pytest.param([a_pull(PullState.CLOSED, closed=44, head=DELETION)], (1, 44),
             id="of its deletion"),
-        pytest.param([a_pull(PullState.CLOSED, closed=44, head="drafts/webs/x")], (0, 33, False),
+        pytest.param([a_pull(PullState.CLOSED, closed=44, head="drafts/webs/x")], (0, 33),
             id="other's"),
-        pytest.param([a_pull(PullState.CLOSED)], (1, 33, False), id="closed at an unknown time"),
-        pytest.param([a_pull(PullState.MERGED)], (0, 33, False), id="merged"),
+        pytest.param([a_pull(PullState.CLOSED)], (1, 33), id="closed at an unknown time"),
+        pytest.param([a_pull(PullState.MERGED)], (0, 33), id="merged"),
         pytest.param([a_pull(PullState.CLOSED, number=2, closed=44), a_pull(PullState.MERGED, number=3)],
-            (0, 33, False), id="merged later"),
+            (0, 33), id="merged later"),
         pytest.param([a_pull(PullState.CLOSED, number=3, closed=44), a_pull(PullState.MERGED, number=2)],
-            (3, 44, True), id="closed later"),
-        pytest.param([], (0, 33, False), id="none"),
+            (3, 44), id="closed later"),
+        pytest.param([], (0, 33), id="none"),
     ],
 )  # fmt: skip
 def test_rejected_package_names_the_pull_request_that_a_person_closed(
-    pulls: list[Any], want: tuple[int, int, bool]
+    pulls: list[Any], want: tuple[int, int]
 ) -> None:
     change = replace(KEPT, reason=Reason.REJECTED)
     control = replace(world().control, commit=Commit(oid("c"), 33))
@@ -386,7 +392,7 @@ def test_rejected_package_names_the_pull_request_that_a_person_closed(
     status = status_of(change, target, inventory={"control": control}, variants={}, **fields)
 
     assert status is not None
-    assert (status.pull, status.since, status.is_dated) == want
+    assert (status.pull, status.since) == want
 
 
 def test_closed_pull_request_of_a_package_that_is_not_rejected_dates_nothing() -> None:
@@ -395,7 +401,7 @@ def test_closed_pull_request_of_a_package_that_is_not_rejected_dates_nothing() -
     status = status_of(target=target)
 
     assert status is not None
-    assert (status.pull, status.since, status.is_dated) == (1, 20, False)
+    assert (status.pull, status.since) == (1, 20)
     assert status_of(target=a_target(pulls=target.pulls)).pull == 0  # type: ignore[union-attr]
 
 
@@ -435,7 +441,9 @@ def test_revision_is_the_newest_that_is_or_will_be_tagged() -> None:
     change = replace(KEPT, package=PackageKey(URL, "sites/a/web"))
     fields = {"targets": {change.package: replace(target, key=change.package)}, "resolution": Resolution()}
 
-    status = next(package_statuses(web_context(**fields), [change], {}))
+    context = web_context(**fields)
+    done = with_after(change, context.targets[change.package])
+    status = next(package_statuses(context, [done], {}))
 
     assert (status.name, status.revision) == ("a/web", "edge.a.web.packagevariant-2")
     tagged = a_target(package=replace(ON_MAIN, published=published))
@@ -520,7 +528,7 @@ def test_variant_without_a_package_keeps_its_recorded_time() -> None:
 
 
 def test_each_variant_is_listed_once() -> None:
-    assert [status.variant for status in package_statuses(web_context(), [KEPT], {})] == [WEB]
+    assert [status.variant for status in package_statuses(web_context(), [DONE], {})] == [WEB]
 
 
 # The files of the status branch
@@ -638,7 +646,7 @@ def test_plan_without_context_has_the_status_that_it_was_made_with() -> None:
 
 
 def test_files_of_other_kinds_stay_after_a_run() -> None:
-    plan = Plan(changes=(KEPT,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=web_context())
+    plan = Plan(changes=(DONE,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=web_context())
 
     files = status_after(plan, {})
 
@@ -650,7 +658,7 @@ def test_files_of_other_kinds_stay_after_a_run() -> None:
 
 
 def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
-    pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
+    pending = with_after(replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,)), KNOWN)
     plain = Plan(changes=(pending,), context=web_context())
     (status,) = current_statuses(plain)
     assert (status.phase, status.message) == (Phase.PENDING, "Not applied yet: update (New)")
@@ -664,7 +672,7 @@ def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
 
 
 def test_status_before_the_effects_of_a_change_without_any_is_as_after() -> None:
-    plan = Plan(changes=(KEPT,), context=web_context())
+    plan = Plan(changes=(DONE,), context=web_context())
 
     assert current_statuses(plan) == statuses_after(plan, {}) == (PUBLISHED,)
 
@@ -683,7 +691,7 @@ def test_statuses_are_sorted_by_variant_and_package() -> None:
     names = ["web", "api", "web"]
     targets = {key: replace(a_target(), key=key) for key in keys}
     changes = tuple(
-        replace(KEPT, package=key, variant=ObjectName("default", name))
+        with_after(replace(KEPT, package=key, variant=ObjectName("default", name)), targets[key])
         for key, name in zip(reversed(keys), names, strict=True)
     )
 

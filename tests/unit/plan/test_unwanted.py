@@ -40,6 +40,7 @@ from tests.support.plan_values import (
     a_resolved,
     a_write,
     oid,
+    stateless,
     web_context,
 )
 from tests.support.sets import a_package
@@ -90,7 +91,8 @@ def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Ch
         **fields,
         "inventory": {"records": records, **fields.get("inventory", {})},
     }
-    return compose(Parts(decide_unwanted(target, web_context(target, **given))))
+    context = web_context(target, **given)
+    return stateless(compose(Parts(decide_unwanted(context.targets[PACKAGE], context))))
 
 
 KEPT = a_change(reason=Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), tree=oid("b1"))
