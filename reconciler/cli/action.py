@@ -27,8 +27,8 @@ from reconciler.cli.workflow import (
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
-from reconciler.report.build import count_ops, summary_line
-from reconciler.report.json import outcome_value, plan_value
+from reconciler.report.build import build_report
+from reconciler.report.json import report_value
 from reconciler.report.sarif import plan_sarif
 from reconciler.report.text import failures, outcome_lines
 from reconciler.run.options import RunOptions
@@ -217,10 +217,10 @@ def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome 
     from reconciler.report.markdown import plan_markdown
     from reconciler.run.report import plan_report
 
-    plan, names = planned.plan, planned.names
-    value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)
-    runner.save(inputs.reports / JSON_FILE, value)
-    runner.save(inputs.reports / SARIF_FILE, plan_sarif(plan, names))
+    plan = planned.plan
+    report = build_report(plan, planned.names, outcome)
+    runner.save(inputs.reports / JSON_FILE, report_value(report))
+    runner.save(inputs.reports / SARIF_FILE, plan_sarif(report))
     runner.annotate(
         [
             *map(annotate_problem, plan.problems),
@@ -228,12 +228,12 @@ def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome 
             *(annotate_error("Failed", *failure) for failure in (failures(outcome) if outcome else ())),
         ]
     )
-    runner.summarise(plan_markdown(plan, names, outcome))
+    runner.summarise(plan_markdown(report))
     runner.tell(
         {
             "changed": str(not plan.is_empty).lower(),
-            "summary": summary_line(plan),
-            "counts": orjson.dumps({str(op): n for op, n in count_ops(plan).items()}).decode(),
+            "summary": report.summary,
+            "counts": orjson.dumps({str(op): n for op, n in report.ops.items()}).decode(),
             "checksum": plan.checksum,
             "exit-code": str(int(code)),
         }

@@ -28,9 +28,9 @@ from reconciler.cli.output import (
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.plan.changes import Effect, Outcome, Plan, exit_of
-from reconciler.report.build import needs_after
+from reconciler.report.build import build_report, needs_after
 from reconciler.report.isolation import tell, tell_outcome
-from reconciler.report.json import outcome_value
+from reconciler.report.json import report_value
 from reconciler.report.markdown import plan_markdown
 from reconciler.report.text import effect_line, need_lines, outcome_lines
 from reconciler.run.apply import apply_plan
@@ -128,9 +128,9 @@ def _apply(
             needs = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
             printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
         case Output.JSON:
-            printer.value(show(lambda some, done: outcome_value(some, done, names)))
+            printer.value(show(lambda some, done: report_value(build_report(some, names, done))))
         case _:
-            printer.text(show(lambda some, done: plan_markdown(some, names, done)))
+            printer.text(show(lambda some, done: plan_markdown(build_report(some, names, done))))
             printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)]), err=True)
     return outcome
 

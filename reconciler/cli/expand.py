@@ -23,7 +23,7 @@ from reconciler.expand.variants import to_manifest
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import emit
 from reconciler.plan.unread import find_unread
-from reconciler.report.json import problem_value
+from reconciler.report.json import wire
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
@@ -94,7 +94,7 @@ def _show(
             "apiVersion": API_VERSION,
             "kind": "Expansion",
             "variants": [to_manifest(variant, inventory) for variant in variants],
-            "problems": [problem_value(problem) for problem in problems],
+            "problems": wire(problems),
         }
         if trace:
             value["trace"] = {str(variant.key): dict(variant.trace) for variant in variants}

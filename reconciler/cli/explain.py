@@ -19,7 +19,8 @@ from reconciler.cli.output import (
 from reconciler.expand import DesiredVariant
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
-from reconciler.report.json import API_VERSION, change_value, history_items, problem_value
+from reconciler.report.build import package_row
+from reconciler.report.json import API_VERSION, wire
 from reconciler.report.obstacles import Standstill, problems_of
 from reconciler.report.provenance import Origin
 from reconciler.report.text import change_lines, history_lines, problem_lines
@@ -85,19 +86,19 @@ def explain(
     show_standing(printer, inventory.control.standing)
     if output == Output.JSON:
         value = {
-            **change_value(change, planned.names, status),
+            **wire(package_row(change, planned.names, status)),
             "apiVersion": API_VERSION,
             "kind": "Explanation",
             "address": address,
             "trace": dict(_trace(variant)),
             "fields": [_value(origin) for origin in origins],
-            "problems": [problem_value(problem) for problem in problems],
+            "problems": wire(problems),
         }
         if standstill is not None:
             obstacles = [obstacle._asdict() for obstacle in standstill.obstacles]
             value["standstill"] = {**standstill._asdict(), "obstacles": obstacles}
         if history is not None:
-            value["history"] = history_items(history)
+            value["history"] = wire(history)
         printer.value(value)
         return Exit.DONE
     printer.lines(change_lines(change, planned.names, address=address, status=status, paint=printer.paint))

@@ -17,7 +17,7 @@ from reconciler.cli.output import (
     writing_control_options,
 )
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
-from reconciler.report.json import listing, problem_value
+from reconciler.report.json import listing, wire
 from reconciler.report.locks import lock_lines, lock_values
 from reconciler.report.text import effect_line, pin_line, problem_lines
 from reconciler.run.lock import LockResult, PinRequest, decide_lock, lock_fleet, read_lock_inputs
@@ -145,7 +145,7 @@ def show_locking(printer: Printer, locking: LockResult, output: Output) -> None:
         effects = [effect for effect in locking.outcome.effects if effect.error or locking.reviewed]
         printer.lines(effect_line(effect, paint=printer.paint) for effect in effects)
     else:
-        problems = [problem_value(problem) for problem in locking.problems]
+        problems = wire(locking.problems)
         upstreams = [pin._asdict() for pin in locking.pins]
         files = {"written": locking.written, "removed": locking.removed}
         value = listing("Lock", lock_values(locking.decision))

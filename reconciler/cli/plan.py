@@ -1,6 +1,8 @@
 """`plan`: show what apply would do, and why."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -29,15 +31,18 @@ from reconciler.cli.output import (
     with_shard,
 )
 from reconciler.plan.changes import Plan, exit_of
-from reconciler.report.build import needs_after
+from reconciler.report.build import build_report
 from reconciler.report.isolation import tell
-from reconciler.report.json import plan_value
+from reconciler.report.json import report_value
+from reconciler.report.report import Report
 from reconciler.report.sarif import plan_sarif
 from reconciler.report.text import plan_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
+
+T = TypeVar("T")
 
 
 @click.command()
@@ -126,29 +131,27 @@ def show_plan(
     to_apply: bool = False,
 ) -> None:
     """Print a plan in one form; where it is to be applied, the caller prints what waits for people."""
-    names = planned.names
+    is_text = output is Output.TEXT
+    now, unfolded = printer.now if is_text else 0, unchanged and is_text
+
+    def show(form: Callable[[Report], T]) -> T:
+        def make(plan: Plan) -> T:
+            return form(build_report(plan, planned.names, unfolded=unfolded, detailed=detailed, now=now))
+
+        return tell(planned.plan, make)
+
     match output:
         case Output.TEXT:
-
-            def lines(plan: Plan) -> list[str]:
-                lines = plan_lines(
-                    plan,
-                    names,
-                    paint=printer.paint,
-                    quiet=printer.quiet,
-                    unchanged=unchanged,
-                    needs=() if to_apply or printer.quiet else needs_after(plan),
-                    width=printer.width,
-                    now=printer.now,
-                )
-                return list(lines)
-
-            printer.lines(tell(planned.plan, lines))
+            paint, quiet, width = printer.paint, printer.quiet, printer.width
+            needs = not (to_apply or quiet)
+            printer.lines(
+                show(lambda r: [*plan_lines(r, paint=paint, quiet=quiet, shows_needs=needs, width=width)])
+            )
         case Output.JSON:
-            printer.value(tell(planned.plan, lambda plan: plan_value(plan, names, detailed=detailed)))
+            printer.value(show(report_value))
         case Output.MARKDOWN:
             from reconciler.report.markdown import plan_markdown
 
-            printer.text(tell(planned.plan, lambda plan: plan_markdown(plan, names)))
+            printer.text(show(plan_markdown))
         case Output.SARIF:
-            printer.value(tell(planned.plan, lambda plan: plan_sarif(plan, names)))
+            printer.value(show(plan_sarif))

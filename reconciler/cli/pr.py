@@ -41,7 +41,7 @@ from reconciler.forge.local.store import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
 from reconciler.plan.unread import find_unread
 from reconciler.report.console import table_lines
-from reconciler.report.json import listing, pull_value
+from reconciler.report.json import listing, wire
 from reconciler.report.status import since_cell
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
@@ -278,7 +278,7 @@ class _Step(NamedTuple):
 
 
 def _value(listed: ListedPull, *, body: bool = False) -> dict[str, Any]:
-    value = {**pull_value(listed.pull), "name": listed.name, "package": listed.package}
+    value = {**wire(listed.pull), "name": listed.name, "package": listed.package}
     return {**value, "body": listed.pull.body} if body else value
 
 

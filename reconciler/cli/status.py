@@ -31,7 +31,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.krm.yaml import emit
 from reconciler.names.problems import Problem
 from reconciler.report.isolation import tell_rows
-from reconciler.report.json import exits_value, listing, need_value, problem_value, rollout_value
+from reconciler.report.json import exits_value, listing, wire
 from reconciler.report.status import (
     Owner,
     StatusFilter,
@@ -179,9 +179,9 @@ def _make_form(
     code, whole, is_wide = worst(exits), not any(filters), form is Output.WIDE
     match form:
         case Output.JSON | Output.YAML:
-            problems = [problem_value(problem) for problem in observed.problems]
-            rollouts = [rollout_value(rollout) for rollout in observed.rollouts]
-            needs = [need_value(need) for need in observed.needs]
+            problems = wire(observed.problems)
+            rollouts = wire(observed.rollouts)
+            needs = wire(observed.needs)
             value = {**listing("Status", owners), "needs": needs, "problems": problems, "rollouts": rollouts}
             return code, value | exits_value(exits)
         case Output.JSONL:

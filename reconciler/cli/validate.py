@@ -20,7 +20,7 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
-from reconciler.report.json import API_VERSION, problem_value
+from reconciler.report.json import API_VERSION, wire
 from reconciler.report.sarif import problems_sarif
 from reconciler.run.validate import Validation, validate_files
 from reconciler.workdir.control_files import read_manifest_files
@@ -128,7 +128,7 @@ def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def _value(result: Validation) -> dict[str, Any]:
-    problems = [problem_value(problem) for problem in result.problems]
+    problems = wire(result.problems)
     counts = {"files": result.files, "manifests": result.manifests}
     head = {"apiVersion": API_VERSION, "kind": "Validation"}
     return {**head, **counts, "problems": problems, "notes": list(result.notes)}

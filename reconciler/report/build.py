@@ -19,7 +19,7 @@ from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import lock_ref, short_branch
 from reconciler.plan.adoption import find_obstacle
-from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, exit_of, exits_of
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.impact import Impact, Risk
@@ -29,13 +29,16 @@ from reconciler.plan.status import PackageStatus, current_states, current_status
 from reconciler.policy.risks import CONFLICT, DELETION, LOSS
 from reconciler.report.report import (
     Action,
+    ApprovableRow,
     ChangeCause,
     Diff,
     Names,
     Need,
     NeedPlace,
     PackageOverview,
+    PackageRow,
     ProblemGroup,
+    Report,
     RolloutRow,
     WaveRow,
 )
@@ -56,6 +59,74 @@ _PLACES = {op: place for place, op in enumerate(Op)}
 
 
 _NO_DANGER = 1_000_000
+
+
+def build_report(
+    plan: Plan,
+    names: Names,
+    outcome: Outcome | None = None,
+    *,
+    unfolded: bool = False,
+    detailed: bool = False,
+    now: float = 0,
+) -> Report:
+    """Return the report of a plan, or of what became of it. Pure: equal plans have equal reports.
+
+    Args:
+        plan: The plan.
+        names: The names of its packages.
+        outcome: What was done of it.
+        unfolded: List every package, also one that stays as it is, and each by itself.
+        detailed: Whether pending changes are a class of exit.
+        now: The time from which ages count; 0 for dates.
+    """
+    statuses, changes = current_states(plan), sorted_changes(plan)
+    listed = changes if unfolded else listed_changes(plan, statuses)
+    return Report(
+        names,
+        plan.checksum,
+        plan.is_empty,
+        summary_line(plan, statuses),
+        count_ops(plan),
+        plan.losses,
+        risk_counts(changes),
+        tuple(needs_after(plan, outcome)),
+        tuple(fold_changes(listed, names, statuses, unfolded=unfolded, now=now)),
+        tuple(package_row(change, names, statuses.get(change.package)) for change in changes),
+        tuple(_approvable(plan)),
+        plan.problems,
+        plan.refusals,
+        plan.notes,
+        plan.lock,
+        plan.rollouts,
+        plan.version_changes,
+        outcome,
+        exits_of(plan, outcome=outcome, detailed=detailed),
+        exit_of(plan, outcome=outcome, detailed=detailed),
+    )
+
+
+def package_row(change: Change, names: Names, status: PackageStatus | None = None) -> PackageRow:
+    """Return the row of a package with a state before the change."""
+    return PackageRow(names.of(change), change, row_reason(change, status), status, change_risks(change))
+
+
+def _approvable(plan: Plan) -> Iterator[ApprovableRow]:
+    pulls = plan.context.inventory.pulls if plan.context is not None else {}
+    for url, pull in ((url, pull) for url, pulls_there in sorted(pulls.items()) for pull in pulls_there):
+        if pull.state is PullState.OPEN:
+            approvable = plan.approvable.get((url, pull.head), Approvable())
+            places = ((url, name) for name in (pull.head, pull.number))
+            objections = [plan.objections[place] for place in places if place in plan.objections]
+            yield ApprovableRow(
+                url,
+                pull.number,
+                pull.head,
+                approvable.conflicts,
+                (*approvable.unmet, *approvable.unfinished),
+                approvable.lenient,
+                min(objections).what if objections else "",
+            )
 
 
 def count_ops(plan: Plan) -> dict[Op, int]:
@@ -98,24 +169,24 @@ def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
     return {category: counts[weight, category] for weight, category in sorted(counts)}
 
 
-def risk_summary(changes: Iterable[Change]) -> str:
+def risk_summary(counts: Mapping[str, int]) -> str:
     """Return how many packages each class of risk is about; "" for none.
 
     The classes have names of the configuration, so they have no plural: `deletion in 2 packages, rbac in 12`.
     """
-    numbers = list(risk_counts(changes).items())
+    numbers = list(counts.items())
     first = [f"{category} in {plural(number, 'package')}" for category, number in numbers[:1]]
     return ", ".join([*first, *(f"{category} in {number}" for category, number in numbers[1:])])
 
 
-def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None = None) -> str:
-    """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
+def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> str:
+    """Return the counts in one line, e.g. `3 to create, 9 kept`."""
     dangers = Counter(move.op for move in plan.version_changes if move.op.is_dangerous)
     counts = [f"{plural(count, op.subject)} to {op}" for op, count in dangers.items()]
     ops = count_ops(plan)
     counts += [f"{count} to {op}" for op, count in ops.items() if op not in (Op.BLOCK, Op.KEEP)]
     counts += [f"{ops[Op.BLOCK]} blocked"] if Op.BLOCK in ops else []
-    counts += _kept(plan, current_states(plan) if statuses is None else statuses)
+    counts += _kept(plan, statuses)
     later = sum(change.waits and change.op not in (Op.KEEP, Op.BLOCK) for change in plan.changes)
     if later:
         counts.append(f"{later} will wait for people")
@@ -131,8 +202,7 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
     waits = any(change.waits for change in plan.changes)
     idle = plan.is_empty and not (plan.problems or plan.refusals or waits)
-    head = "Nothing to do: " if idle else ""
-    return f"{head}{what} (checksum {plan.short_checksum})" if plan.checksum else f"{head}{what}"
+    return f"Nothing to do: {what}" if idle else what
 
 
 def _moves(plan: Plan) -> Iterator[str]:

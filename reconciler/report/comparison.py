@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 from reconciler.base.escape import terminal
 from reconciler.base.wording import plural, verb
 from reconciler.names.ids import PackageKey
-from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
-from reconciler.plan.losses import loss_value
-from reconciler.report.build import cause_name, change_order, fold_changes, loss_texts, risk_texts
+from reconciler.report.build import (
+    cause_name,
+    change_order,
+    fold_changes,
+    loss_texts,
+    package_row,
+    risk_texts,
+)
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.json import API_VERSION, change_value, problem_value, refusal_values
+from reconciler.report.json import API_VERSION, wire
 from reconciler.report.report import ChangeCause, Names
 from reconciler.report.text import MOST_PINS, cause_lines, pin_detail, pin_line, problem_lines, refusal_lines
 
@@ -157,12 +162,12 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Comparison",
         "sentence": sentence(comparison),
-        "base": comparison.base._asdict(),
-        "head": comparison.head._asdict(),
+        "base": wire(comparison.base),
+        "head": wire(comparison.head),
         "empty": comparison.is_empty,
         "level": "fleet" if comparison.deep else "manifests",
         "complete": comparison.is_complete,
-        "losses": [loss_value(loss) for loss in comparison.losses],
+        "losses": wire(comparison.losses),
         "counts": counts(comparison),
         "variants": [
             {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants
@@ -171,12 +176,12 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
             {"set": t.key._asdict(), "before": t.before, "after": t.after} for t in comparison.targets
         ],
         "packages": [_package_value(difference, names) for difference in _ordered(comparison)],
-        "pins": [pin._asdict() for pin in comparison.pins],
-        "problems": _problems(comparison.new),
-        "existingProblems": _problems(comparison.old),
-        "fixedProblems": _problems(comparison.fixed),
-        "notRead": _problems(comparison.unread),
-        "refusals": refusal_values(comparison.refusals),
+        "pins": wire(comparison.pins),
+        "problems": wire(comparison.new),
+        "existingProblems": wire(comparison.old),
+        "fixedProblems": wire(comparison.fixed),
+        "notRead": wire(comparison.unread),
+        "refusals": wire(comparison.refusals),
     }
 
 
@@ -221,10 +226,6 @@ def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any
     return {
         "what": str(difference.what),
         "name": names.of(difference.change),
-        "before": change_value(before, names) if before else None,
-        "after": change_value(after, names) if after else None,
+        "before": wire(package_row(before, names)) if before else None,
+        "after": wire(package_row(after, names)) if after else None,
     }
-
-
-def _problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    return [problem_value(problem) for problem in problems]

@@ -32,12 +32,6 @@ class ConflictRow(NamedTuple):
     block: str = ""
 
 
-def answer_value(answer: Answer) -> dict[str, str | None]:
-    """Return an answered conflict as a JSON value."""
-    place = {name: getattr(answer.conflict, name) for name in ("path", "resource", "field")}
-    return place | {name: getattr(answer, name) for name in ("chosen", "dropped", "by", "policy", "source")}
-
-
 def conflict_value(conflict: Conflict) -> dict[str, str | None]:
     """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
 

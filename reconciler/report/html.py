@@ -66,7 +66,7 @@ class PackageDiff(NamedTuple):
     note: str = ""
 
 
-class PackageRow(Struct, frozen=True):
+class PageRow(Struct, frozen=True):
     """One package with everything that its page shows.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
@@ -157,7 +157,7 @@ class HtmlReport(Struct, frozen=True):
     losses: tuple[str, ...] = ()
     risks: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[CauseRow, ...] = ()
-    packages: tuple[PackageRow, ...] = ()
+    packages: tuple[PageRow, ...] = ()
     diffs: tuple[PackageDiff, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
@@ -301,7 +301,7 @@ class _Encoder:
         self._text_numbers: dict[str, int] = {"": 0}
         self._list_numbers: dict[tuple[Any, ...], int] = {(): 0}
 
-    def package(self, row: PackageRow) -> list[Any]:
+    def package(self, row: PageRow) -> list[Any]:
         """Return a package as a row; page.js has the same order of columns."""
         names = list(map(self.clean, (row.repository, row.name, row.cluster)))
         variant = _masked(self.clean(row.variant), _by_length(names))

@@ -18,12 +18,12 @@ from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey, ask_key
-from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan, PullRequestContent
+from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
 from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.losses import all_losses
 from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
-from reconciler.plan.status import PackageStatus, current_states
+from reconciler.plan.status import PackageStatus
 from reconciler.plan.texts import asked_text
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.build import (
@@ -34,25 +34,21 @@ from reconciler.report.build import (
     clusters_text,
     equal_differences,
     find_needs,
-    fold_changes,
     group_problems,
     impact_text,
     loss_texts,
     move_text,
     names_text,
-    needs_after,
     risk_summary,
     risk_texts,
     rollout_rows,
     since_text,
-    sorted_changes,
-    summary_line,
     upstream_text,
 )
 from reconciler.report.comparison import compared_text, problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
-from reconciler.report.report import Names
+from reconciler.report.report import Names, Report
 from reconciler.report.text import outcome_lines, proposal_lines
 
 ROWS = 1000
@@ -84,41 +80,40 @@ _FOLDED = frozenset({"variant", "instance"})
 """Facts that a reviewer seldom needs."""
 
 
-def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> str:
-    """Return the plan, or its outcome, as a job summary: what changes, what is wrong, the checksum."""
-    changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
-    statuses = current_states(plan)
-    causes = fold_changes(changes, names, statuses)
-    dangers = [move for move in plan.version_changes if move.op.is_dangerous]
-    moves = plan.version_changes[len(dangers) :]
+def plan_markdown(report: Report) -> str:
+    """Return a plan, or what became of it, as a job summary: what changes, what is wrong, the checksum."""
+    causes = [cause for cause in report.causes if any(map(_is_news, cause.changes))]
+    moves = report.moves[len(report.dangers) :]
     rows = [
         {
             "op": str(cause.first.op),
-            "name": cause_name(cause, names),
+            "name": cause_name(cause, report.names),
             "reason": str(cause.reason),
             "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),
         }
         for cause in causes[:ROWS]
     ]
+    outcome = report.outcome
     return fill(
         "summary.md",
         title="Applied" if outcome else "Plan",
-        summary=summary_line(plan),
-        losses=list(map(_short, loss_texts(plan.losses))),
-        report_url=names.report_url,
-        needs=needs_after(plan, outcome),
+        report=report,
+        losses=list(map(_short, loss_texts(report.losses))),
         rows=rows,
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
-        risks=risk_summary(plan.changes),
-        rollouts=tuple(rollout_rows(plan.rollouts)),
-        problems=group_problems(plan.problems),
-        refusals=plan.refusals,
-        dangers=[_short(move_text(move)) for move in dangers[:ROWS]],
+        risks=risk_summary(report.risks),
+        rollouts=tuple(rollout_rows(report.rollouts)),
+        problems=group_problems(report.problems),
+        dangers=[_short(move_text(move)) for move in report.dangers[:ROWS]],
         moves=[_short(move_text(move)) for move in moves[:ROWS]],
-        more_moves=max(0, len(dangers) - ROWS) + max(0, len(moves) - ROWS),
-        lock=list(proposal_lines(plan.lock)),
+        more_moves=max(0, len(report.dangers) - ROWS) + max(0, len(moves) - ROWS),
+        lock=list(proposal_lines(report.lock)),
         effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
     )
+
+
+def _is_news(change: Change) -> bool:
+    return change.op is not Op.KEEP or change.waits or bool(change.unready)
 
 
 def fatal_markdown(title: str, texts: Sequence[tuple[str, Text]]) -> str:

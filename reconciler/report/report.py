@@ -4,17 +4,24 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.wording import plural, some
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Op
+from reconciler.plan.changes import Change, LockProposal, Op, Outcome, Refusal
 from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.losses import Loss
+from reconciler.plan.status import PackageStatus
+from reconciler.resolve.rollout_model import Rollout
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.update.changes import VersionChange
 
 
 class Names(Struct, frozen=True):
@@ -231,3 +238,66 @@ class HistoryEntry(NamedTuple):
     def date(self) -> str:
         """The time as ISO 8601, "" if unknown."""
         return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else ""
+
+
+class PackageRow(Struct, frozen=True):
+    """One package of a report: its change, and what only the whole plan tells of it."""
+
+    name: str
+    change: Change
+    reason: Reason
+    status: PackageStatus | None
+    risks: tuple[Risk, ...]
+
+
+class ApprovableRow(Struct, frozen=True):
+    """An open pull request, and what keeps it from being approved, or from being without its name."""
+
+    url: str
+    number: int
+    head: str
+    conflicts: tuple[str, ...]
+    unmet: tuple[str, ...]
+    shown: tuple[str, ...]
+    objection: str
+
+
+class Report(Struct, frozen=True):
+    """A plan, or with its outcome what became of it, as every form prints it (D39)."""
+
+    names: Names
+    checksum: str
+    empty: bool
+    """Whether applying writes nothing but what it observed."""
+    sentence: str
+    """The counts in one line, without the checksum."""
+    ops: Mapping[Op, int]
+    losses: tuple[Loss, ...]
+    risks: Mapping[str, int]
+    """How many packages each class of risk is about, the worst class first."""
+    needs: tuple[Need, ...]
+    causes: tuple[ChangeCause, ...]
+    """The changes that are listed, folded."""
+    packages: tuple[PackageRow, ...]
+    """Every package, by worst risk and operation."""
+    approvable: tuple[ApprovableRow, ...]
+    problems: tuple[Problem, ...]
+    refusals: tuple[Refusal, ...]
+    notes: tuple[Text, ...]
+    lock: LockProposal | None
+    rollouts: tuple[Rollout, ...]
+    moves: "tuple[VersionChange, ...]"
+    """What locks decide anew, dangerous changes first."""
+    outcome: Outcome | None
+    exits: frozenset[Exit]
+    exit_code: Exit
+
+    @property
+    def summary(self) -> str:
+        """The sentence, with the start of the checksum."""
+        return f"{self.sentence} (checksum {self.checksum[:12]})" if self.checksum else self.sentence
+
+    @property
+    def dangers(self) -> "tuple[VersionChange, ...]":
+        """Changes of locks that take something from clusters."""
+        return tuple(move for move in self.moves if move.op.is_dangerous)

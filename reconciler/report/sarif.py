@@ -9,22 +9,22 @@ from reconciler.base.errors import Location
 from reconciler.base.escape import message_line
 from reconciler.base.text import Text
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Op, Plan, Refusal
+from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import Comparison
-from reconciler.report.build import sorted_changes
-from reconciler.report.report import Names
+from reconciler.report.report import Report
 
 FALLBACK = "reconciler.yaml"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def plan_sarif(plan: Plan, names: Names) -> dict[str, Any]:
+def plan_sarif(report: Report) -> dict[str, Any]:
     """Return a SARIF log of what is wrong: problems and refusals as errors, blocked packages as warnings."""
+    changes = [(row.name, row.change) for row in report.packages]
     results = [
-        *_wrong(plan.problems, plan.refusals),
+        *_wrong(report.problems, report.refusals),
         *(
-            _result("warning", c.reason, _sentence(f"{names.of(c)}: {c.detail or c.op}", ""), c.location)
-            for c in sorted_changes(plan)
+            _result("warning", c.reason, _sentence(f"{name}: {c.detail or c.op}", ""), c.location)
+            for name, c in changes
             if c.op is Op.BLOCK or c.waits
         ),
     ]

@@ -6,20 +6,17 @@ from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.base.wording import plural, some
-from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Effect, LockProposal, Op, Outcome, PinChange, Plan, Refusal
-from reconciler.plan.status import PackageStatus, current_states
+from reconciler.plan.changes import Change, Effect, LockProposal, Op, Outcome, PinChange, Refusal
+from reconciler.plan.status import PackageStatus
 from reconciler.report.build import (
     MOST_DIFFS,
     MOST_PLACES,
     MOST_SUBJECTS,
     arrow,
-    fold_changes,
     group_by_cause,
     group_problems,
     impact_text,
-    listed_changes,
     loss_texts,
     move_text,
     names_text,
@@ -28,13 +25,11 @@ from reconciler.report.build import (
     rollout_rows,
     row_reason,
     since_text,
-    sorted_changes,
-    summary_line,
     upstream_text,
 )
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, Report
 from reconciler.resolve.rollout_model import Rollout
 
 _COLOURS = {
@@ -48,47 +43,39 @@ _COLOURS = {
 
 
 def plan_lines(
-    plan: Plan,
-    names: Names,
+    report: Report,
     *,
     paint: Paint = plain,
     quiet: bool = False,
-    unchanged: bool = False,
-    needs: Sequence[Need] = (),
+    shows_needs: bool = True,
     width: int | None = None,
-    now: float = 0,
 ) -> Iterator[str]:
     """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
 
     Deterministic: the order is that of operation, repository and path.
 
     Args:
-        plan: The plan.
-        names: The names of its packages.
+        report: The report of a plan.
         paint: Adds colors.
         quiet: Leave the notes out.
-        unchanged: List also the packages that stay as they are.
-        needs: What waits for people.
+        shows_needs: Have what waits for people.
         width: Characters of a row of the table; None for no limit.
-        now: The time from which ages count; 0 for dates.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
-    statuses = current_states(plan)
-    yield paint(summary_line(plan, statuses), Color.BOLD)
-    yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(plan.losses))
-    if risks := risk_summary(plan.changes):
+    yield paint(report.summary, Color.BOLD)
+    yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(report.losses))
+    if risks := risk_summary(report.risks):
         yield paint(f"risks: {risks}", Color.RED)
-    dangers = [move for move in plan.version_changes if move.op.is_dangerous]
-    yield from (paint(terminal(move_text(move)), Color.RED) for move in dangers)
-    yield from need_lines(needs, paint=paint, width=width)
-    yield from map(terminal, rollout_lines(plan.rollouts))
-    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width, now=now)
-    yield from (terminal(move_text(move)) for move in plan.version_changes[len(dangers) :])
-    yield from proposal_lines(plan.lock)
+    yield from (paint(terminal(move_text(move)), Color.RED) for move in report.dangers)
+    yield from need_lines(report.needs if shows_needs else (), paint=paint, width=width)
+    yield from map(terminal, rollout_lines(report.rollouts))
+    yield from _table(report.causes, report.names, paint, width)
+    yield from (terminal(move_text(move)) for move in report.moves[len(report.dangers) :])
+    yield from proposal_lines(report.lock)
     if not quiet:
-        yield from (f"note: {terminal(note)}" for note in plan.notes)
-    yield from problem_lines(plan.problems, paint=paint)
-    yield from refusal_lines(plan.refusals, paint=paint)
+        yield from (f"note: {terminal(note)}" for note in report.notes)
+    yield from problem_lines(report.problems, paint=paint)
+    yield from refusal_lines(report.refusals, paint=paint)
 
 
 def problem_lines(
@@ -241,19 +228,8 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     return f"{paint('failed:', Color.RED)} {tried} {place}: {message_line(effect.error)}"
 
 
-def _table(
-    plan: Plan,
-    statuses: Mapping[PackageKey, PackageStatus],
-    names: Names,
-    paint: Paint,
-    *,
-    unchanged: bool,
-    width: int | None,
-    now: float,
-) -> Iterator[str]:
+def _table(causes: Sequence[ChangeCause], names: Names, paint: Paint, width: int | None) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
-    changes = sorted_changes(plan) if unchanged else listed_changes(plan, statuses)
-    causes = fold_changes(changes, names, statuses, unfolded=unchanged, now=now)
     if not causes:
         return
     cells = []

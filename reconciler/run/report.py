@@ -25,20 +25,17 @@ from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact, ImpactReader
 from reconciler.plan.status import (
     PackageStatus,
-    current_states,
     current_status,
     current_statuses,
     status_after,
 )
 from reconciler.render.update.three_way import file_text, is_text
 from reconciler.report.build import (
+    build_report,
     change_order,
     change_risks,
-    count_ops,
     equal_differences,
-    fold_changes,
     impact_text,
-    listed_changes,
     loss_texts,
     move_text,
     names_text,
@@ -49,7 +46,6 @@ from reconciler.report.build import (
     rollout_rows,
     row_reason,
     sorted_changes,
-    summary_line,
 )
 from reconciler.report.comparison import (
     compared_text,
@@ -69,7 +65,7 @@ from reconciler.report.html import (
     FileDiff,
     HtmlReport,
     PackageDiff,
-    PackageRow,
+    PageRow,
     ReportKind,
     ReportSource,
 )
@@ -113,34 +109,33 @@ def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlRepo
 
 
 def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
-    plan, names = planned.plan, planned.names
-    changes, statuses = sorted_changes(plan), current_states(plan)
-    causes = fold_changes(listed_changes(plan, statuses), names, statuses)
+    report = build_report(planned.plan, planned.names, outcome)
+    changes = [row.change for row in report.packages]
     differences = find_differences(planned, changes)
-    sources = _sources(planned, outcome, differences, causes)
+    sources = _sources(planned, outcome, differences, report.causes)
     lines = list(outcome_lines(outcome)) if outcome else []
-    phases = {package: str(status.phase) for package, status in statuses.items()}
-    report = HtmlReport(
+    phases = {row.change.package: str(row.status.phase) for row in report.packages if row.status}
+    page = HtmlReport(
         ReportKind.APPLY if outcome else ReportKind.PLAN,
-        names.instance,
-        " ".join([*lines[-1:], summary_line(replace(plan, checksum=""), statuses)]),
-        plan.checksum,
-        counts={str(op): count for op, count in count_ops(plan).items() if op is not Op.KEEP},
-        losses=tuple(loss_texts(plan.losses)),
-        needs=tuple(needs_after(plan, outcome)),
-        risks=risk_counts(plan.changes),
-        causes=tuple(_cause_rows(causes, names, differences, phases=phases)),
+        report.names.instance,
+        " ".join([*lines[-1:], report.sentence]),
+        report.checksum,
+        counts={str(op): count for op, count in report.ops.items() if op is not Op.KEEP},
+        losses=tuple(loss_texts(report.losses)),
+        needs=report.needs,
+        risks=report.risks,
+        causes=tuple(_cause_rows(report.causes, report.names, differences, phases=phases)),
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
-        problems={PROBLEMS: plan.problems},
-        refusals=plan.refusals,
-        rollouts=tuple(rollout_rows(plan.rollouts)),
-        lock=(*map(move_text, plan.version_changes), *proposal_lines(plan.lock)),
-        notes=plan.notes,
+        problems={PROBLEMS: report.problems},
+        refusals=report.refusals,
+        rollouts=tuple(rollout_rows(report.rollouts)),
+        lock=(*map(move_text, report.moves), *proposal_lines(report.lock)),
+        notes=report.notes,
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),
     )
-    return _with_origin(report, planned)
+    return _with_origin(page, planned)
 
 
 def status_report(planned: PlannedRun) -> HtmlReport:
@@ -306,7 +301,7 @@ def _size(files: Sequence[FileDiff]) -> str:
     return impact_text(Impact("", len(files), added, removed))
 
 
-def package_rows(changes: Sequence[Change], sources: PackageSources) -> tuple[PackageRow, ...]:
+def package_rows(changes: Sequence[Change], sources: PackageSources) -> tuple[PageRow, ...]:
     """Return a row for each change in their order, then for each owner without a package that has a state."""
     reader = _RowReader(sources)
     return (*map(reader.row, changes), *reader.others())
@@ -325,14 +320,14 @@ class _RowReader:
         self._owners = _owners(sources.status_files)
         self._conditions = {_owner_key(o): _conditions(o) for o in self._owners if o.get("kind") == _VARIANT}
 
-    def row(self, change: Change) -> PackageRow:
+    def row(self, change: Change) -> PageRow:
         sources, status = self._sources, self._statuses.get(change.package)
         overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
         labels = self._sources.labels
         parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
-        return PackageRow(
+        return PageRow(
             repository,
             name,
             **_overview_fields(overview, change),
@@ -353,7 +348,7 @@ class _RowReader:
             cause=sources.causes.get(change.package, -1),
         )
 
-    def others(self) -> Iterator[PackageRow]:
+    def others(self) -> Iterator[PageRow]:
         """Yield owners without a package in a repository: of clusters, and those that are stalled."""
         for owner in self._owners:
             is_stalled = condition(owner, "Stalled").get("status") == "True"
@@ -365,7 +360,7 @@ class _RowReader:
             repository, name, cluster = self._downstream(owner)
             decisive = condition(owner, "Stalled" if is_stalled else "Ready")
             phase = package.get("phase") or ("stalled" if is_stalled else "")
-            yield PackageRow(
+            yield PageRow(
                 repository,
                 name,
                 cluster=cluster,

@@ -15,7 +15,7 @@ from reconciler.report.html import (
     FileDiff,
     HtmlReport,
     PackageDiff,
-    PackageRow,
+    PageRow,
     ReportKind,
     html_page,
 )
@@ -123,12 +123,12 @@ _ROLLOUT = RolloutRow(
 )
 
 
-def _row(number: int, diffs: int) -> PackageRow:
+def _row(number: int, diffs: int) -> PageRow:
     cluster, ware = f"cluster-{number // len(WARES):04}", WARES[number % len(WARES)]
     changed = number % 3 == 0
     op = "delete" if number % 999 == 0 else "update" if changed else "keep"
     variant = f"default/{ware}-{cluster}-{ware}"
-    return PackageRow(
+    return PageRow(
         cluster,
         ware,
         cluster=cluster,

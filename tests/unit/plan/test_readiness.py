@@ -6,8 +6,8 @@ from reconciler.api.porch import Function, InjectionSelector, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
-from reconciler.report.build import detail, summary_line
-from reconciler.report.json import plan_value
+from reconciler.report.build import build_report, detail
+from reconciler.report.json import report_value
 from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.report import Names
 from reconciler.report.text import plan_lines
@@ -52,7 +52,7 @@ def assert_agree(plan: Plan) -> None:
     assert all(reason in message for reason in change.unready) or change.message in message
     if change.unready:
         assert f"not ready: {change.unready[0]}" in detail(change)
-        assert "1 not ready" in summary_line(plan)
+        assert "1 not ready" in build_report(plan, Names()).summary
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,10 @@ def test_every_report_says_what_is_not_ready(world: ModelWorld) -> None:
     reason = "security.review: the package has no such condition"
 
     for plan in (first, kept):
-        assert any(f"not ready: {reason}" in line for line in plan_lines(plan, Names()))
-        assert f"not ready: {reason}" in plan_markdown(plan, Names()), "also of a package that is kept"
-        assert plan_value(plan, Names())["changes"][0]["unready"] == [reason]
+        report = build_report(plan, Names())
+        assert any(f"not ready: {reason}" in line for line in plan_lines(report))
+        assert f"not ready: {reason}" in plan_markdown(report), "also of a package that is kept"
+        assert report_value(report)["changes"][0]["unready"] == [reason]
     assert reason in pull_body(only(first), Names())
 
 

@@ -9,9 +9,11 @@ from reconciler.plan.impact import Impact, Risk
 from reconciler.report.build import (
     MOST_DIFFS,
     MOST_ROWS,
+    build_report,
     common_text,
     fold_changes,
     general_text,
+    risk_counts,
     risk_summary,
     risk_texts,
     sorted_changes,
@@ -42,7 +44,7 @@ def update(number: int, digest: str = "x", *risks: Risk, message: str = "") -> C
 
 
 def lines(*changes: Change, **options: bool) -> list[str]:
-    return list(plan_lines(Plan(changes), NAMES, **options))[1:]
+    return list(plan_lines(build_report(Plan(changes), NAMES, **options), shows_needs=False))[1:]
 
 
 def test_ten_thousand_equal_changes_are_a_few_lines() -> None:
@@ -68,7 +70,7 @@ def test_only_large_groups_fold(count: int, rows: int) -> None:
 
 
 def test_all_lists_every_package() -> None:
-    table = lines(*(update(n) for n in range(MOST_ROWS + 1)), unchanged=True)
+    table = lines(*(update(n) for n in range(MOST_ROWS + 1)), unfolded=True)
 
     assert len(table) == 1 + MOST_ROWS + 1
     assert all("edge-0000" in line for line in table[1:])
@@ -104,8 +106,8 @@ def test_risks_are_counted_by_packages_the_worst_class_first() -> None:
     role = Risk("rbac", "adds", "Role other", 2)
     changes = [update(1, "x", STORAGE, RBAC, role), update(2, "x", STORAGE), replace(update(3), op=Op.DELETE)]
 
-    assert risk_summary(changes) == "deletion in 1 package, rbac in 1, storage in 2"
-    assert risk_summary([update(1)]) == ""
+    assert risk_summary(risk_counts(changes)) == "deletion in 1 package, rbac in 1, storage in 2"
+    assert risk_summary(risk_counts([update(1)])) == ""
 
 
 def test_messages_that_differ_by_own_names_are_one_cause() -> None:

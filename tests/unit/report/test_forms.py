@@ -17,6 +17,7 @@ from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
 from reconciler.report import build, comparison, markdown, metrics, sarif, text
 from reconciler.report import json as values
+from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain
 from reconciler.report.diff import MOST_TEXT, FileChange
 from reconciler.report.markdown import UpstreamChange, make_dashboard
@@ -124,18 +125,26 @@ def sorted_samples() -> str:
 
 
 FORMS: dict[str, Callable[[], str]] = {
-    "plan.txt": lambda: lines(text.plan_lines, PLAN, NAMES),
+    "plan.txt": lambda: lines(text.plan_lines, build_report(PLAN, NAMES), shows_needs=False),
     "plan-all.txt": lambda: lines(
-        text.plan_lines, REFUSED, NAMES, unchanged=True, quiet=True, needs=build.find_needs(REFUSED, STATUSES)
+        text.plan_lines,
+        replace(
+            build_report(REFUSED, NAMES, unfolded=True), needs=tuple(build.find_needs(REFUSED, STATUSES))
+        ),
+        quiet=True,
     ),
-    "plan-color.txt": lambda: lines(text.plan_lines, REFUSED, NAMES, paint=ansi, width=100),
-    "plan.md": lambda: markdown.plan_markdown(REFUSED, NAMES),
+    "plan-color.txt": lambda: lines(
+        text.plan_lines, build_report(REFUSED, NAMES), paint=ansi, shows_needs=False, width=100
+    ),
+    "plan.md": lambda: markdown.plan_markdown(build_report(REFUSED, NAMES)),
     "applied.md": lambda: markdown.plan_markdown(
-        PLAN, replace(NAMES, report_url="https://acme.example/"), OUTCOME
+        build_report(PLAN, replace(NAMES, report_url="https://acme.example/"), OUTCOME)
     ),
-    "plan.json": lambda: dumped(values.plan_value(REFUSED, NAMES, detailed=True)),
-    "outcome.json": lambda: dumped({**values.outcome_value(PLAN, OUTCOME, NAMES), "changes": []}),
-    "plan.sarif": lambda: dumped(sarif.plan_sarif(REFUSED, NAMES)),
+    "plan.json": lambda: dumped(values.report_value(build_report(REFUSED, NAMES, detailed=True))),
+    "outcome.json": lambda: dumped(
+        {**values.report_value(build_report(PLAN, NAMES, OUTCOME)), "changes": []}
+    ),
+    "plan.sarif": lambda: dumped(sarif.plan_sarif(build_report(REFUSED, NAMES))),
     "changes.txt": lambda: "\n".join(
         lines(text.change_lines, each, NAMES, address="https://a/b", status=STATUS, paint=paint)
         for each, paint in ((CREATED, plain), (FULL, ansi), (CHANGES[12], plain))
@@ -151,9 +160,9 @@ FORMS: dict[str, Callable[[], str]] = {
     ),
     "dashboard.md": lambda: make_dashboard(REFUSED, STATUSES, NAMES, "2 hours").text,
     "needs.txt": lambda: lines(text.need_lines, build.find_needs(REFUSED, STATUSES), paint=ansi, width=90),
-    "needs.json": lambda: dumped([values.need_value(need) for need in build.find_needs(REFUSED, STATUSES)]),
+    "needs.json": lambda: dumped(values.wire(build.find_needs(REFUSED, STATUSES))),
     "rollouts.txt": lambda: lines(text.rollout_lines, ROLLOUTS),
-    "rollouts.json": lambda: dumped([values.rollout_value(each) for each in ROLLOUTS]),
+    "rollouts.json": lambda: dumped(values.wire(ROLLOUTS)),
     "pull-request.md": lambda: markdown.pull_body(
         FULL,
         NAMES,
@@ -189,7 +198,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "history.txt": lambda: (
         lines(text.history_lines, HISTORY, paint=ansi, width=90) + lines(text.history_lines, [])
     ),
-    "history.json": lambda: dumped(values.history_items(HISTORY)),
+    "history.json": lambda: dumped(values.wire(HISTORY)),
     "doctor.txt": lambda: lines(finding_lines, FINDINGS, paint=ansi) + lines(finding_lines, FINDINGS[:1]),
     "doctor.json": lambda: dumped(findings_value(FINDINGS)),
     "metrics.txt": sorted_samples,

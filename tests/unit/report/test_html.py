@@ -18,7 +18,7 @@ from reconciler.report.html import (
     FileDiff,
     HtmlReport,
     PackageDiff,
-    PackageRow,
+    PageRow,
     ReportKind,
     ReportSource,
     html_page,
@@ -56,7 +56,7 @@ def report_of(text: str, url: str = "") -> HtmlReport:
         risks={text: 1},
         causes=(CauseRow(text, text, text, text, 1, True, (DiffRow(text, 0, (text,)),)),),
         packages=(
-            PackageRow(
+            PageRow(
                 *(text,) * 14,
                 pull=text,
                 pull_url=url or text,
@@ -134,7 +134,7 @@ def test_package_with_a_hostile_name_is_read_as_it_is_shown(hostile: str) -> Non
 
 
 def test_text_with_names_of_its_package_is_read_back() -> None:
-    row = PackageRow(
+    row = PageRow(
         "cluster-01",
         "web",
         cluster="01",
@@ -217,7 +217,7 @@ def test_ten_thousand_packages_take_at_most_two_megabytes() -> None:
 def test_difference_that_many_packages_share_is_stored_once() -> None:
     file = FileDiff("app.yaml", "", 1, 1, "@@ -1 +1 @@\n-a: a-value-of-its-own\n+b")
     diffs = tuple(PackageDiff(f"edge-{number}/web", 1, (file,)) for number in range(9))
-    rows = tuple(PackageRow("edge", f"web-{number}", diff=number % 9) for number in range(99))
+    rows = tuple(PageRow("edge", f"web-{number}", diff=number % 9) for number in range(99))
 
     page = html_page(HtmlReport(ReportKind.PLAN, "demo", "", packages=rows, diffs=diffs), Redactor())
 

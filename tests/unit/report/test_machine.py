@@ -8,8 +8,9 @@ from reconciler.base.errors import Exit
 from reconciler.base.escape import block
 from reconciler.base.redact import Redactor
 from reconciler.plan.changes import Outcome, exit_of, exits_of
+from reconciler.report.build import build_report
 from reconciler.report.diff import FileChange
-from reconciler.report.json import dump, plan_value
+from reconciler.report.json import dump, report_value
 from reconciler.report.markdown import pull_body
 from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
@@ -18,14 +19,14 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
 def test_json_is_canonical_and_free_of_order() -> None:
     shuffled = replace(PLAN, changes=PLAN.changes[::-1])
 
-    text = dump(plan_value(PLAN, NAMES), Redactor())
+    text = dump(report_value(build_report(PLAN, NAMES)), Redactor())
 
-    assert dump(plan_value(shuffled, NAMES), Redactor()) == text
+    assert dump(report_value(build_report(shuffled, NAMES)), Redactor()) == text
     assert text.endswith("}\n")
 
 
 def test_json_never_shows_a_value_of_a_secret() -> None:
-    text = dump(plan_value(PLAN, NAMES), Redactor())
+    text = dump(report_value(build_report(PLAN, NAMES)), Redactor())
 
     assert "aHVudGVyMg==" not in text
     assert '"upstream": "3"' in text

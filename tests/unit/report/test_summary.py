@@ -40,7 +40,7 @@ def test_kept_package_without_a_state_is_not_ours() -> None:
 
 @pytest.mark.parametrize("case", BUSY)
 def test_something_is_to_do_beside(case: str) -> None:
-    assert "Nothing to do" not in summary_line(BUSY[case])
+    assert "Nothing to do" not in summary_line(BUSY[case], {})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
-from reconciler.report.build import is_unchanged, summary_line
+from reconciler.report.build import build_report, is_unchanged, summary_line
 from reconciler.report.console import ansi
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.support.plan_values import a_conflict
@@ -31,7 +31,7 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
 def test_kept_package_with_news_is_always_listed(news: dict[str, Any]) -> None:
     kept = replace(change(Op.KEEP), **news)
 
-    lines = list(plan_lines(Plan((kept,)), NAMES, quiet=True))
+    lines = list(plan_lines(build_report(Plan((kept,)), NAMES), quiet=True))
 
     assert any(line.startswith("keep") for line in lines)
 
@@ -46,15 +46,17 @@ def test_only_published_packages_are_unchanged(phase: Phase) -> None:
 def test_colours_change_no_word() -> None:
     import re
 
-    coloured = [re.sub(r"\x1b\[\d+m", "", line) for line in plan_lines(PLAN, NAMES, paint=ansi)]
+    coloured = [re.sub(r"\x1b\[\d+m", "", line) for line in plan_lines(build_report(PLAN, NAMES), paint=ansi)]
 
-    assert coloured == list(plan_lines(PLAN, NAMES))
+    assert coloured == list(plan_lines(build_report(PLAN, NAMES)))
 
 
 def test_an_empty_plan_says_that_nothing_is_to_do() -> None:
     plan = Plan((change(Op.KEEP),), checksum="e" * 64)
 
-    assert list(plan_lines(plan, NAMES, quiet=True)) == [f"Nothing to do: 1 kept (checksum {'e' * 12})"]
+    assert list(plan_lines(build_report(plan, NAMES), quiet=True)) == [
+        f"Nothing to do: 1 kept (checksum {'e' * 12})"
+    ]
 
 
 def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
@@ -71,7 +73,7 @@ def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
 def test_a_name_cannot_forge_a_row() -> None:
     plan = Plan((change(Op.CREATE, "x\ndelete  everything", Reason.NEW),))
 
-    assert len(list(plan_lines(plan, NAMES))) == 3
+    assert len(list(plan_lines(build_report(plan, NAMES)))) == 3
 
 
 def test_failures_come_after_what_was_done() -> None:
@@ -94,5 +96,5 @@ def test_a_plan_that_only_changes_pins_does_not_say_that_nothing_is_to_do() -> N
         MoveOp.REMOVE, "carvel:db.io", "1.0.0", "", "nothing requires it any more", ("dev",)
     )
 
-    assert summary_line(Plan()) == "Nothing to do: no packages"
-    assert summary_line(Plan(version_changes=(removed,))) == "1 pin to change in the lock"
+    assert summary_line(Plan(), {}) == "Nothing to do: no packages"
+    assert summary_line(Plan(version_changes=(removed,)), {}) == "1 pin to change in the lock"
