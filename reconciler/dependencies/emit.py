@@ -19,7 +19,7 @@ from reconciler.dependencies.lock.convert import (
     PORTER_KIND,
     PORTER_SCHEMA,
 )
-from reconciler.dependencies.lock.format import ClusterLock, LockedPackage, LockedRevision
+from reconciler.dependencies.lock.format import ClusterLock, LockedRevision
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
     Catalogue,
@@ -32,7 +32,7 @@ from reconciler.dependencies.model.cluster import (
     sharing_labels,
     template_variables,
 )
-from reconciler.dependencies.model.instances import Instance, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions.version import parse_relaxed
@@ -78,7 +78,7 @@ class GeneratedPackage(Struct, frozen=True):
     nearest user's install. It `is_complete` if every parent could be read, so that no setting is missing.
     """
 
-    package: LockedPackage
+    package: Resolved
     ref: ObjectRef
     parents: tuple[ObjectRef, ...]
     owner: ObjectRef | None = None
@@ -92,7 +92,7 @@ class GeneratedPackage(Struct, frozen=True):
 class PackageGraph(Struct, frozen=True):
     """Every locked package of a cluster and every install of a user's, by instance."""
 
-    packages: Mapping[Instance, LockedPackage]
+    packages: Mapping[Instance, Resolved]
     installs: Mapping[Instance, Install]
     catalogue: Catalogue
     shared_namespace: str = "default"
@@ -128,7 +128,7 @@ class PackageGraph(Struct, frozen=True):
         packages.sort(key=lambda package: (package.ref, str(package.package.instance)))
         return tuple(packages), tuple(warnings)
 
-    def ref_of(self, package: LockedPackage) -> ObjectRef:
+    def ref_of(self, package: Resolved) -> ObjectRef:
         """Return the object that a locked package has in the cluster, the user's own or a generated one."""
         instance = package.instance
         slot = instance.slot
@@ -144,11 +144,11 @@ class PackageGraph(Struct, frozen=True):
             case _:
                 return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
 
-    def _parents(self, package: LockedPackage) -> list[LockedPackage]:
+    def _parents(self, package: Resolved) -> list[Resolved]:
         parents = [self.packages[who] for who in package.requested_by if who in self.packages]
         return sorted(parents, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
 
-    def _settings(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+    def _settings(self, package: Resolved) -> tuple[dict[str, Any], list[Problem]]:
         """Return the inherited settings of a package; if parents differ, the first counts, with a warning."""
         installs = [install for install in self._above(package) if install]
         chosen: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class PackageGraph(Struct, frozen=True):
                     differing.append(self._differs(package, name, install))
         return chosen, differing
 
-    def _above(self, package: LockedPackage) -> Iterator[Install | None]:
+    def _above(self, package: Resolved) -> Iterator[Install | None]:
         """Yield the users' installs that need a package: the nearest first, then the lowest.
 
         None marks an install that is in the lock and could not be read in this run.
@@ -182,7 +182,7 @@ class PackageGraph(Struct, frozen=True):
                         following.append(parent)
             level = following
 
-    def _values(self, package: LockedPackage) -> tuple[tuple[Values, ...], list[Problem]]:
+    def _values(self, package: Resolved) -> tuple[tuple[Values, ...], list[Problem]]:
         """Return the values that a direct parent names for a package: by alias before by name."""
         candidates: list[tuple[Install, tuple[Values, ...]]] = []
         for parent in self._parents(package):
@@ -200,7 +200,7 @@ class PackageGraph(Struct, frozen=True):
         differs = any(other != plain[0] for other in plain)
         return chosen, [self._differs(package, "values", first)] if differs else []
 
-    def _parameters(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem], bool]:
+    def _parameters(self, package: Resolved) -> tuple[dict[str, Any], list[Problem], bool]:
         """Return the parameters that parents give a bundle, with warnings, and whether all of them are known.
 
         The author of a parent gives them, and a user as `alias#name`, which counts more. Of several parents
@@ -234,7 +234,7 @@ class PackageGraph(Struct, frozen=True):
         return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
 
     def _given(
-        self, parent: LockedPackage, bundle: Candidate, aliases: set[str]
+        self, parent: Resolved, bundle: Candidate, aliases: set[str]
     ) -> tuple[dict[str, Any], set[str]]:
         """Return the parameters that a bundle's author gives a dependency, and those with unknown values."""
         ref = self.ref_of(parent)
@@ -249,7 +249,7 @@ class PackageGraph(Struct, frozen=True):
                     unknown.add(name)
         return values, unknown
 
-    def _labels(self, package: LockedPackage) -> dict[str, str]:
+    def _labels(self, package: Resolved) -> dict[str, str]:
         """Return the labels by which the parent of an exclusive bundle selects it."""
         labels: dict[str, str] = {}
         for parent in self._parents(package) if package.instance.slot.kind == SlotKind.FOR else ():
@@ -260,19 +260,19 @@ class PackageGraph(Struct, frozen=True):
                     labels |= rendered_labels(requirement.share, ref.name, ref.namespace)
         return labels
 
-    def _candidate(self, package: LockedPackage) -> Candidate | None:
+    def _candidate(self, package: Resolved) -> Candidate | None:
         """Return the published version of a locked package; None if it is not published any more."""
         id_ = package.instance.package
         published = self.catalogue.candidates(id_)
         return next((c for c in published if c.version.text == package.version), None)
 
     @staticmethod
-    def _names(parent: LockedPackage, instance: Instance) -> tuple[set[str], set[str]]:
+    def _names(parent: Resolved, instance: Instance) -> tuple[set[str], set[str]]:
         edges = [edge for edge in parent.dependencies if edge.resolved == instance]
         aliases = {edge.alias for edge in edges if edge.alias}
         return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
 
-    def _differs(self, package: LockedPackage, name: str, install: Install) -> Problem:
+    def _differs(self, package: Resolved, name: str, install: Install) -> Problem:
         message = f"{self.ref_of(package)} gets a different {name} from each parent: that of {install} counts"
         hint = "Write a manifest for the package yourself to decide."
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
@@ -481,7 +481,7 @@ class GeneratedManifests(Struct, frozen=True):
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
-    packages: Mapping[str, LockedPackage] = field(default_factory=dict)
+    packages: Mapping[str, Resolved] = field(default_factory=dict)
     retained: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -500,7 +500,7 @@ def generate_manifests(
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
     clashes = {item.package.instance: problem for item, problem in name_collisions(generated, taken)}
     files: dict[str, bytes] = {}
-    packages: dict[str, LockedPackage] = {}
+    packages: dict[str, Resolved] = {}
     retained: set[str] = set()
     problems = list(clashes.values())
     for item in generated:

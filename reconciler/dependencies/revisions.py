@@ -14,15 +14,12 @@ from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     DesiredState,
-    LockedPackage,
     LockedRevision,
-    OwnershipEntry,
-    Resolution,
     keeps_ownership,
     ownership_entries,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Resolution, Resolved
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Candidate, Install
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
@@ -366,7 +363,7 @@ class PreviousLock(Struct, frozen=True):
         active = {revision.package: "" for revision in self.revisions if revision.is_active}
         return active | {package.object: package.instance.name for package in self.resolution.packages}
 
-    def history(self, package: LockedPackage) -> RevisionHistory:
+    def history(self, package: Resolved) -> RevisionHistory:
         """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
         held = next(
             (other for other in self.resolution.packages if other.instance == package.instance), package
@@ -508,7 +505,7 @@ class _Reconciler:
             for r in revisions
         )
 
-    def _asked(self, instance: Instance, package: LockedPackage) -> RevisionInput:
+    def _asked(self, instance: Instance, package: Resolved) -> RevisionInput:
         install = self.installs.get(instance)
         activations = tuple(
             request for request in self.inputs.activations if request.kind == f"{package.kind}Revision"
@@ -525,7 +522,7 @@ class _Reconciler:
         policy = install.revisions
         return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
-    def claim(self, package: LockedPackage, proposal: ActivationProposal | None) -> OwnershipClaim:
+    def claim(self, package: Resolved, proposal: ActivationProposal | None) -> OwnershipClaim:
         """Return the claim of a package; without revisions the instance itself is the revision."""
         instance, alone = package.instance, str(package.instance)
         install = self.installs.get(instance)

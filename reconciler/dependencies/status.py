@@ -10,8 +10,9 @@ from msgspec import Struct
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.dependencies.emit import ObjectRef, PackageGraph, package_graph
-from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage, LockUpdate
+from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
+from reconciler.dependencies.model.instances import MetNeed, Resolved
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.names.problems import Problem
 
@@ -104,7 +105,7 @@ class _Reader(Struct, frozen=True):
         """Return what is wrong with an install."""
         return self.problems.get((str(install), install.location.path)) if install else None
 
-    def _ready(self, package: LockedPackage) -> tuple[str, str]:
+    def _ready(self, package: Resolved) -> tuple[str, str]:
         """Return reason and message if the current revision is not active, else empty texts."""
         revisions = self.locked.revisions_of(package)
         current = next((revision for revision in revisions if revision.current), None)
@@ -113,9 +114,7 @@ class _Reader(Struct, frozen=True):
         active = next((revision.name for revision in revisions if revision.is_active), "none")
         return "AwaitingActivation", f"{current.name} is not active; active is {active}"
 
-    def _status(
-        self, package: LockedPackage, family: PackageGraph, problem: Problem | None
-    ) -> dict[str, Any]:
+    def _status(self, package: Resolved, family: PackageGraph, problem: Problem | None) -> dict[str, Any]:
         if package.instance.ecosystem == Ecosystem.XPKG:
             # As crossplane apis/pkg/v1, PackageRevisionStatus: required, installed and invalid dependencies.
             current = next(
@@ -155,7 +154,7 @@ def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[
     }
 
 
-def _dependency(need: LockedDependency, parent: LockedPackage, family: PackageGraph) -> dict[str, Any]:
+def _dependency(need: MetNeed, parent: Resolved, family: PackageGraph) -> dict[str, Any]:
     """Return how one need is met, in the form of the proposal's `status.dependencies`.
 
     Of two parents it was created by the one that owns it. An API that no package is known to bring has no

@@ -11,6 +11,7 @@ from reconciler.base.wording import plural, visible
 from reconciler.dependencies.lock import format as formats
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file
+from reconciler.dependencies.model import instances
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, LockBranch, PullRequest, PullState, ReviewedLock
@@ -207,7 +208,7 @@ def _dependency_files(scopes: Iterable[ClusterUpdate], reviewed: ReviewedLock) -
             for full, record in zip(paths, (settled.lock, settled.resolution), strict=True):
                 path = full.removeprefix(f"{LOCKS_DIRECTORY}/")
                 mine = reviewed.files.get(path) if settled is scope.before else None
-                files[path] = mine or File.of(formats.record_bytes(record))
+                files[path] = mine or File.of(instances.record_bytes(record))
     return files
 
 

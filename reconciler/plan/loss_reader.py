@@ -8,7 +8,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
@@ -335,12 +336,12 @@ def _is_owner(crd: SnapshotObject, owner: ResourceId) -> bool:
     )
 
 
-def _resource(package: LockedPackage) -> ResourceId:
+def _resource(package: Resolved) -> ResourceId:
     """Return the object of a locked package."""
     return ResourceId(package.kind, package.instance.slot.namespace, package.name)
 
 
-def _heir(packages: Iterable[LockedPackage], ecosystem: str, name: str, removed: ResourceId) -> str:
+def _heir(packages: Iterable[Resolved], ecosystem: str, name: str, removed: ResourceId) -> str:
     """Return another object that installs the package of a removed one, "" without one."""
     for package in packages:
         resource = _resource(package)

@@ -18,7 +18,7 @@ from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.lock.format import LockedPackage, Resolution
+    from reconciler.dependencies.model.instances import Resolution, Resolved
 
 
 class FunctionFault(NamedTuple):
@@ -140,7 +140,7 @@ class RenderedDelivery(Struct, frozen=True):
     resolved: ResolvedVariant
     rendered: RenderedVariant
     lock: "Resolution"
-    packages: "Mapping[str, LockedPackage]" = field(default_factory=dict)
+    packages: "Mapping[str, Resolved]" = field(default_factory=dict)
     local: Files = field(default_factory=dict)
 
 

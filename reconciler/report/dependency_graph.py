@@ -6,13 +6,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from reconciler.dependencies.lock.format import (
-    LockedPackage,
-    LockUpdate,
-    Resolution,
-    ownership_entries,
-)
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.lock.format import LockUpdate, ownership_entries
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.report.graph import Edge, GraphNode, Group, find_path
 
@@ -113,7 +108,7 @@ def _edges(
                 yield Edge(key, target, label)
 
 
-def _manifest(package: LockedPackage, clusters: tuple[str, ...], labels: Labels) -> str:
+def _manifest(package: Resolved, clusters: tuple[str, ...], labels: Labels) -> str:
     """Return what requests a package, as people call it; the package where clusters of a group differ."""
     slot = package.instance.slot
     where = (slot.namespace, package.name or "/".join(slot.path))
@@ -123,7 +118,7 @@ def _manifest(package: LockedPackage, clusters: tuple[str, ...], labels: Labels)
 
 
 def _notes(
-    package: LockedPackage, uncontrolled: Iterable[str], unavailable: Mapping[Instance, str]
+    package: Resolved, uncontrolled: Iterable[str], unavailable: Mapping[Instance, str]
 ) -> Iterator[str]:
     """Yield what is special about a package."""
     yield from uncontrolled

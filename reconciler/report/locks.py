@@ -8,14 +8,8 @@ from msgspec import to_builtins
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
-from reconciler.dependencies.lock.format import (
-    ClusterUpdate,
-    LockChange,
-    LockedPackage,
-    LockOp,
-    LockUpdate,
-    Resolution,
-)
+from reconciler.dependencies.lock.format import ClusterUpdate, LockChange, LockOp, LockUpdate
+from reconciler.dependencies.model.instances import Resolution, Resolved
 from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.update.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.names.problems import Problem
@@ -91,7 +85,7 @@ def _state(scope: ClusterUpdate) -> str:
     return f"generation {was} -> {now}" if was != now else f"generation {now}"
 
 
-def _pin(package: LockedPackage, change: LockChange, scope: ClusterUpdate) -> str:
+def _pin(package: Resolved, change: LockChange, scope: ClusterUpdate) -> str:
     version = package.version
     if change.before is not None:
         version = f"{change.before.version} -> {version}"
@@ -182,5 +176,5 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
         yield f"unused: {instance} is no longer needed; `lock --prune` removes it"
 
 
-def _unavailable(package: LockedPackage, scope: ClusterUpdate) -> str:
+def _unavailable(package: Resolved, scope: ClusterUpdate) -> str:
     return scope.unavailable.get(package.instance, "is no longer published")

@@ -11,7 +11,8 @@ from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
-from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
     Candidate,
@@ -201,7 +202,7 @@ def _need_name(need: Need) -> str:
     return need.id.name if isinstance(need, PackageNeed) else str(need)
 
 
-def _locked_versions(packages: tuple[LockedPackage, ...], candidate: Candidate | None) -> dict[str, str]:
+def _locked_versions(packages: tuple[Resolved, ...], candidate: Candidate | None) -> dict[str, str]:
     """Return the locked version of each requirement of a revision, by what it names."""
     versions = {package.instance: package.version for package in packages}
     same_package = (p for p in packages if candidate and p.instance.name == candidate.id.name)

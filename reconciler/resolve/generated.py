@@ -10,8 +10,8 @@ from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.convert import NeededPackage, RequirementPath, needed_packages
-from reconciler.dependencies.lock.format import LockedPackage, LockUpdate
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.model.instances import Instance, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
@@ -120,7 +120,7 @@ class _Maker(Struct):
             requested_by=tuple(_shown(needed.paths, roots)),
         )
 
-    def upstream(self, package: LockedPackage, namespace: str) -> RepositoryView | None:
+    def upstream(self, package: Resolved, namespace: str) -> RepositoryView | None:
         """Return the Repository of the namespace that has a package, the most specific one."""
         repository, _, path = package.instance.name.rpartition("//")
         views = self.sources.get((namespace, repository), ())

@@ -14,8 +14,9 @@ from reconciler.dependencies.lock.convert import (
     locked_pins,
     read_locks,
 )
-from reconciler.dependencies.lock.format import LockUpdate, record_bytes
+from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
+from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster

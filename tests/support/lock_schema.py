@@ -7,19 +7,15 @@ from typing import Any
 import msgspec
 
 from reconciler.base.wire import Record
-from reconciler.dependencies.lock.format import (
-    LockedPackage,
-    LockedRevision,
-    LockOp,
-    OwnershipEntry,
-)
+from reconciler.dependencies.lock.format import LockedRevision, LockOp
+from reconciler.dependencies.model.instances import OwnershipEntry, Resolved
 from reconciler.plan.changes import PinChange
 
 FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
 _TEXT = {"type": "string"}
 _REJECTION = {"version": _TEXT, "reasons": {"type": "array", "items": _TEXT}}
-_MODELS = {"package": LockedPackage, "revision": LockedRevision, "owned": OwnershipEntry}
+_MODELS = {"package": Resolved, "revision": LockedRevision, "owned": OwnershipEntry}
 
 
 def lock_schema() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from reconciler.dependencies.lock.format import LockedPackage
+from reconciler.dependencies.model.instances import Resolved
 from tests.support.dependency_manifests import install, needs, package
 
 NAMES = tuple("abcdef")
@@ -115,7 +115,7 @@ class Locked:
         return frozenset(self.versions) - self.users
 
 
-def read_locked(packages: Iterable[LockedPackage], unused: Iterable[str]) -> Locked:
+def read_locked(packages: Iterable[Resolved], unused: Iterable[str]) -> Locked:
     """Read a lock; of a package that is there twice the user's own counts."""
     ordered = sorted(packages, key=lambda one: one.by_user)
     versions = {one.instance.name.removesuffix(".io"): int(one.version.split(".")[0]) for one in ordered}

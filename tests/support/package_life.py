@@ -12,11 +12,11 @@ from reconciler.dependencies.lock.format import (
     LockScope,
     LockUpdate,
     PackageLock,
-    Resolution,
     ResolveOptions,
     ownership_entries,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.instances import Resolution
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     Actions,

@@ -12,12 +12,8 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import (
     ClusterLock,
-    LockedDependency,
-    LockedPackage,
     LockedRevision,
     PackageLock,
-    Resolution,
-    SkippedDependency,
     keeps_ownership,
     lock_violations,
     ownership_entries,
@@ -25,7 +21,15 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.former import is_former, read_former
 from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, bundle_name
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import (
+    Instance,
+    MetNeed,
+    Resolution,
+    Resolved,
+    SkippedNeed,
+    Slot,
+    SlotKind,
+)
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
     ApiNeed,
@@ -94,7 +98,7 @@ def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
     )
 
 
-def _candidate(package: LockedPackage) -> Candidate:
+def _candidate(package: Resolved) -> Candidate:
     return Candidate(
         package.instance.package,
         _version(package.version),
@@ -115,7 +119,7 @@ def _version(text: str) -> Version:
         return parse_loose(text)
 
 
-def _need(locked: LockedDependency) -> Need:
+def _need(locked: MetNeed) -> Need:
     if locked.need == "api":
         api, _, kind = locked.id.rpartition("/")
         return ApiNeed(Gvk.of(api, kind))
@@ -218,7 +222,7 @@ def _read_lock(
     return lock, body
 
 
-RequirementPath = tuple[LockedPackage, ...]
+RequirementPath = tuple[Resolved, ...]
 
 
 class NeededPackage(Struct, frozen=True):
@@ -228,7 +232,7 @@ class NeededPackage(Struct, frozen=True):
     last. They are sorted by their instances.
     """
 
-    package: LockedPackage
+    package: Resolved
     paths: tuple[RequirementPath, ...]
 
     @property
@@ -253,7 +257,7 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
                 yield NeededPackage(package, tuple(paths))
 
 
-def _shortest(last: LockedPackage, by_instance: Mapping[Instance, LockedPackage]) -> RequirementPath | None:
+def _shortest(last: Resolved, by_instance: Mapping[Instance, Resolved]) -> RequirementPath | None:
     """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
     paths: list[RequirementPath] = [(last,)]
     seen = {last.instance}
@@ -281,7 +285,7 @@ class ClusterObject(NamedTuple):
 
 
 def cluster_objects(
-    inputs: ClusterInputs, solution: Solution, held: Mapping[Instance, LockedPackage]
+    inputs: ClusterInputs, solution: Solution, held: Mapping[Instance, Resolved]
 ) -> dict[Instance, ClusterObject]:
     """Return the object of every package: the user's own, the locked one, else a new free name.
 
@@ -302,7 +306,7 @@ def cluster_objects(
 
 
 def _generated_object(
-    resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
+    resolved: ResolvedInstance, previous: Resolved | None, taken: Iterable[ClusterObject]
 ) -> ClusterObject:
     taken = frozenset(taken)
     if previous is not None and not previous.by_user:
@@ -338,7 +342,7 @@ def lock_solution(
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     unchanged = [resolved for instance, resolved in previous_packages.items() if instance in solution.failed]
     skipped = (
-        SkippedDependency(
+        SkippedNeed(
             parent=resolved.parent,
             requirement=str(resolved.requirement),
             reason=resolved.reason,
@@ -353,14 +357,14 @@ def lock_solution(
 
 class _ResolutionWriter(NamedTuple):
     installs: Mapping[Instance, Install]
-    held: Mapping[Instance, LockedPackage]
+    held: Mapping[Instance, Resolved]
     objects: Mapping[Instance, ClusterObject]
 
-    def package(self, resolved: ResolvedInstance) -> LockedPackage:
+    def package(self, resolved: ResolvedInstance) -> Resolved:
         install = self.installs.get(resolved.instance)
         own_object = self.objects.get(resolved.instance, ClusterObject())
         instance = resolved.instance
-        return LockedPackage(
+        return Resolved(
             instance=instance,
             dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
             api_version=own_object.api_version,
@@ -394,7 +398,7 @@ class _ResolutionWriter(NamedTuple):
         return (parent.slot.namespace, name or parent.package.name, str(parent))
 
 
-def _locked_dependency(edge: RequirementEdge, install: Install | None) -> LockedDependency:
+def _locked_dependency(edge: RequirementEdge, install: Install | None) -> MetNeed:
     need = edge.requirement.alternatives[edge.alternative]
     common: dict[str, Any] = {
         "signature": edge.signature,
@@ -412,7 +416,7 @@ def _locked_dependency(edge: RequirementEdge, install: Install | None) -> Locked
     match need:
         case PackageNeed():
             range_ = need.range
-            return LockedDependency(
+            return MetNeed(
                 need="package",
                 id=str(need.id),
                 dialect=range_.dialect,
@@ -421,9 +425,9 @@ def _locked_dependency(edge: RequirementEdge, install: Install | None) -> Locked
                 **common,
             )
         case ApiNeed():
-            return LockedDependency(need="api", id=str(need.gvk), **common)
+            return MetNeed(need="api", id=str(need.gvk), **common)
         case InterfaceNeed():
             range_ = need.range
-            return LockedDependency(
+            return MetNeed(
                 need="interface", id=need.id, dialect=range_.dialect, constraints=range_.text, **common
             )

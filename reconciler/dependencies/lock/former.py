@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from reconciler.dependencies.lock.format import LOCK_VERSION, PackageLock, Resolution, resolution_path
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.lock.format import LOCK_VERSION, PackageLock, resolution_path
+from reconciler.dependencies.model.instances import Instance, Resolution, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 
 _USER = "user"

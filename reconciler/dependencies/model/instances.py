@@ -1,9 +1,16 @@
-"""Instances of packages in a cluster: what is resolved, and what a lock names."""
+"""Instances of packages in a cluster, and what was resolved for them: what a lock stores."""
 
+import functools
+import hashlib
 from enum import StrEnum
+from typing import Any
 
-from reconciler.base.wire import Record
+import msgspec
+
+from reconciler.base.wire import Record, canonical_json
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
+
+SCHEMA = "reconciler.dev/v1alpha1"
 
 
 class SlotKind(StrEnum):
@@ -45,3 +52,122 @@ class Instance(Record, frozen=True, order=True, cache_hash=True):
 
     def __str__(self) -> str:
         return f"{self.ecosystem}:{self.name}@{self.slot}"
+
+
+class MetNeed(Record, frozen=True, kw_only=True):
+    """How one requirement was met: its range in its dialect, and the instance that satisfies it.
+
+    `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
+    `upgrade` and `uninstall` are the actions on the parent that reach what meets it.
+    """
+
+    signature: str
+    need: str
+    id: str
+    dialect: str = ""
+    constraints: str = ""
+    prereleases: tuple[str, ...] | None = None
+    alias: str = ""
+    resolved: Instance | None = None
+    detail: str = ""
+    via: str
+    active: bool = True
+    alternative: int = 0
+    alternatives: int = 1
+    optional: bool = False
+    upgrade: bool = False
+    uninstall: bool = True
+
+    @property
+    def installation(self) -> str:
+        """The installation that meets it, as `NAMESPACE/NAME`, if nothing of ours installs it."""
+        return self.detail.partition(":")[2]
+
+
+class Resolved(Record, frozen=True, kw_only=True):
+    """One instance and the version that was chosen for it, in its original spelling.
+
+    `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
+    one that a generated Crossplane package gets. `by_user` tells that a user's manifest installs it; any
+    other has an `owner`, the direct parent that it belongs to, while one is left. `retain` keeps it when
+    nothing needs it any more; `prune_kinds` lets its kinds go with it.
+    `resolved_version` is the version that has these dependencies, if a run without dependencies changed it.
+    """
+
+    instance: Instance
+    dialect: str
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    source: str = ""
+    version: str
+    digest: str = ""
+    by_user: bool = False
+    requested_by: tuple[Instance, ...] = ()
+    owner: Instance | None = None
+    unavailable: bool = False
+    retain: bool = False
+    prune_kinds: bool = False
+    resolved_version: str | None = None
+    dependencies: tuple[MetNeed, ...] = ()
+
+    @property
+    def object(self) -> str:
+        """Its object in the cluster as revisions name it: `Provider/aws`."""
+        return f"{self.kind}/{self.name}" if self.kind else self.name
+
+
+class OwnershipEntry(Record, frozen=True, kw_only=True):
+    """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
+
+    Revisions are listed by name, instances of ecosystems without revisions by their texts.
+    Without a controller it is `retained` if its package has it in the cluster, else not created yet. The
+    `object` that has it there is named if it installed another package since: `Provider/aws`.
+    """
+
+    package: Instance | None = None
+    controller: str = ""
+    owners: tuple[str, ...] = ()
+    retained: bool = False
+    object: str = ""
+
+    @property
+    def holder(self) -> Instance | None:
+        """The instance that has it in the cluster, None if none does."""
+        return self.package if self.controller or self.retained else None
+
+
+class SkippedNeed(Record, frozen=True, kw_only=True):
+    """An optional requirement that was not met, and why."""
+
+    parent: Instance
+    requirement: str
+    reason: str = ""
+
+
+class Resolution(Record, frozen=True, kw_only=True, dict=True):
+    """Locked versions and ownership, the same for every cluster with the same inputs; named by content."""
+
+    api_version: str = SCHEMA
+    kind: str = "PackageResolution"
+    packages: tuple[Resolved, ...] = ()
+    custom_resource_definitions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
+    compositions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
+    skipped: tuple[SkippedNeed, ...] = ()
+    unused: tuple[Instance, ...] = ()
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Its name: the SHA-256 of its canonical bytes."""
+        return f"sha256:{hashlib.sha256(record_bytes(self)).hexdigest()}"
+
+
+def record_bytes(record: Record) -> bytes:
+    """Return canonical bytes, without what is None: sorted keys, final newline, no time. Deterministic."""
+    return canonical_json(_without_none(msgspec.to_builtins(record)))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(part) for name, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value

@@ -8,17 +8,13 @@ from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
     ClusterUpdate,
-    LockedDependency,
-    LockedPackage,
     LockedRevision,
     LockOp,
     LockUpdate,
-    OwnershipEntry,
-    Resolution,
     lock_changes,
     ownership_entries,
 )
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, MetNeed, OwnershipEntry, Resolution, Resolved
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
@@ -118,7 +114,7 @@ def by_danger(moves: Iterable[VersionChange]) -> tuple[VersionChange, ...]:
 def object_version_changes(
     before: Mapping[str, str],
     after: Mapping[str, str],
-    packages: Mapping[str, LockedPackage],
+    packages: Mapping[str, Resolved],
     resolution: Resolution,
     cluster: str,
 ) -> tuple[VersionChange, ...]:
@@ -283,14 +279,14 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
         yield VersionChange(MoveOp.USE, instance, "", "", "something needs it again", ())
 
 
-def _met_needs(package: LockedPackage) -> Iterator[tuple[tuple[str, str], Instance]]:
+def _met_needs(package: Resolved) -> Iterator[tuple[tuple[str, str], Instance]]:
     """Yield the requirements of a package, by what its author calls each, with what meets them."""
     for need in package.dependencies:
         if need.resolved is not None:
             yield (need.need, need.alias or need.id), need.resolved
 
 
-def _owner(package: LockedPackage) -> str:
+def _owner(package: Resolved) -> str:
     return "a manifest" if package.by_user else str(package.owner or "nobody")
 
 
@@ -316,7 +312,7 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
         yield VersionChange(MoveOp(change.op), str(instance), before, after, why, ())
 
 
-def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[LockedPackage, LockedPackage]]:
+def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[Resolved, Resolved]]:
     """Yield the packages that are gone, each with the one that its object installs now."""
     old, fresh = ({package.instance for package in side.packages} for side in (before, after))
     gone = {(p.object, p.instance.slot.namespace): p for p in before.packages if p.instance not in fresh}
@@ -329,7 +325,7 @@ def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[Lock
 def _why(
     op: LockOp | MoveOp,
     before: tuple[str, str],
-    new: LockedPackage | None,
+    new: Resolved | None,
     old: Resolution | None,
     resolution: Resolution,
 ) -> str:
@@ -349,7 +345,7 @@ def _why(
     return "the version that fits best now"
 
 
-def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
+def _parents(package: Resolved, resolution: Resolution) -> Iterator[str]:
     """Yield the parents of a package, each with what it requires of it."""
     needs: dict[Instance, list[str]] = {}
     for parent in resolution.packages:
@@ -361,7 +357,7 @@ def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
         yield f"{who} asks for {' and '.join(needs.get(who, ())) or 'it'}"
 
 
-def _requirement(need: LockedDependency) -> str:
+def _requirement(need: MetNeed) -> str:
     """Return what a requirement asks of the package that meets it; empty if any version will do.
 
     What a user binds may be of any version.
@@ -377,9 +373,7 @@ def _requirement(need: LockedDependency) -> str:
             return need.constraints
 
 
-def _added_requirements(
-    package: LockedPackage, old: Resolution | None, resolution: Resolution
-) -> Iterator[str]:
+def _added_requirements(package: Resolved, old: Resolution | None, resolution: Resolution) -> Iterator[str]:
     """Yield the APIs and interfaces that parents require of a package now, and did not before."""
     before = {(p.instance, d.signature) for p in (old.packages if old else ()) for d in p.dependencies}
     for parent in resolution.packages if old else ():
@@ -390,7 +384,7 @@ def _added_requirements(
 
 
 def _conflicting_requirements(
-    before: tuple[str, str], new: LockedPackage, resolution: Resolution
+    before: tuple[str, str], new: Resolved, resolution: Resolution
 ) -> Iterator[str]:
     """Yield the parents with requirements that exclude the old version, given with its digest."""
     for parent in resolution.packages:
@@ -400,7 +394,7 @@ def _conflicting_requirements(
                 yield f"{parent.instance} asks for {need.constraints}"
 
 
-def _allows(need: LockedDependency, version: str, digest: str) -> bool:
+def _allows(need: MetNeed, version: str, digest: str) -> bool:
     try:
         range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
         return range_.allows(parse_relaxed(version), digest)

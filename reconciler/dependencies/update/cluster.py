@@ -17,9 +17,7 @@ from reconciler.dependencies.lock.convert import (
 )
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,
-    LockedPackage,
     LockOp,
-    Resolution,
     ResolveOptions,
     lock_changes,
     ownership_entries,
@@ -31,7 +29,7 @@ from reconciler.dependencies.model.cluster import (
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.model.instances import Instance, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, SlotKind
 from reconciler.dependencies.model.packages import BundleInput, InputKind, Install, PackageId, Requirement
 from reconciler.dependencies.revisions import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.build_problem import without_duplicates
@@ -128,9 +126,7 @@ def _with_kept(fresh: Resolution, before: Resolution, retained: set[Instance]) -
     return replace(fresh, packages=tuple(ordered), unused=unused)
 
 
-def _reachable(
-    start: Iterable[LockedPackage], by_instance: dict[Instance, LockedPackage]
-) -> Iterator[Instance]:
+def _reachable(start: Iterable[Resolved], by_instance: dict[Instance, Resolved]) -> Iterator[Instance]:
     """Yield every known instance that packages need, directly or not, each once.
 
     That includes those that were present for other reasons when a requirement was resolved.
@@ -144,7 +140,7 @@ def _reachable(
                 yield target
 
 
-def _is_retained(package: LockedPackage, before: Resolution) -> bool:
+def _is_retained(package: Resolved, before: Resolution) -> bool:
     """Tell whether a package that nothing needs must stay for now."""
     if package.by_user:
         return False
@@ -161,7 +157,7 @@ def _is_same_place(user: Instance, other: Instance) -> bool:
     return same and is_near and other.slot.kind in SHARED_SLOT_KINDS
 
 
-def _with_present_parents(package: LockedPackage, used: dict[Instance, LockedPackage]) -> LockedPackage:
+def _with_present_parents(package: Resolved, used: dict[Instance, Resolved]) -> Resolved:
     """Return a package without its removed parents; without any other, those that it satisfies are left."""
     parents = tuple(who for who in package.requested_by if who in used)
     if parents == package.requested_by or package.by_user:

@@ -18,7 +18,6 @@ from reconciler.dependencies.lock.format import (
     LockedRevision,
     LockOp,
     LockUpdate,
-    Resolution,
     ResolveOptions,
     SolverPolicy,
     SolverRecord,
@@ -27,6 +26,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
 )
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.model.instances import Resolution
 from reconciler.dependencies.revisions import PreviousLock
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.names.problems import defect_problem

@@ -5,15 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import (
-    LockedDependency,
-    LockedPackage,
-    Resolution,
-    keeps_ownership,
-    ownership_entries,
-)
+from reconciler.dependencies.lock.format import keeps_ownership, ownership_entries
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -71,7 +65,7 @@ def held_installs(
     return held
 
 
-def _overrides(published: Iterable[Candidate], locked: LockedPackage) -> Iterator[Override]:
+def _overrides(published: Iterable[Candidate], locked: Resolved) -> Iterator[Override]:
     """Yield the ranges that the lock has and the package has not, whatever overrides the manifest has now."""
     requires = [r for c in published if c.version.text == locked.version for r in c.requires]
     needs = [n for requirement in requires for n in requirement.alternatives if isinstance(n, PackageNeed)]
@@ -82,7 +76,7 @@ def _overrides(published: Iterable[Candidate], locked: LockedPackage) -> Iterato
             yield Override(need.alias or need.id.partition(":")[2], range_)
 
 
-def _bindings(dependencies: Iterable[LockedDependency]) -> Iterator[tuple[str, str]]:
+def _bindings(dependencies: Iterable[MetNeed]) -> Iterator[tuple[str, str]]:
     for need in dependencies:
         if need.via == AlternativeSource.BINDING:
             slot = need.resolved.slot if need.resolved else None

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.update.cluster import autoremove, leave_dependencies, retain_all
 
 
@@ -25,12 +24,12 @@ def package(
     uninstall: bool = True,
     where: Instance | None = None,
     **fields: Any,
-) -> LockedPackage:
+) -> Resolved:
     """Return a package that needs others; `by` are those that requested it, the first is its owner."""
     own = where or instance(name, "install" if user else "namespace")
     requested = tuple(named(parent) for parent in by.split())
     edges = tuple(
-        LockedDependency(
+        MetNeed(
             signature=need,
             need="package",
             id=need,
@@ -40,7 +39,7 @@ def package(
         )
         for need in needs
     )
-    return LockedPackage(
+    return Resolved(
         instance=own,
         dialect="d",
         by_user=user,
@@ -56,7 +55,7 @@ def named(name: str) -> Instance:
     return instance(name, "install" if name.startswith("my-") else "namespace")
 
 
-def resolution(*packages: LockedPackage, unused: str = "") -> Resolution:
+def resolution(*packages: Resolved, unused: str = "") -> Resolution:
     return Resolution(packages=packages, unused=tuple(map(named, unused.split())))
 
 

@@ -10,15 +10,19 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     DesiredState,
-    LockedDependency,
-    LockedPackage,
     LockedRevision,
     LockUpdate,
-    OwnershipEntry,
-    Resolution,
     next_lock,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import (
+    Instance,
+    MetNeed,
+    OwnershipEntry,
+    Resolution,
+    Resolved,
+    Slot,
+    SlotKind,
+)
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.update.changes import (
     MoveOp,
@@ -34,8 +38,8 @@ def instance(name: str) -> Instance:
     return Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER))
 
 
-def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> LockedPackage:
-    return LockedPackage(
+def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> Resolved:
+    return Resolved(
         instance=instance(name),
         dialect="carvel",
         version=version,
@@ -47,9 +51,9 @@ def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> Locke
 
 def asking(
     name: str, constraints: str, *, of: str = "db", dialect: str = "carvel", resolved: str = ""
-) -> LockedPackage:
+) -> Resolved:
     """Return a package that asks for versions of another one."""
-    need = LockedDependency(
+    need = MetNeed(
         signature="s",
         need="package",
         id=f"carvel:{of}",
@@ -61,7 +65,7 @@ def asking(
     return package(name, dependencies=(need,))
 
 
-def changes(old: list[LockedPackage], new: list[LockedPackage]) -> list[tuple[str, str, str, str, str]]:
+def changes(old: list[Resolved], new: list[Resolved]) -> list[tuple[str, str, str, str, str]]:
     found = resolution_changes(Resolution(packages=tuple(old)), Resolution(packages=tuple(new)))
     return [(str(c.op), c.instance.partition("@")[0], c.before, c.after, c.why) for c in found]
 
@@ -101,7 +105,7 @@ MANY = "; ".join([*(f"carvel:{who}@cluster asks for it" for who in "abc"), "and 
     ],
 )
 def test_change_of_a_version_has_its_cause(
-    old: list[LockedPackage], new: list[LockedPackage], expected: list[tuple[str, ...]]
+    old: list[Resolved], new: list[Resolved], expected: list[tuple[str, ...]]
 ) -> None:
     assert changes(old, new) == expected
 
@@ -186,7 +190,7 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
 
 
 ON, OFF = DesiredState.ACTIVE, DesiredState.INACTIVE
-NET = LockedPackage(
+NET = Resolved(
     instance=Instance(ecosystem=Ecosystem.XPKG, name="net", slot=Slot(SlotKind.CLUSTER)),
     dialect="crossplane",
     version="v1",
@@ -205,7 +209,7 @@ def revision(number: int, state: DesiredState, name: str = "", **fields: Any) ->
 
 
 def lock_of(
-    *revisions: LockedRevision, packages: tuple[LockedPackage, ...] = (NET,), **fields: Any
+    *revisions: LockedRevision, packages: tuple[Resolved, ...] = (NET,), **fields: Any
 ) -> ClusterLock:
     resolution = Resolution(packages=packages, **fields)
     return ClusterLock(

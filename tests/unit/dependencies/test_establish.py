@@ -15,9 +15,9 @@ from reconciler.dependencies.lock.format import (
     LockUpdate,
     ResolveOptions,
     ownership_entries,
-    record_bytes,
 )
 from reconciler.dependencies.model.cluster import ObservedRevision
+from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.revisions import revision_name
 from reconciler.dependencies.status import status_files

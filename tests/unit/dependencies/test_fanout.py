@@ -3,8 +3,7 @@
 import msgspec
 
 from reconciler.dependencies.lock.convert import VARIANT_KIND, needed_packages
-from reconciler.dependencies.lock.format import LockedPackage, Resolution
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 
 BLUEPRINTS = "git.example.com/blueprints"
 
@@ -17,18 +16,18 @@ def instance(name: str, *, install: bool = False, ecosystem: str = "kpt") -> Ins
 NAMESPACE = Slot(SlotKind.NAMESPACE, namespace="prod")
 
 
-def root(name: str, kind: str = VARIANT_KIND) -> LockedPackage:
+def root(name: str, kind: str = VARIANT_KIND) -> Resolved:
     own = instance(name, install=True)
-    return LockedPackage(instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", by_user=True)
+    return Resolved(instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", by_user=True)
 
 
-def needed(name: str, *askers: LockedPackage, ecosystem: str = "kpt") -> LockedPackage:
+def needed(name: str, *askers: Resolved, ecosystem: str = "kpt") -> Resolved:
     asked = tuple(one.instance for one in askers)
     own = instance(name, ecosystem=ecosystem)
-    return LockedPackage(instance=own, dialect="kpt", version="1.0.0", requested_by=asked)
+    return Resolved(instance=own, dialect="kpt", version="1.0.0", requested_by=asked)
 
 
-def trails(*packages: LockedPackage) -> dict[str, list[list[str]]]:
+def trails(*packages: Resolved) -> dict[str, list[list[str]]]:
     return {
         one.package.instance.name.rpartition("//")[2]: [
             [step.instance.name.rpartition("//")[2] for step in trail] for trail in one.paths

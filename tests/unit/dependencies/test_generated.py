@@ -9,9 +9,8 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
-from reconciler.dependencies.lock.format import LockedDependency, LockedPackage
 from reconciler.dependencies.model.cluster import build_catalogue
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -34,20 +33,18 @@ def slot(kind: str = "cluster", namespace: str = "", *path: str) -> Slot:
     return Slot(SlotKind(kind), namespace=namespace, path=path)
 
 
-def edge(target: LockedPackage, alias: str = "", id_: str = "") -> LockedDependency:
-    return LockedDependency(
+def edge(target: Resolved, alias: str = "", id_: str = "") -> MetNeed:
+    return MetNeed(
         signature="s", need="package", id=id_ or "id", alias=alias, resolved=target.instance, via="candidate"
     )
 
 
-def locked(
-    package: str, ecosystem: str = "carvel", where: Slot | None = None, **fields: Any
-) -> LockedPackage:
+def locked(package: str, ecosystem: str = "carvel", where: Slot | None = None, **fields: Any) -> Resolved:
     instance = Instance(ecosystem=ecosystem, name=package, slot=where or slot("namespace", "shop"))
-    return LockedPackage(instance=instance, dialect="d", **{"version": "1.0.0", **fields})
+    return Resolved(instance=instance, dialect="d", **{"version": "1.0.0", **fields})
 
 
-def users(name: str, *edges: LockedDependency, ecosystem: str = "carvel", **fields: Any) -> LockedPackage:
+def users(name: str, *edges: MetNeed, ecosystem: str = "carvel", **fields: Any) -> Resolved:
     """Return a package that a user's manifest of the name `my-NAME` installs."""
     kind = {"carvel": "PackageInstall", "bundle": "Installation", "xpkg": "Provider"}[ecosystem]
     named = {"by_user": True, "kind": kind, "name": f"my-{name}", "dependencies": edges, **fields}
@@ -62,7 +59,7 @@ def install(name: str, *, line: int = 1, **fields: Any) -> Install:
 
 
 def graph(
-    *packages: LockedPackage,
+    *packages: Resolved,
     installs: dict[str, Install] | None = None,
     candidates: tuple[Candidate, ...] = (),
 ) -> PackageGraph:
@@ -74,7 +71,7 @@ def graph(
     )
 
 
-def requested(package: LockedPackage, *parents: LockedPackage, owner: int = 0) -> LockedPackage:
+def requested(package: Resolved, *parents: Resolved, owner: int = 0) -> Resolved:
     names = tuple(parent.instance for parent in parents)
     return msgspec.structs.replace(package, requested_by=names, owner=names[owner])
 
@@ -102,7 +99,7 @@ def only(from_graph: PackageGraph) -> tuple[GeneratedPackage, tuple[Problem, ...
     ],
 )
 def test_object_of_a_package_is_that_of_its_ecosystem_or_the_users_own(
-    package: LockedPackage, ref: ObjectRef
+    package: Resolved, ref: ObjectRef
 ) -> None:
     assert replace(graph(package), shared_namespace="spare").ref_of(package) == ref
 
@@ -320,7 +317,7 @@ def test_labels_select_a_bundle_of_one_parent_alone() -> None:
 # Names
 
 
-def named(package: LockedPackage, name: str, line: int = 0) -> GeneratedPackage:
+def named(package: Resolved, name: str, line: int = 0) -> GeneratedPackage:
     return GeneratedPackage(package, ObjectRef("K", "n", name), (), location=Location("f.yaml", line))
 
 

@@ -8,18 +8,22 @@ from reconciler.dependencies.lock.format import (
     BrokenLockError,
     ClusterLock,
     DesiredState,
-    LockedPackage,
     LockedRevision,
     LockScope,
-    OwnershipEntry,
     PackageLock,
-    Resolution,
     check_lock,
     generation_violations,
     lock_violations,
     step_violations,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import (
+    Instance,
+    OwnershipEntry,
+    Resolution,
+    Resolved,
+    Slot,
+    SlotKind,
+)
 from reconciler.dependencies.model.packages import Ecosystem
 
 AWS = Instance(ecosystem=Ecosystem.XPKG, name="x.io/aws", slot=Slot(SlotKind.CLUSTER))
@@ -33,7 +37,7 @@ def revision(number: int, state: str = "Inactive", **more: Any) -> LockedRevisio
 def locked(
     *revisions: LockedRevision, kinds: dict[str, OwnershipEntry] | None = None, generation: int = 1
 ) -> tuple[PackageLock, Resolution]:
-    package = LockedPackage(instance=AWS, dialect="crossplane", kind="Provider", name="aws", version="v1")
+    package = Resolved(instance=AWS, dialect="crossplane", kind="Provider", name="aws", version="v1")
     resolution = Resolution(packages=(package,), custom_resource_definitions=kinds or {})
     lock = PackageLock(
         scope=LockScope(cluster="one"),

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.convert import locked_choices, locked_pins, read_locks, transferred_pins
-from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, Resolution
 from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, build_catalogue
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -33,14 +32,14 @@ def own(name: str, namespace: str = "shop") -> Slot:
     return Slot(SlotKind.INSTALL, namespace, (name,))
 
 
-def locked(*dependencies: LockedDependency, ecosystem: str = "carvel", **fields: Any) -> LockedPackage:
+def locked(*dependencies: MetNeed, ecosystem: str = "carvel", **fields: Any) -> Resolved:
     instance = Instance(ecosystem=ecosystem, name="x.io", slot=Slot(SlotKind.NAMESPACE, namespace="n"))
-    return LockedPackage(
+    return Resolved(
         instance=instance, dialect="d", dependencies=dependencies, **{"version": "v1.0.0", **fields}
     )
 
 
-def dependency(**fields: Any) -> LockedDependency:
+def dependency(**fields: Any) -> MetNeed:
     every = {
         "signature": "s",
         "need": "package",
@@ -48,7 +47,7 @@ def dependency(**fields: Any) -> LockedDependency:
         "dialect": "carvel",
         "via": "candidate",
     }
-    return LockedDependency(**{**every, **fields})
+    return MetNeed(**{**every, **fields})
 
 
 def test_pin_has_version_digest_source_and_the_requirements_that_were_recorded() -> None:
@@ -83,7 +82,7 @@ def test_pin_of_crossplane_has_its_kind() -> None:
 
 
 @pytest.mark.parametrize("package", [locked(version="none"), locked(dependency(constraints="a b"))])
-def test_version_or_range_that_somebody_broke_is_an_error(package: LockedPackage) -> None:
+def test_version_or_range_that_somebody_broke_is_an_error(package: Resolved) -> None:
     with pytest.raises(VersionError):
         locked_pins(Resolution(packages=(package,)))
 

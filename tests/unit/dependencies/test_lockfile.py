@@ -15,14 +15,13 @@ from reconciler.dependencies.lock.format import (
     ClusterUpdate,
     LockUpdate,
     PackageLock,
-    Resolution,
     lock_changes,
     lock_path,
     next_lock,
-    record_bytes,
     resolution_path,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster

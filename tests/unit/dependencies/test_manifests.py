@@ -18,8 +18,8 @@ from reconciler.dependencies.emit import (
     is_unmodified,
     needed_by,
 )
-from reconciler.dependencies.lock.format import DesiredState, LockedPackage, LockedRevision
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.lock.format import DesiredState, LockedRevision
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -30,7 +30,7 @@ def generated(
     name: str, kind: str, slot: Slot | None = None, package: dict[str, Any] | None = None, **fields: Any
 ) -> GeneratedPackage:
     instance = Instance(ecosystem="x", name=name, slot=slot or Slot(SlotKind.CLUSTER))
-    locked = LockedPackage(instance=instance, dialect="d", **{"version": "v1.2.0", **(package or {})})
+    locked = Resolved(instance=instance, dialect="d", **{"version": "v1.2.0", **(package or {})})
     return GeneratedPackage(locked, ObjectRef(kind, "shop", "object"), **{"parents": (), **fields})
 
 

@@ -6,9 +6,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.dependencies.lock.convert import ClusterObject, cluster_objects
-from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue, bundle_name
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
 from reconciler.dependencies.solve.lookup import any_version
 
@@ -25,12 +24,12 @@ def resolved(package: PackageId, slot: Slot = CLUSTER, kind: str = "Provider") -
     return SimpleNamespace(instance=Instance(*package, slot), candidate=SimpleNamespace(kind=kind))
 
 
-def locked(*, by_user: bool = False) -> LockedPackage:
+def locked(*, by_user: bool = False) -> Resolved:
     return cast("Any", SimpleNamespace(by_user=by_user, api_version="v", kind="K", name="before"))
 
 
 def generated(
-    package: Any, previous: LockedPackage | None = None, users: ClusterObject | None = None
+    package: Any, previous: Resolved | None = None, users: ClusterObject | None = None
 ) -> ClusterObject:
     """Return the object of a package that may have been locked, where a user's manifest may have another."""
     installs = []
@@ -60,7 +59,7 @@ NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
     ],
 )
 def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
-    previous: LockedPackage | None, taken: ClusterObject | None, made: ClusterObject
+    previous: Resolved | None, taken: ClusterObject | None, made: ClusterObject
 ) -> None:
     assert generated(resolved(AWS), previous, taken) == made
 

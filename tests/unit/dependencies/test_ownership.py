@@ -2,8 +2,7 @@
 
 from itertools import permutations
 
-from reconciler.dependencies.lock.format import OwnershipEntry
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.revisions import (
     OwnedResource,

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import Resolution as LockResolution
+from reconciler.dependencies.model.instances import Resolution as LockResolution
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PackageState, ReviewedLock
 from reconciler.names.ids import ObjectName

@@ -5,15 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedPackage,
-    LockUpdate,
-    Resolution,
-)
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
@@ -499,7 +493,7 @@ def test_choices_of_people_come_before_what_upstreams_mean() -> None:
 
 def locked(digest: str = "i", **versions: str) -> ClusterLock:
     packages = tuple(
-        LockedPackage(
+        Resolved(
             instance=Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER)),
             dialect="carvel",
             version=version,

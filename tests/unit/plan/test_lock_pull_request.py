@@ -6,15 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedPackage,
-    LockUpdate,
-    Resolution,
-    next_lock,
-)
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.update.fleet import effective_locks
 from reconciler.expand import expand
@@ -133,7 +126,7 @@ def locked(versions: dict[str, str] | None) -> ClusterLock | None:
     if versions is None:
         return None
     packages = tuple(
-        LockedPackage(
+        Resolved(
             instance=Instance(ecosystem=Ecosystem.CARVEL, name=name, slot=Slot(SlotKind.CLUSTER)),
             dialect="carvel",
             version=version,

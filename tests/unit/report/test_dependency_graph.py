@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedDependency,
-    LockedPackage,
-    LockUpdate,
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.model.instances import (
+    Instance,
+    MetNeed,
     OwnershipEntry,
     Resolution,
-    next_lock,
+    Resolved,
+    Slot,
+    SlotKind,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.report.dependency_graph import dependency_graph, highlight
 from reconciler.report.graph import Edge, GraphNode, Group, text_tree
@@ -25,14 +24,14 @@ def instance(name: str, *path: str, namespace: str = "") -> Instance:
     return Instance(ecosystem="carvel", name=name, slot=Slot(SlotKind(kind), namespace=namespace, path=path))
 
 
-def need(to: str = "", **fields: Any) -> LockedDependency:
+def need(to: str = "", **fields: Any) -> MetNeed:
     resolved = instance(to) if to else None
     values = {"signature": to, "need": "package", "id": f"carvel:{to}", "via": "candidate", **fields}
-    return LockedDependency(resolved=resolved, **values)
+    return MetNeed(resolved=resolved, **values)
 
 
 WEB = instance("corp/web.io", "web", namespace="prod")
-ROOT = LockedPackage(
+ROOT = Resolved(
     instance=WEB,
     dialect="carvel",
     kind="PackageInstall",
@@ -47,7 +46,7 @@ ROOT = LockedPackage(
         need(need="package", id="none"),
     ),
 )
-DB = LockedPackage(
+DB = Resolved(
     instance=instance("db.io"),
     dialect="carvel",
     version="2.0.0",
@@ -55,8 +54,8 @@ DB = LockedPackage(
     unavailable=True,
     dependencies=(need("log.io", constraints="1.x"),),
 )
-LOG = LockedPackage(instance=instance("log.io"), dialect="carvel", version="3.0.0")
-OLD = LockedPackage(instance=instance("old.io"), dialect="carvel", version="4.0.0")
+LOG = Resolved(instance=instance("log.io"), dialect="carvel", version="3.0.0")
+OLD = Resolved(instance=instance("old.io"), dialect="carvel", version="4.0.0")
 RESOLUTION = Resolution(
     packages=(ROOT, DB, LOG, OLD),
     unused=(instance("old.io"),),

@@ -17,15 +17,14 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
     DesiredState,
-    LockedPackage,
     LockedRevision,
     LockScope,
     LockUpdate,
     PackageLock,
 )
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
@@ -146,7 +145,7 @@ LOCK = PackageLock(scope=LockScope(cluster="prod"), input_digest="sha256:1", res
 
 
 def locked(*, is_generated: bool = True, **fields: Any) -> ClusterLock:
-    package = LockedPackage(
+    package = Resolved(
         instance=Instance(ecosystem=Ecosystem.XPKG, name="net", slot=Slot(SlotKind.CLUSTER)),
         dialect="crossplane",
         version="1.0.0",

@@ -10,17 +10,9 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedDependency,
-    LockedPackage,
-    LockScope,
-    LockUpdate,
-    PackageLock,
-)
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -280,16 +272,16 @@ def need(name: str, text: str = "") -> PackageNeed:
     return PackageNeed(package_id(SOURCE, name), version_range(Dialect.KPT, text))
 
 
-def locked(name: str, version: str, *dependencies: LockedDependency) -> LockedPackage:
-    return LockedPackage(instance=instance(name), dialect="kpt", version=version, dependencies=dependencies)
+def locked(name: str, version: str, *dependencies: MetNeed) -> Resolved:
+    return Resolved(instance=instance(name), dialect="kpt", version=version, dependencies=dependencies)
 
 
 def instance(name: str) -> Instance:
     return Instance(ecosystem=Ecosystem.KPT, name=f"{SOURCE}//{name}", slot=Slot(SlotKind.CLUSTER))
 
 
-def dependency(kind: str, id_: str, resolved_to: str = "") -> LockedDependency:
-    return LockedDependency(
+def dependency(kind: str, id_: str, resolved_to: str = "") -> MetNeed:
+    return MetNeed(
         signature=id_, need=kind, id=id_, via="", resolved=instance(resolved_to) if resolved_to else None
     )
 
@@ -297,7 +289,7 @@ def dependency(kind: str, id_: str, resolved_to: str = "") -> LockedDependency:
 def changes(
     before: Candidate,
     after: Candidate,
-    *packages: LockedPackage,
+    *packages: Resolved,
     views: tuple[RepositoryView, ...] = VIEWS,
     **fields: Any,
 ) -> tuple[RequirementChange, ...] | None:

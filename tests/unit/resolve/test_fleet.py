@@ -16,17 +16,10 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedPackage,
-    LockScope,
-    LockUpdate,
-    PackageLock,
-)
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -309,10 +302,10 @@ def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() 
 # Explanations of unmet dependencies
 
 
-def held(name: str, version: str = "1.0.0") -> LockedPackage:
+def held(name: str, version: str = "1.0.0") -> Resolved:
     slot = Slot(SlotKind.INSTALL, namespace=NAMESPACE, path=(name,))
     instance = Instance(ecosystem=Ecosystem.KPT, name="git.example/blueprints//web", slot=slot)
-    return LockedPackage(instance=instance, dialect="kpt", version=version)
+    return Resolved(instance=instance, dialect="kpt", version=version)
 
 
 Unmet = Callable[..., dict[str, tuple[Problem, ...]]]
@@ -324,7 +317,7 @@ def unmet(world: DependencyWorld, monkeypatch: pytest.MonkeyPatch) -> Unmet:
 
     def problems(
         *explanations: Explanation,
-        packages: tuple[LockedPackage, ...] = (),
+        packages: tuple[Resolved, ...] = (),
         finished: bool = False,
         has_lock: bool = True,
     ) -> dict[str, tuple[Problem, ...]]:

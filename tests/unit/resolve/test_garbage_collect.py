@@ -11,8 +11,8 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,

@@ -9,16 +9,9 @@ from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockedPackage,
-    LockScope,
-    LockUpdate,
-    PackageLock,
-)
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.authored import with_defaults
@@ -53,18 +46,18 @@ def variant(
 
 def locked(
     name: str,
-    *askers: LockedPackage,
+    *askers: Resolved,
     namespace: str = "",
     source: str = "v1",
     repository: str = "host/blueprints",
-) -> LockedPackage:
+) -> Resolved:
     """Return a package in the lock that others need, or a variant's own one."""
     slot = (
         Slot(SlotKind.NAMESPACE, namespace=namespace)
         if askers
         else Slot(SlotKind.INSTALL, namespace=namespace or "default", path=tuple(name.split("/")))
     )
-    return LockedPackage(
+    return Resolved(
         instance=Instance(ecosystem=Ecosystem.KPT, name=f"{repository}//{name}", slot=slot),
         dialect="kpt",
         kind="PackageVariant" if not askers else "",
@@ -86,13 +79,13 @@ def root_of(own: DesiredVariant, view: RepositoryView = EDGE, *, is_recorded: bo
     return Root(own.key, view, own.key.name, candidate, own.source, None if is_recorded else own)
 
 
-def lock_of(*packages: LockedPackage) -> ClusterLock:
+def lock_of(*packages: Resolved) -> ClusterLock:
     lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
     return ClusterLock(lock, LockedResolution(packages=packages))
 
 
 def generated(
-    *packages: LockedPackage,
+    *packages: Resolved,
     roots: tuple[Root, ...] = (root_of(variant()),),
     views: tuple[RepositoryView, ...] = (BLUEPRINTS, EDGE),
     taken: Mapping[PackageKey, tuple[DesiredVariant, ...]] | None = None,
