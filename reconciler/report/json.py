@@ -115,9 +115,10 @@ _FIELDS: Final[dict[type, dict[str, Getter]]] = {
     ),
     PackageRow: _fields("name reason status risks")
     | _fields(
-        "op before after group pending waits ready repository package variant location approve writes "
+        "op before group pending waits ready repository package variant location approve writes "
         "unready warnings subpackages losses pins close conflicts answers",
         "change.",
+        after="change.tree",
         message="change.detail",
         pullRequest="change.pull",
         diff="change.impact",
@@ -131,7 +132,9 @@ _FIELDS: Final[dict[type, dict[str, Getter]]] = {
     ClosePull: _fields("number head"),
     PullRequest: _fields("number draft head base title url state labels", headOid="head_oid"),
     Answer: _fields("path resource field", "conflict.") | _fields("chosen dropped by policy source"),
-    LockProposal: _fields("pending waits before after op reason", "change.", message="change.detail")
+    LockProposal: _fields(
+        "pending waits before op reason", "change.", after="change.tree", message="change.detail"
+    )
     | _fields("pins edited"),
     HistoryEntry: _fields(
         "revision commit upstream author subject labels",
