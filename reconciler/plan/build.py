@@ -54,7 +54,7 @@ from reconciler.resolve.pins import may_float
 from reconciler.resolve.rollout_model import RolloutPhase
 
 if TYPE_CHECKING:
-    from reconciler.render.update import Conflict
+    pass
 
 
 def build_plan(
@@ -81,7 +81,7 @@ def build_plan(
     lock = plan_lock(locked, fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     of_shard = [change for change in decided.every if shard.holds(change.package.url)]
-    described = _described(of_shard, decided.changes, fleet, context, contents or {})
+    described = _described(of_shard, fleet, context, contents or {})
     changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda change: change.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
@@ -234,7 +234,6 @@ def _exits(
 
 def _described(
     of_shard: Iterable[Change],
-    changes: Changes,
     fleet: ResolvedFleet,
     context: PlanContext,
     contents: Contents,
@@ -253,14 +252,12 @@ def _described(
         if written is not None and written.files and before is not None:
             values = set_values(variants[key].variant.spec) if key in variants else ()
             impact = reader.impact(before, written.files, change.own_names, values)
-        traced: tuple[Conflict, ...] = ()
-        if change.conflicts and written is not None and key in variants:
+        conflicts = change.conflicts
+        if conflicts and written is not None and key in variants:
             local = variants[key].local
             main = contents.get(local, {}) if local else {}
-            traced = with_templates(change.conflicts, written.files, main)
-        yield changes.described(
-            change.package, pins=pins, requirements=requirements, impact=impact, conflicts=traced
-        )
+            conflicts = with_templates(conflicts, written.files, main)
+        yield replace(change, pins=pins, requirements=requirements, impact=impact, conflicts=conflicts)
 
 
 def _hidden_rows(inventory: Inventory, shard: Shard) -> Iterator[Change]:

@@ -7,7 +7,7 @@ one, and only `compose` knows which of them counts (D33).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum, StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from msgspec import Struct
 
@@ -32,14 +32,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.impact import Impact
 from reconciler.plan.losses import Loss
-from reconciler.render.update import Conflict
-from reconciler.resolve.dependency_roots import RequirementChange
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.update.changes import VersionChange
-
 
 R = TypeVar("R")
 
@@ -230,11 +223,6 @@ class Parts(NamedTuple):
     unreadable: Held | None = None
     blocked: Held | None = None
     postponed: Postponed | None = None
-    pins: "tuple[VersionChange, ...]" = ()
-    requirements: tuple[RequirementChange, ...] = ()
-    impact: Impact | None = None
-    conflicts: tuple[Conflict, ...] = ()
-    """The conflicts of the decision with the values of charts behind them; none where nothing is known."""
 
     @property
     def vetoes(self) -> Sequence[Held]:
@@ -309,9 +297,6 @@ def compose(parts: Parts) -> Change:
         waits=waits,
         group=group.group if group is not None else "",
         approve=approve,
-        pins=parts.pins,
-        requirements=parts.requirements,
-        impact=parts.impact,
         losses=parts.losses,
         request=request.content,
         repair=postponed.when if postponed is not None else decided.repair or request.repair,
@@ -319,7 +304,7 @@ def compose(parts: Parts) -> Change:
         upstream_from=facts.upstream_from,
         upstream_to=facts.upstream_to,
         ready=facts.ready and not stays,
-        conflicts=parts.conflicts or facts.conflicts,
+        conflicts=facts.conflicts,
         answers=facts.answers,
         unready=facts.unready,
         failed=facts.failed,
@@ -343,20 +328,3 @@ class Changes:
         for key, result in results.items():
             self._parts[key] = evolve(self._parts[key], result)
             self.composed[key] = compose(self._parts[key])
-
-    def described(
-        self,
-        key: PackageKey,
-        *,
-        pins: "tuple[VersionChange, ...]",
-        requirements: tuple[RequirementChange, ...],
-        impact: Impact | None,
-        conflicts: tuple[Conflict, ...],
-    ) -> Change:
-        """Return a change with what it means, which no stage looks at."""
-        if not (pins or requirements or impact or conflicts):
-            return self.composed[key]
-        parts = self._parts[key]._replace(
-            pins=pins, requirements=requirements, impact=impact, conflicts=conflicts
-        )
-        return compose(parts)
