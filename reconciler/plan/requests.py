@@ -17,7 +17,6 @@ from reconciler.base.text import join_texts
 from reconciler.base.wording import plural, visible
 from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
 from reconciler.names.ids import PackageKey
-from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
 from reconciler.plan.compose import RequestState
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
@@ -65,7 +64,8 @@ def plan_requests(
         content = _describe(change, context.targets[key], context)
         if content is not None:
             states[key] = RequestState(content)
-        if head := _head_of(change, content, context.targets[key], context):
+        head = change.after.head if content is not None else ""
+        if head := change.pull.head if change.pull is not None else head:
             sharing.setdefault((key.url, head), []).append(_Described(change, content))
         elif change.group and key in context.downstreams:
             rest[key.url, change.group] += 1
@@ -205,19 +205,6 @@ def _kind(change: Change, target: PlanTarget, base: Pin | None, pin: Pin) -> Op:
     if target.main_owner != change.variant:
         return Op.TRANSFER
     return Op.EDIT if base is not None and base.commit.oid == pin.commit.oid else Op.UPDATE
-
-
-def _head_of(
-    change: Change, content: PullRequestContent | None, target: PlanTarget, context: PlanContext
-) -> str:
-    """Return the branch of the pull request that a change is about, "" for none."""
-    if change.pull is not None or content is None:
-        return change.pull.head if change.pull is not None else ""
-    if change.group:
-        return change.group
-    if content.kind is Op.DELETE:
-        return short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-    return short_branch(target.draft.ref) if target.draft is not None else ""
 
 
 def _states(

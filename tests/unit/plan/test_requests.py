@@ -9,6 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.objects import Commit
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -20,7 +21,7 @@ from reconciler.plan.changes import (
     UpstreamCommits,
     WriteGroup,
 )
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import PlanContext, PlanTarget, with_before
 from reconciler.plan.requests import is_right, lock_pull, plan_requests
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.records.state import RolloutRecord
@@ -67,9 +68,10 @@ def a_target(**fields: Any) -> PlanTarget:
         "main_owner": WEB,
         "draft": a_draft(),
         "package": ON_MAIN,
+        "view": EDGE,
         **fields,
     }
-    return PlanTarget(PACKAGE, EDGE, **given)
+    return PlanTarget(PACKAGE, **given)
 
 
 def a_resolved(**fields: Any) -> ResolvedVariant:
@@ -90,8 +92,10 @@ def context_of(
     policy: Policy | None = None,
 ) -> PlanContext:
     inventory = world(views=(EDGE,), pulls={URL: tuple(pulls)}, policy=policy or Policy())
-    return a_context(
-        inventory, targets={target.key: target}, resolved={WEB: resolved} if resolved is not None else {}
+    return with_before(
+        a_context(
+            inventory, targets={target.key: target}, resolved={WEB: resolved} if resolved is not None else {}
+        )
     )
 
 
@@ -386,7 +390,9 @@ def test_deletion_repairs_the_pull_request_of_its_branch() -> None:
     kept = a_change(Op.KEEP, Reason.DELETION_PROPOSED, writes=())
     there = a_pull(head=DELETION, number=9, digest="other")
 
-    change = planned(kept, None, a_pull(digest="other"), there)
+    standing = a_target(view=replace(EDGE, branches={DELETION: Commit(oid("d9"), 60)}))
+
+    change = planned(kept, standing, a_pull(digest="other"), there)
 
     assert change.pull is not None
     assert (change.pull.number, change.pull.head, change.pull.title) == (9, DELETION, "Delete web")
