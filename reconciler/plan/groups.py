@@ -1,7 +1,6 @@
 """Groups: the drafts of several packages on one branch, in one pull request (D4)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,17 +38,8 @@ ENDED = (
 )
 
 
-class Placement(Enum):
-    """Relation of a change to the groups of its repository."""
-
-    APART = "apart"
-    STAYS = "stays"
-    LEAVES = "leaves"
-    JOINS = "joins"
-
-
 class Member(Struct, frozen=True):
-    """A change and its place; `group` is the standing branch that it stays on or leaves.
+    """A change, and the `group` that it stays on or `leaves`, the one of `scope`, or a branch of its own.
 
     `written` is the new content of its draft, `pull` the pull request that it asks for, `held` the veto of
     its group. `ended` is the group that was closed or merged with its draft on it. `is_over` tells that
@@ -58,10 +48,10 @@ class Member(Struct, frozen=True):
 
     change: Change
     target: PlanTarget
-    place: Placement
     written: WriteDraft | None = None
     pull: PullRequest | None = None
     group: GroupBranch | None = None
+    leaves: bool = False
     scope: Scope = ()
     held: Held | None = None
     ended: str = ""
@@ -116,8 +106,8 @@ def place_change(
             ended = short_branch(draft.ref)
     joins = scope and written is not None and _is_ready(change, target, context)
     if (draft is not None and not draft.is_grouped) or not joins:
-        return Member(change, target, Placement.APART, written, pull, held=held, ended=ended, is_over=is_over)
-    return Member(change, target, Placement.JOINS, written, pull, scope=scope)
+        return Member(change, target, written, pull, held=held, ended=ended, is_over=is_over)
+    return Member(change, target, written, pull, scope=scope)
 
 
 def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: PlanContext) -> Member:
@@ -127,16 +117,16 @@ def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: 
     if draft is not None and draft.append_only:
         if own_draft is None and is_over and group.has_foreign_commits:
             # Its part of the branch is left to the person; a pull request is that of its deletion.
-            return Member(change, target, Placement.APART, None, change.pull, is_over=True)
+            return Member(change, target, None, change.pull, is_over=True)
         if own_draft is not None and change.conflicts:
             held = Held(Veto.GROUP, Reason.HELD_BACK, HELD, waits=True)
-            return Member(change, target, Placement.STAYS, group=group, held=held)
-        return Member(change, target, Placement.STAYS, own_draft, change.pull, group)
+            return Member(change, target, group=group, held=held)
+        return Member(change, target, own_draft, change.pull, group)
     if own_draft is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
-        return Member(change, target, Placement.LEAVES, *_own_draft(change, target, context), group)
+        return Member(change, target, *_own_draft(change, target, context), group, leaves=True)
     # A variant that takes the package over writes its part of the branch anew.
-    place = Placement.LEAVES if is_over and own_draft is None else Placement.STAYS
-    return Member(change, target, place, own_draft, change.pull, group)
+    leaves = is_over and own_draft is None
+    return Member(change, target, own_draft, change.pull, group, leaves)
 
 
 def _own_draft(
@@ -269,7 +259,7 @@ def _grouped(
     for member in members:
         if member.group is not None:
             by_branch.setdefault(member.group.ref, []).append(member)
-        elif member.place is Placement.JOINS:
+        elif member.scope:
             ref = _seat(member.scope, member.target.view, own_groups, context)
             branch = own_groups.groups.get(ref)
             if branch is not None and member.target.package.path in branch.dropped:
@@ -341,8 +331,8 @@ def _group(
         view=members[0].target.view,
         branch=own_groups.groups.get(ref),
         pull=own_groups.pulls.get(short_branch(ref)),
-        members=tuple(m for m in members if m.place is not Placement.LEAVES),
-        leaving=tuple(m for m in members if m.place is Placement.LEAVES),
+        members=tuple(m for m in members if not m.leaves),
+        leaving=tuple(m for m in members if m.leaves),
     )
     if not group.members and not group.is_kept:
         return {m.change.package: _with_removal(_apart(m), group.branch, group.pull) for m in group.leaving}
@@ -432,7 +422,7 @@ def _time(member: Member, context: PlanContext) -> int:
     rendered = context.rendered.variants.get(member.change.variant) if member.change.variant else None
     if rendered is not None:
         return rendered.time
-    return context.inventory.control.commit.time if member.place is Placement.LEAVES else 0
+    return context.inventory.control.commit.time if member.leaves else 0
 
 
 def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:

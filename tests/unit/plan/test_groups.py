@@ -19,7 +19,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.names.refs import group_ref, short_branch
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, place_change
+from reconciler.plan.groups import HELD, RepositoryGroups, find_groups, place_change
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support import plan_values
@@ -172,15 +172,16 @@ def membership(case: Case) -> str:
     change, target = a_change(case), a_target(case)
     member = place_change(change, target, groups_of(case), context_of(case))
     own = member.written is not None and member.written.ref.startswith("refs/heads/drafts/")
-    if member.place is Placement.JOINS:
+    if member.scope:
         assert member.scope[0] == case["grouped by"]
-    if member.place is Placement.LEAVES:
+        return "joins"
+    if member.leaves:
         assert member.group == groups_of(case).groups[REF]
         return "leaves, rewritten" if own else "leaves"
-    if member.place is Placement.STAYS and member.held is not None:
+    if member.group is not None and member.held is not None:
         assert (member.held.reason, member.held.why, member.written) == (Reason.HELD_BACK, HELD, None)
         return "stays as people left it"
-    return member.place.value
+    return "stays" if member.group is not None else "apart"
 
 
 def test_membership_table_is_complete() -> None:
