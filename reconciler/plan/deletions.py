@@ -15,7 +15,6 @@ from reconciler.names.ids import NamedObject, ObjectName, Oid, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
-from reconciler.plan.commits import EDIT, commit_message, edit_task, revision_name
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, newest_pull, place_consent
 from reconciler.plan.deletion_evidence import find_outdated
@@ -26,7 +25,17 @@ from reconciler.plan.deletion_guard import (
     moved_branch,
     pending_consent,
 )
-from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, next_workspace, write_draft
+from reconciler.plan.drafts import (
+    EDIT,
+    close_drafts,
+    close_pulls,
+    commit_message,
+    edit_task,
+    is_rejected,
+    next_workspace,
+    revision_name,
+    write_draft,
+)
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import (

@@ -27,6 +27,7 @@ from reconciler.plan.drafts import (
     is_rejected,
     next_workspace,
     revision_tags,
+    start_branch,
     wanted_pull,
     write_draft,
 )

@@ -12,11 +12,10 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
 from reconciler.names.trailers import CONFLICT, conflict_lines
 from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
-from reconciler.plan.commits import group_message, relabelled
 from reconciler.plan.compose import GroupPlace, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.deletions import left_drafts
-from reconciler.plan.drafts import draft_message, next_workspace
+from reconciler.plan.drafts import draft_message, group_message, next_workspace, relabelled
 from reconciler.policy import GroupBy
 from reconciler.render.rendered import Package
 from reconciler.resolve.rollout_model import RolloutPhase

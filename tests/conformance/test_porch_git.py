@@ -28,7 +28,7 @@ from reconciler.names.refs import (
     relative_package,
     tag_ref,
 )
-from reconciler.plan.commits import CLONE, EDIT, UPGRADE
+from reconciler.plan.drafts import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, vector_files, vectors

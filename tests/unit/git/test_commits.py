@@ -14,7 +14,7 @@ from reconciler.git.commits import (
 )
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
-from reconciler.plan.commits import clone_task, commit_message
+from reconciler.plan.drafts import clone_task, commit_message
 
 OID = Oid("1" * 40)
 names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}", fullmatch=True)

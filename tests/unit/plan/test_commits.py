@@ -6,7 +6,7 @@ from reconciler.api.porch import GitRepository
 from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Commit, RepositoryView
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
-from reconciler.plan.commits import (
+from reconciler.plan.drafts import (
     relabelled,
     revision_name,
     start_branch,
