@@ -41,8 +41,7 @@ from reconciler.plan.loss_reader import LossReader
 from reconciler.plan.losses import all_losses
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.records import applied_commit, leaving_records, plan_records, record_owners
-from reconciler.plan.request_limits import postpone_requests
-from reconciler.plan.requests import plan_requests
+from reconciler.plan.requests import plan_requests, postpone_requests
 from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import find_unreadable_pulls, is_unavailable, with_unread_repositories
 from reconciler.records.state import history_path, record_bytes
