@@ -14,9 +14,9 @@ from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS
 from reconciler.plan.after import with_after
 from reconciler.plan.changes import Approval, ApprovalState, Change, Op, Plan, Unfinished
-from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.losses import loss_consent
+from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package

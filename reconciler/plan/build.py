@@ -30,7 +30,6 @@ from reconciler.plan.chart_values import with_templates
 from reconciler.plan.checksum import changed_pins, plan_checksum
 from reconciler.plan.compare import compare_upstreams
 from reconciler.plan.compose import Changes
-from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.decide import decide
 from reconciler.plan.deletions import guard_moved
@@ -42,7 +41,7 @@ from reconciler.plan.losses import all_losses
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.records import applied_commit, leaving_records, plan_records, record_owners
 from reconciler.plan.requests import plan_requests, postpone_requests
-from reconciler.plan.status import plan_status, status_owners
+from reconciler.plan.status import plan_conditions, plan_status, status_owners
 from reconciler.plan.unread import find_unreadable_pulls, is_unavailable, with_unread_repositories
 from reconciler.records.state import history_path, record_bytes
 from reconciler.render.merging import Contents

@@ -21,7 +21,7 @@ from reconciler.plan.changes import (
     Unfinished,
     WriteGroup,
 )
-from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.status import plan_conditions
 from reconciler.plan.texts import missing_text
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution
