@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -50,9 +50,6 @@ from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.resolve.rollout_model import RolloutPhase
-
-if TYPE_CHECKING:
-    pass
 
 
 def build_plan(

@@ -31,8 +31,10 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
-from reconciler.plan.context import PlanTarget
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.losses import Loss
+from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
+from reconciler.resolve.ownership import may_stand_behind
 
 R = TypeVar("R")
 
@@ -103,6 +105,34 @@ class Held(Struct, frozen=True):
     op: Op = Op.KEEP
     waits: bool = False
     problem: Problem | None = None
+
+
+def deny(
+    by: Veto,
+    reason: Reason,
+    message: str,
+    target: PlanTarget,
+    problem: Problem | None = None,
+    *,
+    waits: bool = False,
+) -> Held:
+    """Return the veto of a variant over a package that it must leave alone."""
+    return Held(by, reason, message, Op.KEEP if target.package.exists else Op.BLOCK, waits, problem)
+
+
+def is_uncertain(owner: ObjectName, context: PlanContext) -> bool:
+    """Tell whether the owner may still want its package although no manifest declares it now (law 4)."""
+    return may_stand_behind(owner, context.variants, context.stalled, context.inventory)
+
+
+def place_hint(variant: ObjectName) -> str:
+    """Return how to move what is generated for a cluster to another path, "" for any other package."""
+    cluster = cluster_of(variant)
+    return (
+        f"Annotate the Repository of cluster {cluster} with another path: {TARGET_ANNOTATION}."
+        if cluster
+        else ""
+    )
 
 
 class Over(Enum):

@@ -1,6 +1,7 @@
-"""Decide about one package: what it needs, and which veto of its own holds it back."""
+"""Decide about one package: whether its variant may have it, what it needs, and which veto holds it back."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -9,18 +10,19 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
+from reconciler.inventory.inventory import Draft
 from reconciler.inventory.standing import SHORT
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.plan.adoption import claim_package
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
-from reconciler.plan.compose import Decision, Held, Veto
+from reconciler.plan.compose import Decision, Held, Veto, deny, is_uncertain, place_hint
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted, left_drafts, left_to_people
 from reconciler.plan.draft_decision import Case, decide_output, wave_veto
 from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, revision_tags
 from reconciler.plan.path_conflicts import find_obstacle
-from reconciler.resolve.ownership import find_pause
+from reconciler.resolve.ownership import ADOPT_EXISTING, find_pause, is_foreign, is_merged
 
 
 def decide(target: PlanTarget, context: PlanContext) -> Decision:
@@ -153,3 +155,105 @@ def _rival_problems(target: PlanTarget, variants: Sequence[DesiredVariant]) -> I
         location = variant.source.at("spec", "downstream", "package")
         hint = "Give each PackageVariant its own downstream."
         yield Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint).owned_by(variant.owner)
+
+
+def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:
+    """Return what a change of the package would be: create, update, transfer or adopt; or why not.
+
+    Source: porch packagevariant_controller.go, findAndUpdateExistingRevisions; D5.
+    Differs: adoption leaves drafts of other people alone; another instance's package is never taken.
+    """
+    owner = target.owner
+    if owner == variant.key:
+        return Op.UPDATE
+    if owner is None:
+        return _claim_unowned(target, variant, context)
+    if is_uncertain(owner, context):
+        return deny(
+            Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood", target
+        )
+    if owner not in context.variants and (release := _open_release(target)):
+        # Its owner went in an earlier run: only a removal and an addition in one run are a rename.
+        message = (
+            f"PackageVariant {owner} lets go of package {target.package.path}: its release is open, "
+            f"{short_branch(release.ref)}"
+        )
+        hint = f"Merge it and set spec.adoptionPolicy to {ADOPT_EXISTING}, or close it to have the package."
+        problem = Problem(
+            variant.source.at("spec", "downstream", "package"), Reason.PACKAGE_EXISTS, message, hint
+        )
+        return deny(Veto.OWNER, Reason.PACKAGE_EXISTS, message, target, problem.owned_by(variant.owner))
+    return Op.TRANSFER
+
+
+def _open_release(target: PlanTarget) -> Draft | None:
+    """Return the open draft of ours that takes the owner from a package, None for none."""
+    drafts = (d for d in target.package.drafts if d.written is not None and not d.header.owner)
+    unmerged = (d for d in drafts if not is_merged(d, target.package, target.pulls))
+    return next((draft for draft in unmerged if not is_rejected(target, draft)), None)
+
+
+def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:
+    package = target.package
+    if is_foreign(package.main_header, package.path, context.inventory.policy.instance):
+        return _exists(target, variant, context)
+    if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
+        message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
+        return deny(Veto.OWNER, Reason.FOREIGN_DRAFT, message, target, waits=True)
+    if target.draft is None and package.main_tree is None and package.path in target.view.directories:
+        return Op.ADOPT
+    if not package.exists or (package.main_tree is None and target.draft is not None):
+        return Op.CREATE
+    if variant.spec.adoption_policy == ADOPT_EXISTING:
+        return Op.ADOPT if package.main_tree is not None else Op.CREATE
+    return _exists(target, variant, context)
+
+
+class AdoptionObstacle(NamedTuple):
+    """Why a package that exists is not taken: as a clause, what ends the wait, and the next step."""
+
+    why: str
+    waits_for: str
+    hint: str
+
+
+def adoption_obstacle(target: PlanTarget, variant: ObjectName, context: PlanContext) -> AdoptionObstacle:
+    """Return why a package is not taken; its adoption is offered only where it can be had."""
+    package, header = target.package, target.package.main_header
+    adoption = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
+    obstacle = AdoptionObstacle("exists and is not ours", Reason.PACKAGE_EXISTS.facts.waits_for, adoption)
+    if is_foreign(header, package.path, context.inventory.policy.instance):
+        instance = header.owner.partition("/")[0] if header else ""
+        handed = (
+            f"To hand it over, give it deletionPolicy: orphan in {instance}, remove it there and merge its "
+            f"release; {ADOPT_EXISTING} takes it then (docs/faq.md). "
+            "Or choose another downstream package."
+        )
+        obstacle = AdoptionObstacle(
+            f"is owned by another instance, {instance}", f"its release by {instance}, or another name", handed
+        )
+    elif header is not None and header.error:
+        obstacle = AdoptionObstacle(
+            f"exists, and its Kptfile cannot be read: {header.error}",
+            "a repair of its Kptfile, or another name",
+            "Repair it on its branch, or choose another downstream package.",
+        )
+    # What is generated for a cluster has no manifest that could ask for its adoption.
+    hint = place_hint(variant)
+    return AdoptionObstacle(obstacle.why, "another path", hint) if hint else obstacle
+
+
+def _foreign_draft(target: PlanTarget) -> Draft | None:
+    """Return an unmerged draft of other people: adopting the package would open a second one."""
+    ours = {draft.ref for draft in target.drafts}
+    package = target.package
+    foreign = (draft for draft in package.drafts if draft.ref not in ours)
+    return next((draft for draft in foreign if not is_merged(draft, package, target.pulls)), None)
+
+
+def _exists(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:
+    obstacle = adoption_obstacle(target, variant.key, context)
+    message = f"Package {target.package.path} in repository {target.view.key.name} {obstacle.why}"
+    location = variant.source.at("spec", "downstream", "package")
+    problem = Problem(location, Reason.PACKAGE_EXISTS, message, obstacle.hint).owned_by(variant.owner)
+    return deny(Veto.OWNER, Reason.PACKAGE_EXISTS, message, target, problem)

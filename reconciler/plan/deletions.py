@@ -13,9 +13,8 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import NamedObject, ObjectName, Oid, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
-from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
-from reconciler.plan.compose import Decision, Held, Veto
+from reconciler.plan.compose import Decision, Held, Veto, is_uncertain
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, newest_pull, place_consent
 from reconciler.plan.deletion_evidence import find_outdated
 from reconciler.plan.deletion_guard import (

@@ -6,15 +6,23 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import GitUpstream
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
-from reconciler.names.ids import Oid
+from reconciler.names.ids import Oid, normalise_url
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import ClosePull, DraftFacts, Op, Write, WriteDraft
-from reconciler.plan.commits import start_branch
+from reconciler.names.refs import short_tag
+from reconciler.plan.changes import (
+    ClosePull,
+    DraftFacts,
+    Op,
+    SubpackageNote,
+    Write,
+    WriteDraft,
+)
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import withdraw_deletion
@@ -32,9 +40,8 @@ from reconciler.plan.drafts import (
     write_draft,
 )
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
-from reconciler.plan.subpackages import subpackage_notes
 from reconciler.plan.texts import asked_text
-from reconciler.records.state import PackageVariantRecord
+from reconciler.records.state import PackageVariantRecord, SubpackageRecord
 from reconciler.render.conflicts import (
     masked,
     masked_answer,
@@ -46,6 +53,7 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.rollout_model import RolloutPhase
 from reconciler.resolve.rollout_records import is_asked_again
+from reconciler.resolve.subpackages import find_sources
 
 
 class Case(Struct, frozen=True):
@@ -567,3 +575,25 @@ def _fields(path: str, old: object, new: object) -> Iterator[str]:
             yield from _fields(f"{path}[{index}]", before, after)
     else:
         yield path
+
+
+def subpackage_notes(package: Package, main: Oid | None, context: PlanContext) -> Iterator[SubpackageNote]:
+    """Yield the sub-packages of a package; `main` is the package on main, where nothing moves any more."""
+    for sub in package.subpackages:
+        repository, newer = _published(sub, context)
+        before = sub.before if sub.before != sub.ref and package.tree != main else ""
+        yield SubpackageNote(sub.directory, repository, sub.package, before, sub.ref, newer)
+
+
+def _published(sub: SubpackageRecord, context: PlanContext) -> tuple[str, str]:
+    """Return the Repository of a sub-package's upstream, and its latest revision if that is a newer one."""
+    upstream = GitUpstream(sub.repo, sub.package, sub.ref, sub.commit)
+    for view, path in find_sources(upstream, context.sources):
+        package = view.packages.get(path)
+        latest = package.latest if package is not None else None
+        if package is None or latest is None:
+            continue
+        now = next((r for r in package.published if sub.commit == r.commit.oid and r.revision > 0), None)
+        is_newer = now is not None and latest.revision > now.revision
+        return view.key.name, short_tag(latest.ref) if is_newer else ""
+    return normalise_url(sub.repo), ""

@@ -21,9 +21,8 @@ from reconciler.names.refs import (
     parent_directories,
     tag_ref,
 )
-from reconciler.plan.adoption import deny, place_hint
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.compose import Held, Veto
+from reconciler.plan.compose import Held, Veto, deny, place_hint
 from reconciler.plan.context import Neighbours, PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view

@@ -18,8 +18,8 @@ from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import lock_ref, short_branch
-from reconciler.plan.adoption import find_obstacle
 from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, exit_of, exits_of
+from reconciler.plan.compose import find_obstacle
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.impact import Impact, Risk

@@ -11,10 +11,10 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Inventory, Source
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
-from reconciler.plan.adoption import claim_package, find_obstacle
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Held
 from reconciler.plan.context import PlanTarget
+from reconciler.plan.decide import claim_package, find_obstacle
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
