@@ -19,8 +19,8 @@ from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import lock_ref, short_branch
 from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, exit_of, exits_of
-from reconciler.plan.compose import find_obstacle
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+from reconciler.plan.decide import adoption_obstacle
 from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.losses import Loss
@@ -380,7 +380,7 @@ def _overview(
     stopped = status.phase is Phase.IN_REVIEW and status.variant in context.stopped
     waiting = Reason.AWAITING_WAVE.facts.waits_for if stopped else waiting
     if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
-        waiting = find_obstacle(target, status.variant, context).waits_for
+        waiting = adoption_obstacle(target, status.variant, context).waits_for
     draft = target.draft.header if target.draft else None
     return PackageOverview(
         set_name,
