@@ -36,7 +36,7 @@ from reconciler.run.explain import read_origins, trace_variant
 from reconciler.run.plan import PlannedRun
 
 if TYPE_CHECKING:
-    from reconciler.report.html import HtmlReport
+    from reconciler.report.html import Page
 _MOST_VALUES = 20
 """Changed values of charts that a difference lists; more than these are counted."""
 
@@ -53,7 +53,7 @@ html_option = click.option(
 )
 
 
-def write_page(path: Path, report: "HtmlReport") -> None:
+def write_page(path: Path, report: "Page") -> None:
     """Write the page of a report; the environment gives secrets to mask."""
     from reconciler.report.html import html_page
 

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
 
 _PLACES = {op: place for place, op in enumerate(Op)}
-
-
 _NO_DANGER = 1_000_000
 
 
@@ -311,8 +309,6 @@ def clusters_text(move: "VersionChange") -> str:
 
 
 ANSWER, MENDING = "an answer to its conflicts", "a fix of its manifest or repository"
-
-
 _WAITING = {
     Phase.PUBLISHED: "",
     Phase.NOT_READY: "its functions and readiness gates",
@@ -323,8 +319,6 @@ _WAITING = {
     Phase.PENDING: "the next apply",
     Phase.STALLED: MENDING,
 }
-
-
 _REVISION_DIGITS = 8
 
 
@@ -442,20 +436,10 @@ def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""
-
-
 MOST_NAMES = 3
-
-
 MOST_SUBJECTS = 4
-
-
 MOST_DIFFS = 10
-
-
 _ELLIPSIS = "…"
-
-
 _OF_ROLLOUT = frozenset({Reason.AWAITING_WAVE, Reason.ROLLED_BACK})
 """Reasons that name a rollout and no package: one row for all of a wave is enough."""
 
@@ -491,18 +475,26 @@ def fold_changes(
         key = (label, change.op, reason, text, frozenset(risk.category for risk in change_risks(change)))
         keyed.append((places.setdefault(key, index), label, reason, text, change))
     causes = []
-    for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
-        group = list(members)
+    for _, keyed_alike in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
+        group = list(keyed_alike)
         _, label, reason, text, _ = group[0]
         alike = tuple(change for *_, change in group)
-        if len(alike) == 1 or unfolded or (len(alike) <= MOST_ROWS and reason not in _OF_ROLLOUT):
-            alone = ((c, details[c.package], (Diff((c,), c.impact),)) for c in alike)
-            causes += [
-                ChangeCause(reason, (c,), text, diffs, label, _risks((c,))) for c, text, diffs in alone
-            ]
-        else:
-            shared = common_text([details[change.package] for change in alike], text)
-            causes.append(ChangeCause(reason, alike, shared, _diffs(alike), label, _risks(alike)))
+        is_alone = len(alike) == 1 or unfolded or (len(alike) <= MOST_ROWS and reason not in _OF_ROLLOUT)
+        for members in ((change,) for change in alike) if is_alone else (alike,):
+            texts, status = [details[change.package] for change in members], statuses.get(members[0].package)
+            causes.append(
+                ChangeCause(
+                    reason,
+                    members,
+                    common_text(texts, text),
+                    _diffs(members, names),
+                    label,
+                    names_text(members, names),
+                    _risks(members),
+                    any(map(change_risks, members)),
+                    str(status.phase) if status and members[0].op is Op.KEEP else "",
+                )
+            )
     return causes
 
 
@@ -517,11 +509,12 @@ def common_text(texts: Iterable[str], otherwise: str) -> str:
     return distinct.pop() if len(distinct) == 1 else otherwise
 
 
-def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
+def _diffs(changes: Iterable[Change], names: Names) -> tuple[Diff, ...]:
     by_digest: dict[str, list[Change]] = {}
     for change in changes:
         by_digest.setdefault(change.impact.digest if change.impact else "", []).append(change)
-    diffs = [Diff(tuple(members), members[0].impact) for members in by_digest.values()]
+    alike = map(tuple, by_digest.values())
+    diffs = [Diff(members, members[0].impact, names_text(members, names)) for members in alike]
     return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
 
 
@@ -561,10 +554,9 @@ def names_text(changes: Sequence[Change], names: Names) -> str:
     return some([names.of(change) for change in changes], MOST_NAMES)
 
 
-def cause_name(cause: ChangeCause, names: Names) -> str:
+def cause_name(cause: ChangeCause) -> str:
     """Return the packages of a cause in a cell: `312 packages: edge-1/web, edge-2/web and 310 more`."""
-    packages = names_text(cause.changes, names)
-    return f"{plural(len(cause.changes), 'package')}: {packages}" if cause.is_folded else packages
+    return f"{cause.name}: {cause.names}" if cause.is_folded else cause.names
 
 
 def impact_text(impact: Impact) -> str:
@@ -584,8 +576,6 @@ def risk_texts(risks: Iterable[Risk]) -> list[str]:
 
 MOST_PLACES = 10
 """Places of one cause that are listed; more of them are counted."""
-
-
 Item = TypeVar("Item")
 
 
@@ -621,8 +611,6 @@ def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
 
 
 _RETRY = "retry it, or leave it"
-
-
 _BY_ITSELF = frozenset(
     {
         Reason.AWAITING_CHECKS,

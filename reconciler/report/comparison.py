@@ -126,10 +126,9 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         before, after = ("none" if n is None else n for n in (targets.before, targets.after))
         yield f"targets   {terminal(str(targets.key))}: {before} -> {after}"
     for cause in comparison_causes(comparison, names):
-        name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
-        head = f"{cause.label:9} {terminal(name)}  ({cause.reason})"
+        head = f"{cause.label:9} {terminal(cause.name)}  ({cause.reason})"
         yield f"{head}  {terminal(cause.text)}".rstrip()
-        yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
+        yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause))
     yield from (f"lock      {pin_line(pin)}" for pin in pins[:MOST_PINS])
     if (more := len(pins) - MOST_PINS) > 0:
         yield f"lock      and {more} more"
@@ -152,7 +151,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     ]
     for cause in comparison_causes(comparison, names):
         detail = "; ".join(filter(None, (str(cause.reason), cause.text, *risk_texts(cause.risks))))
-        table.append({"what": cause.label, "name": cause_name(cause, names), "detail": detail})
+        table.append({"what": cause.label, "name": cause_name(cause), "detail": detail})
     return table + locks[comparison.dangers :]
 
 

@@ -18,25 +18,13 @@ from reconciler.render.update.three_way import file_text, is_text
 from reconciler.report.console import Color, Paint, plain
 
 LONGEST_LINE = 300
-
-
 MOST_LINES = 200
 """Lines of one file's difference; more than these are counted, not shown."""
-
-
 MOST_FILES = 100
-
-
 NO_NEWLINE = "\\ No newline at end of file"
-
-
 MOST_TEXT = 30_000
 """Characters of all differences together."""
-
-
 _NOT_SHOWN = "may hold a Secret, not shown"
-
-
 _MOST_CHANGES = 1024
 """Of all packages of a run, the changes that are kept: those of the last repositories."""
 
@@ -138,15 +126,9 @@ def _lines(data: bytes) -> list[str]:
 
 
 _NO_OID: Final = "0" * 40
-
-
 _BINARY: Final = "GIT binary patch"
-
-
 _CHUNK: Final = 52
 """Bytes of one line of a binary patch."""
-
-
 _COLORS: Final = {"+": Color.GREEN, "-": Color.RED, "@": Color.CYAN}
 
 

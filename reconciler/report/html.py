@@ -9,8 +9,9 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -24,11 +25,13 @@ from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text
 from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.report.build import group_problems
+from reconciler.plan.impact import Impact
+from reconciler.report.build import change_risks, group_problems, impact_text, risk_texts
 from reconciler.report.markdown import load_template
-from reconciler.report.report import Need, RolloutRow
+from reconciler.report.report import ChangeCause, Need, RolloutRow
 
 
 class ReportKind(StrEnum):
@@ -107,30 +110,6 @@ class PageRow(Struct, frozen=True):
         return f"{self.repository}/{self.name}" if self.repository else self.name
 
 
-class DiffRow(NamedTuple):
-    """One distinct difference of a cause: the packages that have it, its size and its risks."""
-
-    text: str
-    diff: int
-    risks: tuple[str, ...]
-
-
-class CauseRow(NamedTuple):
-    """Changes of one cause; `is_dangerous` tells that there is a risk in them.
-
-    `phase` is the state of packages that a plan leaves as they are, "" of all others.
-    """
-
-    op: str
-    name: str
-    reason: str
-    detail: str
-    packages: int
-    is_dangerous: bool
-    diffs: tuple[DiffRow, ...]
-    phase: str = ""
-
-
 class ReportSource(NamedTuple):
     """The commit of the control repository that a report is about, and the version that made it."""
 
@@ -142,10 +121,11 @@ class ReportSource(NamedTuple):
     version: str
 
 
-class HtmlReport(Struct, frozen=True):
+class Page(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
-    `clusters` are the registered ones, each with why it could not be read, "" if it was.
+    `clusters` are the registered ones, each with why it could not be read, "" if it was. `places` are
+    those of the differences of packages in `diffs`.
     """
 
     kind: ReportKind
@@ -156,9 +136,10 @@ class HtmlReport(Struct, frozen=True):
     needs: tuple[Need, ...] = ()
     losses: tuple[str, ...] = ()
     risks: Mapping[str, int] = field(default_factory=dict)
-    causes: tuple[CauseRow, ...] = ()
+    causes: tuple[ChangeCause, ...] = ()
     packages: tuple[PageRow, ...] = ()
     diffs: tuple[PackageDiff, ...] = ()
+    places: Mapping[PackageKey, int] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     rollouts: tuple[RolloutRow, ...] = ()
@@ -177,7 +158,7 @@ _MOST_CAUSES = 500
 """Causes and effects that the summary lists; more of them are counted, and every package is in the table."""
 
 
-def html_page(report: HtmlReport, redactor: Redactor) -> str:
+def html_page(report: Page, redactor: Redactor) -> str:
     """Return the page. Deterministic: the same report gives the same bytes.
 
     Every text is escaped where it enters the page: in the template by autoescape, in the data as JSON. Only
@@ -196,6 +177,7 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             style=Markup(style),  # noqa: S704 - the same
             data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
             phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
+            diff_rows=partial(_diff_rows, report),
             causes=list(enumerate(report.causes[:_MOST_CAUSES])),
             more_causes=len(report.causes[_MOST_CAUSES:]),
             effects=report.effects[:_MOST_CAUSES],
@@ -205,6 +187,24 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
         )
     )
+
+
+def _diff_rows(report: Page, cause: ChangeCause) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield the text, the place and the risks of each difference of a cause."""
+    for diff in cause.diffs:
+        first = diff.changes[0]
+        place = report.places.get(first.package, -1)
+        files = report.diffs[place].files if place >= 0 else ()
+        size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
+        count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
+        text = ": ".join(filter(None, (f"{count}{diff.names if cause.is_folded else ''}", size)))
+        yield text, place, risk_texts(change_risks(first))
+
+
+def _size(files: Sequence[FileDiff]) -> str:
+    """Return the size of a difference that the plan did not compute: of a deletion, or of an open draft."""
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return impact_text(Impact("", len(files), added, removed))
 
 
 def _policy(script: str, style: str) -> str:
@@ -275,7 +275,7 @@ def shown_lines(text: str) -> str:
     return "\n".join("\t".join(map(terminal, line.split("\t"))) for line in text.split("\n"))
 
 
-def data_value(report: HtmlReport, redactor: Redactor) -> dict[str, Any]:
+def data_value(report: Page, redactor: Redactor) -> dict[str, Any]:
     """Return the data of a report as a JSON value: texts, lists of numbers, and what refers to them."""
     encoder = _Encoder(redactor)
     packages = [encoder.package(package) for package in report.packages]

@@ -124,6 +124,7 @@ _FIELDS: Final[dict[type, dict[str, Getter]]] = {
         diff="change.impact",
         upstream=lambda row: {"from": row.change.upstream_from, "to": row.change.upstream_to},
     ),
+    ApprovableRow: _fields("url number head conflicts unmet objection", shown="lenient"),
     Problem: _fields("location reason message hint subject"),
     Refusal: _fields("reason message hint"),
     Need: _fields("action text holds places"),
@@ -172,6 +173,5 @@ _VALUES: Final[dict[type, Getter]] = {
     Loss: loss_value,
     PackageStatus: status_value,
     Conflict: conflict_value,
-    ApprovableRow: msgspec.to_builtins,
     Effect: msgspec.to_builtins,
 }

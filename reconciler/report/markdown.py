@@ -53,16 +53,10 @@ from reconciler.report.text import outcome_lines, proposal_lines
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
-
-
 MOST_UPSTREAM = 20
 """Commits of upstream in a pull request's text."""
-
-
 MOST_WARNINGS = 50
 """Warnings of functions in a pull request's text."""
-
-
 LONGEST = 500
 """Characters of a row's detail."""
 
@@ -87,7 +81,7 @@ def plan_markdown(report: Report) -> str:
     rows = [
         {
             "op": str(cause.first.op),
-            "name": cause_name(cause, report.names),
+            "name": cause_name(cause),
             "reason": str(cause.reason),
             "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),
         }
@@ -390,8 +384,6 @@ def load_template(name: str) -> str:
 
 SECTION_ROWS = 200
 """Packages of one section; more than these are counted."""
-
-
 _SECTIONS = {
     Phase.REJECTED: "Rejected: tick a box to have it proposed again",
     Phase.CONFLICT: "Conflict: values changed on both sides, answer in the draft",
@@ -402,8 +394,6 @@ _SECTIONS = {
     Phase.PAUSED: "Paused: by annotation or configuration",
     Phase.IN_REVIEW: "In review: waits for a person to merge it",
 }
-
-
 _QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
 """States that need no attention: they open no dashboard."""
 
@@ -476,8 +466,6 @@ def _name(status: PackageStatus) -> str:
 
 
 _MARK = "<!-- reconciler:shard"
-
-
 _PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
 
 

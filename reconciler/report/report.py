@@ -104,10 +104,11 @@ class Need(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """Packages with equal differences, changed for one cause."""
+    """Packages with equal differences, changed for one cause; `names` are the first of them, as a text."""
 
     changes: tuple[Change, ...]
     impact: Impact | None
+    names: str
 
 
 class ChangeCause(Struct, frozen=True):
@@ -118,8 +119,19 @@ class ChangeCause(Struct, frozen=True):
     detail: str
     diffs: tuple[Diff, ...]
     label: str
+    names: str
+    """The first packages, and how many more there are."""
     risks: tuple[Risk, ...]
-    """Every risk of the changes, the worst first."""
+    """Every risk of differences, the worst first."""
+    is_dangerous: bool
+    """Whether there is any risk, of losses, deletions and conflicts too."""
+    phase: str = ""
+    """The state of packages that a plan leaves as they are, "" of all others."""
+
+    @property
+    def name(self) -> str:
+        """The package, or how many there are, as a row names it."""
+        return plural(len(self.changes), "package") if self.is_folded else self.names
 
     @property
     def first(self) -> Change:
@@ -258,7 +270,7 @@ class ApprovableRow(Struct, frozen=True):
     head: str
     conflicts: tuple[str, ...]
     unmet: tuple[str, ...]
-    shown: tuple[str, ...]
+    lenient: tuple[str, ...]
     objection: str
 
 
@@ -287,7 +299,7 @@ class Report(Struct, frozen=True):
     lock: LockProposal | None
     rollouts: tuple[Rollout, ...]
     moves: "tuple[VersionChange, ...]"
-    """What locks decide anew, dangerous changes first."""
+    """New decisions of locks, dangerous ones first."""
     outcome: Outcome | None
     exits: frozenset[Exit]
     exit_code: Exit

@@ -19,7 +19,6 @@ from reconciler.report.build import (
     impact_text,
     loss_texts,
     move_text,
-    names_text,
     risk_summary,
     risk_texts,
     rollout_rows,
@@ -69,7 +68,7 @@ def plan_lines(
     yield from (paint(terminal(move_text(move)), Color.RED) for move in report.dangers)
     yield from need_lines(report.needs if shows_needs else (), paint=paint, width=width)
     yield from map(terminal, rollout_lines(report.rollouts))
-    yield from _table(report.causes, report.names, paint, width)
+    yield from _table(report.causes, paint, width)
     yield from (terminal(move_text(move)) for move in report.moves[len(report.dangers) :])
     yield from proposal_lines(report.lock)
     if not quiet:
@@ -204,8 +203,6 @@ def _failure(group: Sequence[Effect]) -> str:
 
 RECORDED = "recorded"
 """The effect that writes the state or status branch: bookkeeping, no change of a package."""
-
-
 _VERBS = {
     "pushed": "push",
     "deleted": "delete",
@@ -228,14 +225,11 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     return f"{paint('failed:', Color.RED)} {tried} {place}: {message_line(effect.error)}"
 
 
-def _table(causes: Sequence[ChangeCause], names: Names, paint: Paint, width: int | None) -> Iterator[str]:
+def _table(causes: Sequence[ChangeCause], paint: Paint, width: int | None) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
     if not causes:
         return
-    cells = []
-    for cause in causes:
-        name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
-        cells.append((cause.first.op, terminal(name), cause.reason, terminal(cause.text)))
+    cells = [(c.first.op, terminal(c.name), c.reason, terminal(c.text)) for c in causes]
     alike: dict[str, list[ChangeCause]] = {}
     for cause in causes:
         impact = None if cause.is_folded else cause.first.impact
@@ -250,30 +244,30 @@ def _table(causes: Sequence[ChangeCause], names: Names, paint: Paint, width: int
         else:
             yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
         yield from others
-        for text, color in _lines_below(cause, names, alike):
+        for text, color in _lines_below(cause, alike):
             for line in indented(terminal(text), width):
                 yield paint(line, color) if color else line
 
 
 def _lines_below(
-    cause: ChangeCause, names: Names, alike: Mapping[str, Sequence[ChangeCause]]
+    cause: ChangeCause, alike: Mapping[str, Sequence[ChangeCause]]
 ) -> Iterator[tuple[str, Color | None]]:
     """Yield the lines below a row; a risk of several rows is below the first, which names the others."""
-    for text, color in cause_lines(cause, names):
+    for text, color in cause_lines(cause):
         rows = alike.get(text, ()) if color and not cause.is_folded else ()
         if len(rows) < 2:  # noqa: PLR2004 - shared by none
             yield text, color
         elif rows[0] is cause:
-            yield f"{text}; also {some([names.of(cause.first) for cause in rows[1:]], MOST_SUBJECTS)}", color
+            yield f"{text}; also {some([cause.names for cause in rows[1:]], MOST_SUBJECTS)}", color
 
 
-def cause_lines(cause: ChangeCause, names: Names) -> Iterator[tuple[str, Color | None]]:
+def cause_lines(cause: ChangeCause) -> Iterator[tuple[str, Color | None]]:
     """Yield below a row the packages of each difference, and the risks in it."""
     for diff in cause.diffs[:MOST_DIFFS]:
         if cause.is_folded:
             size = f": {impact_text(diff.impact)}" if diff.impact else ""
             count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
-            yield f"{count}{names_text(diff.changes, names)}{size}", None
+            yield f"{count}{diff.names}{size}", None
         yield from ((text, Color.RED) for text in risk_texts(diff.impact.risks if diff.impact else ()))
     texts = dict.fromkeys(note.text for change in cause.changes for note in change.subpackages)
     yield from ((text, None) for text in list(texts)[:MOST_DIFFS])

@@ -35,10 +35,8 @@ from reconciler.report.build import (
     change_order,
     change_risks,
     equal_differences,
-    impact_text,
     loss_texts,
     move_text,
-    names_text,
     needs_after,
     package_overviews,
     risk_counts,
@@ -60,17 +58,15 @@ from reconciler.report.diff import binary_note, package_patch
 from reconciler.report.html import (
     NEW,
     PROBLEMS,
-    CauseRow,
-    DiffRow,
     FileDiff,
-    HtmlReport,
     PackageDiff,
+    Page,
     PageRow,
     ReportKind,
     ReportSource,
 )
 from reconciler.report.isolation import tell, tell_comparison
-from reconciler.report.report import ChangeCause, Names, PackageOverview
+from reconciler.report.report import ChangeCause, PackageOverview
 from reconciler.report.status import URGENCY, Owner, condition, package_name
 from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
 from reconciler.run.check import CheckResult
@@ -103,19 +99,18 @@ class PackageSources(Struct, frozen=True):
     other: str = ""
 
 
-def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlReport:
+def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> Page:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
     return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome))
 
 
-def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
+def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> Page:
     report = build_report(planned.plan, planned.names, outcome)
     changes = [row.change for row in report.packages]
     differences = find_differences(planned, changes)
     sources = _sources(planned, outcome, differences, report.causes)
     lines = list(outcome_lines(outcome)) if outcome else []
-    phases = {row.change.package: str(row.status.phase) for row in report.packages if row.status}
-    page = HtmlReport(
+    page = Page(
         ReportKind.APPLY if outcome else ReportKind.PLAN,
         report.names.instance,
         " ".join([*lines[-1:], report.sentence]),
@@ -124,9 +119,10 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
         losses=tuple(loss_texts(report.losses)),
         needs=report.needs,
         risks=report.risks,
-        causes=tuple(_cause_rows(report.causes, report.names, differences, phases=phases)),
+        causes=report.causes,
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
+        places=differences.places,
         problems={PROBLEMS: report.problems},
         refusals=report.refusals,
         rollouts=tuple(rollout_rows(report.rollouts)),
@@ -138,12 +134,12 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> HtmlReport:
     return _with_origin(page, planned)
 
 
-def status_report(planned: PlannedRun) -> HtmlReport:
+def status_report(planned: PlannedRun) -> Page:
     """Return the report of the fleet as it is now, without the changes that a plan would make."""
     return tell(planned.plan, lambda plan: _status_report(replace(planned, plan=plan)))
 
 
-def _status_report(planned: PlannedRun) -> HtmlReport:
+def _status_report(planned: PlannedRun) -> Page:
     plan = planned.plan
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
     differences = find_differences(planned, sorted_changes(plan))
@@ -155,7 +151,7 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
     ]
     phases = Counter(row.phase for row in recorded)
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
-    report = HtmlReport(
+    report = Page(
         ReportKind.STATUS,
         planned.names.instance,
         summary or "No package is there.",
@@ -163,6 +159,7 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
         needs=tuple(needs_after(plan)),
         packages=tuple(sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
         diffs=differences.diffs,
+        places=differences.places,
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_rows(plan.rollouts)),
@@ -170,13 +167,13 @@ def _status_report(planned: PlannedRun) -> HtmlReport:
     return _with_origin(report, planned)
 
 
-def check_report(checked: CheckResult) -> HtmlReport:
+def check_report(checked: CheckResult) -> Page:
     """Return the report of what merging a change does; packages are those of the fleet after merging."""
 
-    def show(comparison: Comparison, planned: PlannedRun | None) -> HtmlReport:
+    def show(comparison: Comparison, planned: PlannedRun | None) -> Page:
         return _check_report(replace(checked, comparison=comparison, proposed=planned))
 
-    def show_part(comparison: Comparison) -> HtmlReport:
+    def show_part(comparison: Comparison) -> Page:
         planned = checked.proposed
         if planned is None:
             return show(comparison, None)
@@ -185,7 +182,7 @@ def check_report(checked: CheckResult) -> HtmlReport:
     return tell_comparison(checked.comparison, show_part)
 
 
-def _check_report(checked: CheckResult) -> HtmlReport:
+def _check_report(checked: CheckResult) -> Page:
     comparison, names, planned = checked.comparison, checked.names, checked.proposed
     problems = {
         NEW: comparison.new,
@@ -194,7 +191,7 @@ def _check_report(checked: CheckResult) -> HtmlReport:
         "Problems that were there before": comparison.old,
     }
     compared = f"Compared: {compared_text(comparison)}"
-    report = HtmlReport(
+    report = Page(
         ReportKind.CHECK,
         names.instance,
         ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison), compared))),
@@ -211,7 +208,7 @@ def _check_report(checked: CheckResult) -> HtmlReport:
     return _compared_report(report, checked, planned)
 
 
-def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedRun) -> HtmlReport:
+def _compared_report(report: Page, checked: CheckResult, planned: PlannedRun) -> Page:
     """Return a report with the packages of the fleet, those that merging changes first."""
     comparison, names = checked.comparison, checked.names
     differing = {difference.change.package: difference.change for difference in comparison.packages}
@@ -224,14 +221,15 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
     return replace(
         _with_origin(report, planned),
         risks=risk_counts(differing.values()),
-        causes=tuple(_cause_rows(causes, names, differences)),
+        causes=tuple(causes),
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
+        places=differences.places,
         rollouts=tuple(rollout_rows(planned.plan.rollouts)),
     )
 
 
-def _with_origin(report: HtmlReport, planned: PlannedRun) -> HtmlReport:
+def _with_origin(report: Page, planned: PlannedRun) -> Page:
     """Return a report that names the commit that was read, and every registered cluster."""
     inventory = planned.inputs.inventory
     control = inventory.control
@@ -260,45 +258,6 @@ def _sources(
     files = status_after(plan, outcome.unfinished, outcome.opened) if outcome else current_status(plan)
     of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
     return PackageSources(planned, current_statuses(plan, outcome), files, differences.places, of_causes)
-
-
-def _cause_rows(
-    causes: Iterable[ChangeCause],
-    names: Names,
-    differences: Differences,
-    *,
-    phases: Mapping[PackageKey, str] | None = None,
-) -> Iterator[CauseRow]:
-    for cause in causes:
-        change = cause.first
-        yield CauseRow(
-            cause.label,
-            names.of(change),
-            str(cause.reason),
-            cause.text,
-            len(cause.changes),
-            any(change_risks(member) for member in cause.changes),
-            tuple(_diff_rows(cause, names, differences)),
-            (phases or {}).get(change.package, "") if change.op is Op.KEEP else "",
-        )
-
-
-def _diff_rows(cause: ChangeCause, names: Names, differences: Differences) -> Iterator[DiffRow]:
-    for diff in cause.diffs:
-        first = diff.changes[0]
-        place = differences.places.get(first.package, -1)
-        files = differences.diffs[place].files if place >= 0 else ()
-        size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
-        packages = names_text(diff.changes, names) if cause.is_folded else ""
-        count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
-        text = ": ".join(filter(None, (f"{count}{packages}", size)))
-        yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
-
-
-def _size(files: Sequence[FileDiff]) -> str:
-    """Return the size of a difference that the plan did not compute: of a deletion, or of an open draft."""
-    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    return impact_text(Impact("", len(files), added, removed))
 
 
 def package_rows(changes: Sequence[Change], sources: PackageSources) -> tuple[PageRow, ...]:
@@ -442,16 +401,10 @@ def _status_fields(status: PackageStatus | None) -> dict[str, str]:
 
 MOST_DIFFS: Final = 400
 """Distinct differences that a page holds; of further packages it names the command that prints them."""
-
-
 MOST_DRAFTS: Final = 1000
 """Open drafts that this run does not write, and that are read to be compared."""
-
-
 MOST_LINES: Final = 1500
 """Lines of one file."""
-
-
 MOST_TEXT: Final = 1_000_000
 """Characters of all files together; a file that is equal in several differences counts once."""
 

@@ -7,19 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
+from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
+from reconciler.plan.changes import Op
+from reconciler.plan.impact import Impact
 from reconciler.report.html import (
-    CauseRow,
-    DiffRow,
     FileDiff,
-    HtmlReport,
     PackageDiff,
+    Page,
     PageRow,
     ReportKind,
     html_page,
 )
-from reconciler.report.report import RolloutRow, WaveRow
+from reconciler.report.report import ChangeCause, Diff, RolloutRow, WaveRow
+from tests.support.plan_values import a_change
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
@@ -94,20 +97,22 @@ _HUNK = """@@ -1,4 +1,5 @@
  status: {{}}"""
 
 
-def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
+def large_report(packages: int = 10_000, diffs: int = 300) -> Page:
     """Return the report of a plan of many packages: a third changes, in 300 different ways."""
     rows = tuple(_row(number, diffs) for number in range(packages))
+    causes = tuple(map(_cause, range(40)))
     counts = {op: sum(row.op == op for row in rows) for op in ("create", "update", "delete", "keep")}
-    return HtmlReport(
+    return Page(
         ReportKind.PLAN,
         "acme",
         ", ".join(f"{count} to {op}" for op, count in counts.items()),
         "c" * 64,
         counts=counts,
         risks={"deletion": counts["delete"], "rbac": 40, "storage": 3},
-        causes=tuple(_cause(number) for number in range(40)),
+        causes=causes,
         packages=rows,
         diffs=tuple(_diff(number) for number in range(diffs)),
+        places={cause.first.package: number % diffs for number, cause in enumerate(causes) if number > 2},
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
     )
@@ -166,20 +171,23 @@ def _diff(number: int) -> PackageDiff:
     return PackageDiff(f"cluster-{number:04}/web", 11, files)
 
 
-def _cause(number: int) -> CauseRow:
+def _cause(number: int) -> ChangeCause:
     ware = WARES[number % len(WARES)]
+    cluster = f"cluster-{number:04}"
+    package = PackageKey(f"https://git.example/acme/{cluster}", ware)
+    change = a_change(package=package, op=Op.DELETE if number < 3 else Op.UPDATE)
     if number < 3:
-        risk = (f"deletion: deletes package {ware}",)
         text = f"PackageVariantSet default/{ware} does not select Cluster default/{number} any more"
-        return CauseRow(
-            "delete", f"cluster-{number:04}/{ware}", "NotDesired", text, 1, True, (DiffRow("", -1, risk),)
-        )
-    names = f"cluster-0001/{ware}, cluster-0002/{ware} and 9 more"
-    diffs = tuple(
-        DiffRow(f"11 x {names}: +{2 + place} -1 in 3 files", number + place, ()) for place in range(3)
+        one = (Diff((change,), None, ""),)
+        name = f"{cluster}/{ware}"
+        return ChangeCause(Reason.NOT_DESIRED, (change,), text, one, "delete", name, (), is_dangerous=True)
+    name = f"cluster-0001/{ware}, cluster-0002/{ware} and 9 more"
+    impacts = (Impact(str(place), 3, 2 + place, 1) for place in range(3))
+    diffs = tuple(Diff((change,) * 11, impact, name) for impact in impacts)
+    text, changes = f"{ware}/v4 -> {ware}/v5", (change,) * 83
+    return ChangeCause(
+        Reason.UPSTREAM_CHANGED, changes, text, diffs, "update", name, (), is_dangerous=number < 6
     )
-    text = f"{ware}/v4 -> {ware}/v5; 80 repositories, 3 distinct diffs"
-    return CauseRow("update", f"cluster-0001/{ware}", "UpstreamChanged", text, 83, number < 6, diffs)
 
 
 def _problem(number: int) -> Problem:

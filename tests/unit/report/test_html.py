@@ -9,22 +9,22 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
+from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.report.html import (
     PROBLEMS,
-    CauseRow,
-    DiffRow,
     FileDiff,
-    HtmlReport,
     PackageDiff,
+    Page,
     PageRow,
     ReportKind,
     ReportSource,
     html_page,
 )
-from reconciler.report.report import Action, Need, NeedPlace, RolloutRow, WaveRow
+from reconciler.report.report import Action, ChangeCause, Diff, Need, NeedPlace, RolloutRow, WaveRow
 from tests.support.html_reports import large_report, read_data
+from tests.support.plan_values import a_change, a_conflict
 
 SECRET = "correct-horse-battery"
 HOSTILE = [
@@ -44,17 +44,21 @@ HOSTILE = [
 ]
 
 
-def report_of(text: str, url: str = "") -> HtmlReport:
+def report_of(text: str, url: str = "") -> Page:
     """Return a report that has a text in every place."""
     problem = Problem(Location(text, 3, 4), text, text, text, text)
-    return HtmlReport(
+    change = a_change(package=PackageKey(text, text), conflicts=(a_conflict(text, text, text, text),))
+    return Page(
         ReportKind.PLAN,
         text,
         text,
         text,
         counts={text: 1},
         risks={text: 1},
-        causes=(CauseRow(text, text, text, text, 1, True, (DiffRow(text, 0, (text,)),)),),
+        causes=(
+            ChangeCause(text, (change,), text, (Diff((change,), None, text),), text, text, (), True, text),
+        ),
+        places={change.package: 0},
         packages=(
             PageRow(
                 *(text,) * 14,
@@ -143,7 +147,7 @@ def test_text_with_names_of_its_package_is_read_back() -> None:
         manifest="web.yaml:1",
     )
 
-    page = html_page(HtmlReport(ReportKind.PLAN, "demo", "", packages=(row,)), Redactor())
+    page = html_page(Page(ReportKind.PLAN, "demo", "", packages=(row,)), Redactor())
 
     read = read_data(page)["packages"]["cluster-01/web"]
     assert {name: read[name] for name in ("variant", "detail", "manifest")} == {
@@ -219,7 +223,7 @@ def test_difference_that_many_packages_share_is_stored_once() -> None:
     diffs = tuple(PackageDiff(f"edge-{number}/web", 1, (file,)) for number in range(9))
     rows = tuple(PageRow("edge", f"web-{number}", diff=number % 9) for number in range(99))
 
-    page = html_page(HtmlReport(ReportKind.PLAN, "demo", "", packages=rows, diffs=diffs), Redactor())
+    page = html_page(Page(ReportKind.PLAN, "demo", "", packages=rows, diffs=diffs), Redactor())
 
     assert page.count("a-value-of-its-own") == 1
     assert read_data(page)["diffs"][8]["files"]["app.yaml"][-1] == file.hunks
