@@ -72,6 +72,7 @@ KEYS: Mapping[str, Key] = {
         _of_words("paused", {_VARIANT, _SET, _REPOSITORY}, "true", "false"),
         _of_words("rollout-paused", {_SET}, "true", "false"),
         _matching("rollout-go", {_SET}, _WAVES, _WAVES_TEXT),
+        _matching("rollout-start", {_SET}, _WAVES, _WAVES_TEXT),
         _matching("rollout-skip", {_SET}, _WAVES, _WAVES_TEXT),
         _text("rollout-rollback", {_SET}),
         _matching("allow-deletes", {_SET}, "[0-9]{1,9}", 'a whole number in quotes, such as "12"'),

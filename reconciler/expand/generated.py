@@ -40,6 +40,7 @@ INHERITED = (
 ORDERS = (
     "reconciler.dev/rollout-paused",
     "reconciler.dev/rollout-go",
+    "reconciler.dev/rollout-start",
     "reconciler.dev/rollout-skip",
     "reconciler.dev/rollout-rollback",
 )

@@ -1,13 +1,17 @@
 """Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.names.problems import Problem
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
-from reconciler.policy.settings import Amount, Duration, Flag, SettingsGroup, SortedSet
+from reconciler.policy.settings import Amount, Duration, Flag, Internal, SettingsGroup, SortedSet
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -72,7 +76,7 @@ class Gates(SettingsGroup):
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
     approval: Flag = False
-    """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
+    """A person lets the next wave begin, by the annotation `reconciler.dev/rollout-go` on the set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,9 @@ class Wave(SettingsGroup):
     soak_s: Annotated[Duration, Field(alias="soak")] = 0
     """Time (`30m`, `1d`) after a run first saw the whole wave on main, before it is complete."""
     gates: Gates = Gates()
+    start_approval: Flag = False
+    """A person lets this wave begin, by the annotation `reconciler.dev/rollout-start` on the set."""
+    approval_line: Internal[int] = 0
 
 
 def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
@@ -116,3 +123,14 @@ class RolloutPolicy(SettingsGroup):
     def uses_time(self) -> bool:
         """Whether a wave waits for a time, or for a snapshot that is newer than a package."""
         return any(wave.soak_s or wave.gates.objects for wave in self.waves)
+
+
+def idle_approvals(policies: Iterable[RolloutPolicy], path: str) -> Iterator[Problem]:
+    """Yield the approvals that guard nothing: no wave comes after theirs. They have no effect."""
+    for policy in policies:
+        last = policy.waves[-1]
+        takes_all = last.name == UNLISTED or (not last.selector and last.size == "100%")
+        if last.gates.approval and takes_all:
+            message = f"gates.approval of wave {last.name} guards nothing: nothing comes after the last wave"
+            hint = f"Write startApproval: true there instead, and a person lets wave {last.name} begin."
+            yield Problem(Location(path, last.approval_line), Reason.INVALID_MANIFEST, message, hint)

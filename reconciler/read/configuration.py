@@ -82,10 +82,17 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
 
 
 def _with_lines(policy: Policy, document: Document) -> Policy:
-    """Return the policy with the line of each rule of `verify`."""
+    """Return the policy with the line of each rule of `verify`, and of the last approval of each rollout."""
+    rollouts = tuple(
+        replace(rollout, waves=(*rollout.waves[:-1], replace(rollout.waves[-1], approval_line=line)))
+        for number, rollout in enumerate(policy.rollouts)
+        for place in [("spec", "rollouts", number, "waves", len(rollout.waves) - 1, "gates", "approval")]
+        for line, _ in [document.mark(place)]
+    )
     marks = (document.mark(("spec", "verify", number, "prefix")) for number in range(len(policy.verify)))
     return replace(
         policy,
+        rollouts=rollouts,
         verify=tuple(replace(rule, line=line) for rule, (line, _) in zip(policy.verify, marks, strict=True)),
     )
 

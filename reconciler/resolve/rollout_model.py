@@ -15,6 +15,8 @@ PAUSE = "reconciler.dev/rollout-paused"
 """On a set: nothing more of a rollout moves."""
 GO = "reconciler.dev/rollout-go"
 """On a set: the waves, as `REVISION/WAVE`, after which a person lets the rollout go on."""
+START = "reconciler.dev/rollout-start"
+"""On a set: the waves, as `REVISION/WAVE`, that a person lets begin."""
 SKIP = "reconciler.dev/rollout-skip"
 """On a set: the waves, as `REVISION/WAVE`, for which the next ones do not wait."""
 ROLL_BACK = "reconciler.dev/rollout-rollback"
@@ -89,7 +91,7 @@ class WavePhase(StrEnum):
     """Phase of one wave."""
 
     WAITING = "waiting"
-    """An earlier wave is not complete."""
+    """An earlier wave is not complete, or a person has not let it begin."""
     PROGRESSING = "progressing"
     """Some of its packages are not published."""
     VERIFYING = "verifying"
@@ -147,7 +149,7 @@ def _missing_text(wave: WaveStatus) -> str:
 
 
 class Orders(Struct, frozen=True):
-    """Annotations of people on the set: a pause, waves to let go on or to skip, a rollback.
+    """Annotations of people on the set: a pause, waves to let begin, go on or to skip, a rollback.
 
     `revision` is the one that travels, as annotations name it. `pause` is why nothing moves, "" if it may.
     """
@@ -155,6 +157,7 @@ class Orders(Struct, frozen=True):
     revision: str = ""
     pause: str = ""
     go: frozenset[str] = frozenset()
+    started: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
     is_rolled_back: bool = False
 

@@ -17,10 +17,10 @@ from reconciler.names.refs import DRAFTS, short_branch
 from reconciler.policy import RolloutPolicy
 from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.deliveries import RETRY
-from reconciler.resolve.merge_bases import Sources
+from reconciler.resolve.merge_bases import Sources, find_commit
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
-from reconciler.resolve.rollout_model import ROLL_BACK
+from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, WavePhase
 from reconciler.resolve.up_to_date import Values, inputs_digest, recorded_values, values_digest
 from reconciler.resolve.waves import assign_waves, wave_names
 
@@ -106,7 +106,10 @@ class RollingSet(Struct, frozen=True):
         if not pin.values:
             return None if pin.values is None else {}
         record = self.inventory.rollouts.get(self.key)
-        return (record.values or {}).get(pin.values) if record else None
+        if record is not None and pin.values in (record.values or {}):
+            return (record.values or {})[pin.values]
+        every = (self.values_on_record(key) for key in sorted(self.variants))
+        return next((values for values in every if values and values_digest(values) == pin.values), None)
 
     def is_at_target(self, key: ObjectName) -> bool:
         """Tell whether main has what a variant asks for."""
@@ -174,8 +177,36 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
         record = RolloutRecord(
             namespace=rolling.key.namespace, name=rolling.key.name, revision=_name(rolling, old), waves=()
         )
-        return _with_members(rolling, record, rolling.variants)
+        record = _with_members(rolling, record, rolling.variants)
+        new = [key for key in rolling.variants if key not in rolling.members and _is_new(rolling, key)]
+        record = _with_earlier(record, [key for key in new if key not in rolling.inventory.records])
+        is_over = old is None and _only_joins(rolling)
+        ended = tuple(replace(member, ended=is_over) for member in record.members)
+        return replace(record, members=ended, finished=is_over)
     return None
+
+
+def _only_joins(rolling: RollingSet) -> bool:
+    """Tell whether nothing but new targets is asked to move: what the others have went through its waves.
+
+    Without the state nobody knows that.
+    """
+    records, moving = rolling.inventory.records, [*filter(rolling.is_asked_to_move, rolling.variants)]
+    is_new = all(_is_new(rolling, key) and key not in records for key in moving)
+    return bool(moving) and is_new and any(key in records for key in rolling.variants)
+
+
+def _is_new(rolling: RollingSet, key: ObjectName) -> bool:
+    """Tell whether a target has no package, nor another one of the set that this one takes the place of."""
+    outcome, view = rolling.outcomes.get(key), find_view(rolling.variants[key], rolling.inventory)
+    if view is None or (isinstance(outcome, ResolvedVariant) and outcome.local is not None):
+        return False
+    former = (
+        rolling.inventory.repositories.get(ObjectName(record.namespace, record.repository))
+        for record in rolling.inventory.records.values()
+        if record.key not in rolling.variants and ObjectName(record.namespace, record.set_name) == rolling.key
+    )
+    return all(other is None or other.cluster != view.cluster for other in former)
 
 
 def _name(rolling: RollingSet, old: RolloutRecord | None) -> str:
@@ -226,6 +257,55 @@ def names_asked(rolling: RollingSet) -> tuple[str, str]:
     revision = ", ".join(sorted({target.label for target in targets if target is not None}))
     digests = sorted({values_digest(values) for values in rolling.values.values()})
     return revision, f"{revision}+{inputs_digest(digests)[:8]}"
+
+
+def with_joined(rolling: RollingSet, rollout: Rollout) -> RolloutRecord | None:
+    """Return the record with the new targets that are served at once; None if there are none.
+
+    They get what the last complete wave has: the revision itself, and then they wait for nothing, or what the
+    others had before, and then they move with their wave.
+    """
+    record = rollout.record
+    keys = [key for key in newcomers(rolling, rollout.waves_of) if _is_new(rolling, key)]
+    is_complete = record.finished or any(
+        wave.phase is WavePhase.COMPLETE and wave.members for wave in rollout.waves
+    )
+    if not keys or (not is_complete and find_earlier(record) is None):
+        return None
+    joined = _with_members(rolling, record, keys)
+    joined = joined if is_complete else _with_earlier(joined, keys)
+    ended = (replace(m, ended=m.ended or (is_complete and m.key in keys)) for m in joined.members)
+    return replace(joined, members=tuple(ended))
+
+
+def _with_earlier(record: RolloutRecord, keys: Container[ObjectName]) -> RolloutRecord:
+    """Return the record in which new targets have what the others had before."""
+    before = find_earlier(record)
+    members = (replace(m, before=m.before or before) if m.key in keys else m for m in record.members)
+    return replace(record, members=tuple(members))
+
+
+def find_earlier(record: RolloutRecord) -> RolloutPin | None:
+    """Return what packages of the last wave had before, None if there were none.
+
+    Values that differ from target to target tell nothing about those of another one.
+    """
+    waves = {wave: number for number, wave in enumerate(record.waves)}
+    members = [member for member in record.members if member.before is not None]
+    last = max(members, key=lambda m: (waves.get(m.wave, -1), m.key), default=None)
+    if last is None or last.before is None:
+        return None
+    is_common = len({member.before.values for member in members if member.before}) == 1
+    return replace(last.before, main="", values=last.before.values if is_common else None)
+
+
+def find_recorded(rolling: RollingSet, recorded: RolloutPin) -> Pin | None:
+    """Return the revision that a package had before, None if it cannot be found."""
+    view = rolling.inventory.repositories.get(ObjectName(rolling.key.namespace, recorded.repository))
+    if view is None or not view.is_available:
+        return None
+    path = view.full_path(recorded.package)
+    return find_commit(view, path, Oid(recorded.commit), recorded.ref, rolling.inventory)
 
 
 def with_newcomers(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:

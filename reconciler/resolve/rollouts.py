@@ -14,12 +14,13 @@ from reconciler.base.text import Text
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant, set_key
 from reconciler.inventory.inventory import Inventory
-from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
+from reconciler.policy.rollouts import idle_approvals
 from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.gates import gate_results
-from reconciler.resolve.merge_bases import Sources, find_base, find_commit
+from reconciler.resolve.merge_bases import Sources, find_base
 from reconciler.resolve.ownership import find_pause, find_view
 from reconciler.resolve.resolution import HeldBack, Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
@@ -27,6 +28,7 @@ from reconciler.resolve.rollout_model import (
     PAUSE,
     ROLL_BACK,
     SKIP,
+    START,
     GateResult,
     MemberPhase,
     MemberStatus,
@@ -43,10 +45,13 @@ from reconciler.resolve.rollout_records import (
     RollingSet,
     bare_name,
     current_record,
+    find_earlier,
+    find_recorded,
     identity,
     names_asked,
     newcomers,
     recorded_pin,
+    with_joined,
     with_newcomers,
     with_values_before,
 )
@@ -90,7 +95,7 @@ def find_rollouts(
         return Rollouts()
     rollouts: list[Rollout] = []
     kept_pins: dict[ObjectName, KeptPin] = {}
-    problems: list[Problem] = []
+    problems = [*idle_approvals(inventory.policy.rollouts, inventory.policy.config_path)]
     notes: list[str] = []
     for rolling in _sets(outcomes, desired, inventory, sources):
         record = current_record(rolling)
@@ -101,6 +106,8 @@ def find_rollouts(
             continue
         pause = "an order of its set is not understood" if wrong else ""
         judged = _rollout(rolling, record, pause)
+        if joined := with_joined(rolling, judged.rollout):
+            judged = _rollout(rolling, joined, pause)
         if judged.rollout.record.finished and newcomers(rolling, judged.rollout.waves_of):
             # In the same run, or the next one would have something to do that this one knew.
             judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
@@ -147,12 +154,13 @@ def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
     notes, revision = rolling.annotations, record.revision
     waves = {
         name: frozenset(wave for of, wave in _named(notes.get(name, "")) if of == revision)
-        for name in (GO, SKIP)
+        for name in (GO, SKIP, START)
     }
     return Orders(
         revision=revision,
         pause=pause or ("paused" if notes.get(PAUSE) == "true" else ""),
         go=waves[GO],
+        started=waves[START],
         skipped=waves[SKIP],
         is_rolled_back=bool(revision) and notes.get(ROLL_BACK, "").strip() == revision,
     )
@@ -177,7 +185,9 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
     problems, notes = [], []
     ordered = rolling.annotations.get(ROLL_BACK, "").strip()
     named = [(ROLL_BACK, ordered, "")] if ordered else []
-    named += [(name, *pair) for name in (GO, SKIP) for pair in _named(rolling.annotations.get(name, ""))]
+    named += [
+        (name, *pair) for name in (GO, SKIP, START) for pair in _named(rolling.annotations.get(name, ""))
+    ]
     for name, revision, wave in named:
         written = f"{revision}/{wave}" if wave else revision
         example = f"{current}/{min(waves)}" if wave else current
@@ -305,8 +315,26 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
         stopped=dict(_stopped(head, judged, orders)) if not is_over else {},
         waves_of=waves_of,
     )
-    kept = {key: KeptPin(rolling.base(key), text, rolling.main_values(key)) for key, text in why.items()}
-    return _Judged(rollout, kept)
+    before = {member.key: member.before for member in record.members}
+    return _Judged(
+        rollout, {key: _kept_pin(rolling, key, before.get(key), text) for key, text in why.items()}
+    )
+
+
+def _kept_pin(
+    rolling: RollingSet,
+    key: ObjectName,
+    before: RolloutPin | None,
+    why: Text,
+    location: Location | None = None,
+) -> KeptPin:
+    """Return what a package has, or, where it joined and there is none yet, what the others had before."""
+    base, values = rolling.base(key), rolling.main_values(key)
+    if base is not None or before is None:
+        return KeptPin(base, why, values, location)
+    pin, values = find_recorded(rolling, before), rolling.values_before(before)
+    is_good = pin is not None and isinstance(check_pin(pin, rolling.variants[key], rolling.inventory), Pin)
+    return KeptPin(pin if is_good else None, why, rolling.values[key] if values is None else values, location)
 
 
 def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
@@ -333,6 +361,8 @@ def _waiting_reason(head: str, judged: Judgement, orders: Orders, wave: str) -> 
         return f"{head}: stopped: wave {judged.failed.name} failed"
     if orders.pause:
         return f"{head}: {orders.pause}"
+    if current is not None and current.asks:
+        return f"{head}: wave {wave} {current.message}"
     return f"{head}: wave {wave} has as many packages in review as its maxOpen allows"
 
 
@@ -373,7 +403,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
         members.append(member)
     waves_of = {member.key: member.wave for member in members}
     for key in newcomers(rolling, waves_of):
-        kept_pins[key] = KeptPin(rolling.base(key), head, rolling.main_values(key), at)
+        kept_pins[key] = _kept_pin(rolling, key, None, head, at)
     waves = (
         WaveStatus(name, WavePhase.ROLLED_BACK, tuple(by_wave[name]), _way_back_text(by_wave[name]))
         for name in record.waves
@@ -400,11 +430,14 @@ def _way_back(
     outcome, name, before = rolling.outcomes.get(member.key), rolling.name(member.key), member.before
     base, values = rolling.base(member.key), rolling.main_values(member.key)
     if not isinstance(outcome, ResolvedVariant) or not rolling.is_at_target(member.key):
-        return base, values, ""
+        kept = _kept_pin(rolling, member.key, before, "")
+        return kept.pin, kept.values, ""
     earlier = rolling.inventory.earlier.get(outcome.downstream)
     if before is None and earlier is None:
+        before = find_earlier(record)
+    if before is None and earlier is None:
         return base, values, f"{name} was made by it and stays until its target goes"
-    pin = _find_pin(rolling, before) if before else None
+    pin = find_recorded(rolling, before) if before else None
     if pin is None and earlier is not None:
         pin = find_base(earlier, outcome.pin, None, rolling.inventory, rolling.sources)[0]
     values_before = rolling.values_before(before) if before else None
@@ -422,14 +455,6 @@ def _way_back(
     if isinstance(checked, Problem):
         return base, values, replace(checked, location=rolling.located(ROLL_BACK))
     return pin, values if values_before is None else values_before, ""
-
-
-def _find_pin(rolling: RollingSet, recorded: RolloutPin) -> Pin | None:
-    view = rolling.inventory.repositories.get(ObjectName(rolling.key.namespace, recorded.repository))
-    if view is None or not view.is_available:
-        return None
-    path = view.full_path(recorded.package)
-    return find_commit(view, path, Oid(recorded.commit), recorded.ref, rolling.inventory)
 
 
 def _way_back_text(members: Iterable[MemberStatus]) -> str:

@@ -13,6 +13,7 @@ from reconciler.resolve.rollout_model import (
     GO,
     ROLL_BACK,
     SKIP,
+    START,
     MemberPhase,
     MemberStatus,
     Orders,
@@ -92,8 +93,12 @@ def judge_waves(
     for wave in waves:
         wave_members = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
         due = frozenset() if orders.pause else frozenset(_next(wave, wave_members))
-        status = _judge(wave, wave_members, orders, now, due)
-        if holding is not None:
+        status = _judge(wave, wave_members, orders, now, due, is_last=wave is waves[-1])
+        if holding is None and _asks_first(wave, status, orders):
+            order = f'annotate the set with {START}: "{orders.revision}/{wave.name}"'
+            why = f"waits for a person before it begins: {order}"
+            status = WaveStatus(wave.name, WavePhase.WAITING, wave_members, why, asks=True)
+        elif holding is not None:
             status = WaveStatus(wave.name, WavePhase.WAITING, wave_members, waiting_text(holding))
         else:
             moving |= due
@@ -103,6 +108,13 @@ def judge_waves(
     every = [member for wave_members in by_wave.values() for member in wave_members]
     moved = {member.key for member in every if member.has_moved or (member.ended and not orders.pause)}
     return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
+
+
+def _asks_first(wave: Wave, status: WaveStatus, orders: Orders) -> bool:
+    """Tell whether a person has to let a wave begin; one without a package to move begins by itself."""
+    is_open = not wave.start_approval or wave.name in orders.started
+    waiting = (m for m in status.members if m.phase is MemberPhase.WAITING and not m.ended)
+    return status.phase is WavePhase.PROGRESSING and not is_open and any(waiting)
 
 
 def waiting_text(holding: WaveStatus) -> str:
@@ -122,11 +134,17 @@ def _next(wave: Wave, members: Sequence[MemberStatus]) -> Iterator[ObjectName]:
 
 
 def _judge(
-    wave: Wave, members: tuple[MemberStatus, ...], orders: Orders, now: int, due: frozenset[ObjectName]
+    wave: Wave,
+    members: tuple[MemberStatus, ...],
+    orders: Orders,
+    now: int,
+    due: frozenset[ObjectName],
+    *,
+    is_last: bool,
 ) -> WaveStatus:
     """Return the status of a wave that nothing before it holds; docs/rollouts.md has the table.
 
-    `due` are the packages that move now.
+    `due` are the packages that move now. An approval after the last wave would guard nothing.
     """
     judged = [member for member in members if not member.ended]
     failed = [member for member in judged if member.failure]
@@ -146,7 +164,7 @@ def _judge(
         return WaveStatus(wave.name, WavePhase.PROGRESSING, members, due=due)
     if why := _verifying_text(wave, judged, orders, now):
         return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
-    if judged and wave.gates.approval and wave.name not in orders.go:
+    if judged and wave.gates.approval and not is_last and wave.name not in orders.go:
         why = f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
         return WaveStatus(wave.name, WavePhase.VERIFYING, members, why, asks=True)
     tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""

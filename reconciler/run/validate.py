@@ -16,6 +16,7 @@ from reconciler.expand import check_declared
 from reconciler.functions.declared import check_functions
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
+from reconciler.policy.rollouts import idle_approvals
 from reconciler.read.configuration import FILE, KIND, parse_configuration
 from reconciler.read.dependencies import parse_index
 from reconciler.read.manifests import parse_manifests
@@ -80,7 +81,7 @@ def _placed(problem: Problem) -> Problem:
 
 def _configuration_problems(path: str, data: bytes) -> Iterator[Problem]:
     try:
-        parse_configuration(data, path, {})
+        yield from idle_approvals(parse_configuration(data, path, {}).rollouts, path)
     except ConfigurationError as error:
         for part in error.parts:
             where = part.location or Location(path)

@@ -9,6 +9,7 @@ import yaml
 from reconciler.base.errors import ConfigurationError
 from reconciler.policy import Policy, govern
 from reconciler.policy.pull_requests import Author
+from reconciler.policy.rollouts import Gates, RolloutPolicy, Wave, idle_approvals
 from reconciler.read.configuration import parse_configuration
 
 
@@ -123,3 +124,24 @@ def test_value_that_contradicts_another_is_refused_with_the_reason(spec: dict[st
         policy(**spec)
 
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("waves", "named"),
+    [
+        ([Wave("a"), Wave("b", gates=Gates(approval=True))], "b"),
+        ([Wave("a"), Wave("rest", size="10%", gates=Gates(approval=True))], "rest"),
+        ([Wave("a", gates=Gates(approval=True)), Wave("b")], ""),
+        ([Wave("a"), Wave("b", selector={"matchLabels": {"x": "y"}}, gates=Gates(approval=True))], ""),
+    ],
+    ids=["of the last wave", "of the rest", "of the first wave", "of a wave that leaves a rest"],
+)
+def test_an_approval_after_the_last_wave_is_a_problem_at_its_line(waves: list[Wave], named: str) -> None:
+    waves = [*waves[:-1], replace(waves[-1], approval_line=7)]
+
+    problems = list(idle_approvals([RolloutPolicy(waves=tuple(waves))], "reconciler.yaml"))
+
+    where = [
+        (str(problem.location), f"wave {named} guards nothing" in problem.message) for problem in problems
+    ]
+    assert where == ([("reconciler.yaml:7", True)] if named else [])

@@ -153,6 +153,72 @@ def test_packages_that_the_rollout_made_stay_and_their_open_drafts_close() -> No
     assert updated(world.run()) == ["a2"]
 
 
+def test_a_target_that_joined_goes_back_to_what_the_others_have(world: RolloutWorld) -> None:
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    run_to_end(world)
+    world.targets.append("c2")
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+    world.order(ROLL_BACK, "web/v2")
+
+    run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_target_that_joins_after_a_rollback_gets_what_the_others_have(
+    world: RolloutWorld, is_over: bool
+) -> None:
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    run_to_end(world)
+    world.order(ROLL_BACK, "web/v2")
+    if is_over:
+        run_to_end(world)
+    world.targets.append("c2")
+
+    run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+    world.order(ROLL_BACK, None)
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+
+
+def test_a_target_that_joins_a_fleet_at_rest_begins_no_rollout(world: RolloutWorld) -> None:
+    world.revision = 1
+    world.policy = replace(world.policy, rollouts=())
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    run_to_end(world)
+    world.policy = replace(world.policy, rollouts=(POLICY,))
+    world.targets.append("c2")
+
+    plan = world.run()
+
+    assert updated(plan) == ["c2"]
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+
+
+def test_a_target_that_joins_with_a_new_revision_has_the_old_one_until_its_wave(world: RolloutWorld) -> None:
+    world.revision = 1
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    world.run()
+    world.revision = 2
+    world.targets.append("c2")
+
+    plan = world.run()
+
+    assert updated(plan) == ["a1", "a2", "c2"]
+    world.merge("c2", world.drafts("c2")[0])
+    assert revisions(world)["c2"] == "web/v1"
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+
+
 def test_a_revision_that_replaces_one_on_its_way_closes_the_drafts_of_new_packages() -> None:
     world = RolloutWorld()
     world.policy = replace(world.policy, rollouts=PLAIN)

@@ -385,22 +385,36 @@ def test_a_repository_that_cannot_be_read_is_waited_for(world: RolloutWorld) -> 
     assert updated(plan) == []
 
 
-def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(world: RolloutWorld) -> None:
+def test_a_later_target_has_what_the_others_had_and_moves_with_its_wave(world: RolloutWorld) -> None:
     world.targets = [*FIRST, *SECOND, "c1"]
+    world.push("c2", {"web": None})
     world.run()
     world.targets = list(EDGES)
 
     plan = world.run()
 
-    assert row(plan, "c2").message == "Its target is newer than rollout web/v2 of fleet, and moves after it"
+    assert row(plan, "c2").written is not None
+    assert len(the_rollout(plan).record.members) == len(EDGES)
     merge_all(world)
+    world.run()
+    assert world.repositories["c2"].at(MAIN).header("web").upstream_lock.ref == "web/v1"
     world.order(GO, "web/v2/first")
     complete_second(world)
-    assert updated(world.run()) == ["c1"]
-    merge_all(world)
+    assert updated(world.run()) == list(THIRD)
+
+
+def test_a_later_target_has_what_a_complete_wave_has_and_nobody_waits_for_it(world: RolloutWorld) -> None:
+    world.targets = [*FIRST, *SECOND, "c1"]
+    world.push("c2", {"web": None})
+    complete_first(world)
+    world.targets = list(EDGES)
+
     plan = world.run()
-    assert updated(plan) == ["c2"]
-    assert len(the_rollout(plan).record.members) == len(EDGES)
+
+    assert "c2" in updated(plan)
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+    merge_all(world)
+    assert world.repositories["c2"].at(MAIN).header("web").upstream_lock.ref == "web/v2"
 
 
 def test_a_target_that_left_is_not_waited_for(world: RolloutWorld) -> None:

@@ -206,9 +206,9 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
 def test_phase_of_a_wave(case: Case) -> None:
-    judged = judge_waves([case.wave], [("w", m) for m in case.members], case.orders, NOW)
+    judged = judge_waves([case.wave, Wave("next")], [("w", m) for m in case.members], case.orders, NOW)
 
-    (wave,) = judged.waves
+    wave, _ = judged.waves
     assert (wave.phase, wave.message, wave.members) == (case.phase, case.message, case.members)
 
 
@@ -294,6 +294,53 @@ def test_packages_in_review_take_a_place_and_ended_ones_do_not() -> None:
     )
 
     assert moving(judged) == ["a", "b", "c", "d"]
+
+
+def test_an_approval_after_the_last_wave_holds_nothing() -> None:
+    gated = Wave("third", gates=Gates(approval=True))
+
+    judged = judge(("third", member("a", PUBLISHED)), third=gated)
+
+    assert judged.waves[2].phase is WavePhase.COMPLETE
+
+
+@pytest.mark.parametrize("orders", [NO_ORDERS, Orders("web/v2", go=frozenset({"second"}))])
+def test_a_wave_asks_a_person_before_it_begins(orders: Orders) -> None:
+    asked = Wave("second", start_approval=True)
+
+    judged = judge(("first", member("a", PUBLISHED)), ("second", member("b")), orders=orders, second=asked)
+
+    assert moving(judged) == ["a"]
+    assert (judged.waves[1].phase, judged.waves[1].asks) == (WavePhase.WAITING, True)
+    order = f'annotate the set with reconciler.dev/rollout-start: "{orders.revision}/second"'
+    assert judged.waves[1].message == f"waits for a person before it begins: {order}"
+
+
+@pytest.mark.parametrize("order", ["started", "skipped"])
+def test_a_person_lets_a_wave_begin(order: str) -> None:
+    asked = Wave("second", start_approval=True)
+    orders = Orders("web/v2", **{order: frozenset({"second"})})
+
+    judged = judge(("first", member("a", PUBLISHED)), ("second", member("b")), orders=orders, second=asked)
+
+    assert moving(judged) == ["a", "b"] if order == "started" else ["a"]
+    assert not judged.waves[1].asks
+
+
+def test_a_wave_whose_turn_has_not_come_asks_nobody() -> None:
+    judged = judge(
+        ("first", member("a")), ("second", member("b")), second=Wave("second", start_approval=True)
+    )
+
+    assert [wave.asks for wave in judged.waves] == [False, False, False]
+
+
+def test_a_wave_with_nothing_to_move_begins_by_itself() -> None:
+    asked = Wave("second", start_approval=True)
+
+    judged = judge(("first", member("a", PUBLISHED)), ("second", member("b", PUBLISHED)), second=asked)
+
+    assert judged.waves[1].phase is WavePhase.COMPLETE
 
 
 STATES = [
@@ -438,5 +485,5 @@ def decide_case(case: Mapping[str, str]) -> tuple[WavePhase, bool]:
     )
     before = member("first", PUBLISHED if case["before"] == "complete" else MemberPhase.IN_REVIEW)
     named = [("first", before), *(("second", m) for m in members)]
-    judged = judge_waves([Wave("first"), wave], named, orders, NOW)
+    judged = judge_waves([Wave("first"), wave, Wave("third")], named, orders, NOW)
     return judged.waves[1].phase, member("c").key in judged.moving
