@@ -34,7 +34,13 @@ from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.policy import Limits, OnConflict
 from reconciler.render.injection import inject_config
-from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownership
+from reconciler.render.kptfile import (
+    FunctionOwners,
+    add_functions,
+    edit_kptfile,
+    strip_ownership,
+    upstream_functions,
+)
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
 from reconciler.render.update.identifiers import (
@@ -350,7 +356,8 @@ def _sides(
 
     def with_values(files: Files) -> Files:
         """Return a package with the variant's values: those of its functions and injections."""
-        files = _made(add_functions(_made(write_fields(files, resolved)), spec, key.name))
+        owners = FunctionOwners(key, upstream_functions([files]))
+        files = _made(add_functions(_made(write_fields(files, resolved)), spec, owners))
         injected = _made(inject_config(files, spec.injectors or (), snapshot, key.namespace))
         return _edit_pipeline(injected.files, _after_charts)
 

@@ -1,12 +1,12 @@
 """Edit the Kptfile of a package: name, upstream, owner and pipeline; and read its readiness gates."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
-from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
+from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, KptfileHeader
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.krm.documents import edit_document
@@ -22,7 +22,7 @@ from reconciler.krm.yaml import (
     YamlError,
     load_documents,
 )
-from reconciler.names.ids import normalise_url
+from reconciler.names.ids import ObjectName, normalise_url
 from reconciler.names.objects import Files
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
@@ -129,24 +129,56 @@ def _ownership_edits(value: dict[str, Any]) -> Iterator[Edit]:
         yield from (DeleteKey((*_ANNOTATIONS, key)) for key in owner_keys)
 
 
-def add_functions(files: Files, spec: PackageVariantSpec, variant: str, former: str = "") -> Files | Blocked:
+class FunctionOwners(NamedTuple):
+    """Owners of the functions of a package: variants may share a name, so that it alone does not decide.
+
+    Those in `upstream`, as it is or as it was merged last, belong to the upstream package, whatever variant
+    made it. Of the others those of `variant`, and of `former`, which had the package, are replaced.
+    """
+
+    variant: ObjectName
+    upstream: Collection[str] = ()
+    former: ObjectName | None = None
+
+    def has(self, item: Any) -> bool:
+        """Return whether a function of the package is one of the variant, or of its former one."""
+        name = item.get("name") if isinstance(item, dict) else None
+        owners = (self.variant, *([self.former] if self.former else []))
+        return (
+            isinstance(name, str)
+            and name not in self.upstream
+            and any(is_own_function(name, text) for owner in owners for text in _spellings(owner))
+        )
+
+
+def _spellings(variant: ObjectName) -> tuple[str, str]:
+    """Return a variant in names of functions: as in Porch, and where upstream has a function of that name."""
+    return variant.name, f"{variant.namespace}.{variant.name}"
+
+
+def add_functions(files: Files, spec: PackageVariantSpec, owners: FunctionOwners) -> Files | Blocked:
     """Return the package with the variant's functions first in its pipeline, replacing its former ones.
 
     Idempotent; the package's own functions keep every byte. An emptied list is deleted, and the pipeline
     with the last one. The functions of `former`, the variant that had the package before, go too.
 
     Source: porch packagevariant_controller.go, ensureKRMFunctions.
-    Differs: names with dots are recognised too, so no function is added twice.
+    Differs: names with dots are recognised too, so no function is added twice; functions of upstream stay if
+    their variant had the same name.
     """
-    return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, (variant, former)))
+    return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, owners))
 
 
-def recorded_variant(files: Files, instance: str) -> str:
-    """Return the name of the variant of an instance that a package names as its owner, "" for none."""
-    file = files.get(KPTFILE)
-    owner = value_at(kptfile_value(file.data), *_ANNOTATIONS, OWNER) if file is not None else None
-    owning, _, name = str(owner or "").rpartition("/")
-    return name if owning.partition("/")[0] == instance else ""
+def upstream_functions(packages: Iterable[Files]) -> frozenset[str]:
+    """Return the names of functions in upstream packages that variants added there."""
+    kptfiles = (files[KPTFILE].data for files in packages if KPTFILE in files)
+    values = (kptfile_value(data) for data in kptfiles if _FUNCTION_PREFIX.encode() in data)
+    return frozenset(
+        str(item.get("name"))
+        for value in values
+        for field in ("mutators", "validators")
+        for item in mappings_at(value, _PIPELINE, field)
+    )
 
 
 def function_name(variant: str, function: str, index: int) -> str:
@@ -156,6 +188,12 @@ def function_name(variant: str, function: str, index: int) -> str:
     Differs: a dot in the function's name becomes a dash, or the name could not be recognised.
     """
     return f"{_FUNCTION_PREFIX}.{variant}.{function.replace('.', '-')}.{index}"
+
+
+def own_name(owners: FunctionOwners, function: str, index: int) -> str:
+    """Return the name of a variant's function, with the namespace where upstream has one of that name."""
+    name, qualified = (function_name(text, function, index) for text in _spellings(owners.variant))
+    return qualified if name in owners.upstream else name
 
 
 def is_own_function(name: str, variant: str) -> bool:
@@ -173,17 +211,17 @@ def is_own_function(name: str, variant: str) -> bool:
 
 
 def _pipeline_edits(
-    kptfile: dict[str, Any], spec: PackageVariantSpec, variants: tuple[str, str]
+    kptfile: dict[str, Any], spec: PackageVariantSpec, owners: FunctionOwners
 ) -> Iterator[Edit]:
     present = mapping_at(kptfile, _PIPELINE)
     remaining = set(present)
     for field, functions in _own_functions(spec):
         existing = present.get(field) if isinstance(present.get(field), list) else []
-        entries = [_entry(function, variants[0], index) for index, function in enumerate(functions)]
-        theirs = [item for item in existing or () if not _is_of(item, variants)]
+        entries = [_entry(function, owners, index) for index, function in enumerate(functions)]
+        theirs = [item for item in existing or () if not owners.has(item)]
         if entries or theirs:
             remaining.add(field)
-            yield from _function_edits(field, existing or [], entries, variants)
+            yield from _function_edits(field, existing or [], entries, owners)
         elif field in present:
             remaining.discard(field)
             yield DeleteKey((_PIPELINE, field))
@@ -198,10 +236,10 @@ def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Fun
 
 
 def _function_edits(
-    field: str, existing: list[Any], entries: list[dict[str, Any]], variants: tuple[str, str]
+    field: str, existing: list[Any], entries: list[dict[str, Any]], owners: FunctionOwners
 ) -> Iterator[Edit]:
     # Functions that are there already keep every byte.
-    former = [index for index, item in enumerate(existing) if _is_of(item, variants)]
+    former = [index for index, item in enumerate(existing) if owners.has(item)]
     if former == list(range(len(entries))) and existing[: len(entries)] == entries:
         return
     path = (_PIPELINE, field)
@@ -212,15 +250,10 @@ def _function_edits(
         yield DeleteItem((*path, index + len(entries)))
 
 
-def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
+def _entry(function: Function, owners: FunctionOwners, index: int) -> dict[str, Any]:
     data = function.model_dump(exclude_none=True)
-    data["name"] = function_name(variant, function.name or "", index)
+    data["name"] = own_name(owners, function.name or "", index)
     return {field: data[field] for field in _FUNCTION_FIELDS if field in data}
-
-
-def _is_of(item: Any, variants: tuple[str, str]) -> bool:
-    name = item.get("name") if isinstance(item, dict) else None
-    return isinstance(name, str) and any(is_own_function(name, variant) for variant in variants if variant)
 
 
 def _values(data: bytes) -> tuple[Any, ...]:
@@ -254,6 +287,13 @@ def kptfile_value(data: bytes) -> dict[str, Any]:
         return {}
     value = values[0] if values else None
     return value if isinstance(value, dict) else {}
+
+
+def owner_header(files: Files) -> KptfileHeader:
+    """Return the owner and the location that a package's Kptfile names."""
+    value = kptfile_value(files[KPTFILE].data) if KPTFILE in files else {}
+    annotations = mapping_at(value, *_ANNOTATIONS)
+    return KptfileHeader(str(annotations.get(OWNER, "")), str(annotations.get(LOCATION, "")))
 
 
 def unmet_gates(kptfile: bytes) -> tuple[str, ...]:

@@ -8,13 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.functions.secrets import hides_field
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.policy import Policy, Strategy
 from reconciler.render.answers import FoundConflict
-from reconciler.render.kptfile import strip_ownership
+from reconciler.render.kptfile import (
+    FunctionOwners,
+    add_functions,
+    strip_ownership,
+    upstream_functions,
+)
 from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_sides
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
@@ -74,6 +80,11 @@ def update_local(
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
     if isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return original if isinstance(original, Blocked) else upstream  # type: ignore[return-value]
+    # Where upstream brings a function of a name that one of the variant has, that one gets another name.
+    of_base = upstream_functions([contents[base.tree]])
+    if upstream_functions([contents[pin.tree]]) - of_base:
+        without = add_functions(local, PackageVariantSpec(), FunctionOwners(resolved.variant.key, of_base))
+        local = local if isinstance(without, Blocked) else without
     context = resolved.variant.spec.package_context
     keys = {*(context.data or {}), *(context.remove_keys or ())} if context else set()
     sides = prepare_sides(original, upstream, local, rendered, keys)

@@ -26,11 +26,13 @@ from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft, with_ticks
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import (
+    FunctionOwners,
     add_functions,
-    recorded_variant,
+    owner_header,
     stamp_kptfile,
     strip_ownership,
     unmet_gates,
+    upstream_functions,
 )
 from reconciler.render.merge_sides import RenderedSides, render_sides, updates_of
 from reconciler.render.merging import (
@@ -56,7 +58,7 @@ from reconciler.render.sharing import find_classes
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.render.update.identifiers import with_files_of
 from reconciler.render.withdrawn import take_back
-from reconciler.resolve.ownership import location_text, owner_text, package_name
+from reconciler.resolve.ownership import find_owner, location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
@@ -121,7 +123,9 @@ def _render_variants(
     def restore(key: tuple[ObjectName, bool], files: Files, result: PipelineResult) -> Files | Blocked:
         resolved = resolved_by_key[key[0]]
         there = contents[resolved.draft.tree] if key[1] and resolved.draft else _published(resolved, contents)
-        return _restore(files, result, there, resolved, inventory)
+        return _restore(
+            files, result, there, VariantInputs(resolved, contents, {}, inventory.policy), inventory
+        )
 
     untouched = _untouched(variants, contents, inventory, run)
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
@@ -166,7 +170,8 @@ def _untouched(
     updated = {resolved.variant.key: resolved for resolved in variants}
 
     def restore(key: ObjectName, files: Files, result: PipelineResult) -> Files | Blocked:
-        return _restore(files, result, _published(updated[key], contents), made[key], inventory)
+        inputs = VariantInputs(made[key], contents, {}, inventory.policy)
+        return _restore(files, result, _published(updated[key], contents), inputs, inventory)
 
     return frozenset(
         key
@@ -228,7 +233,7 @@ def render_variant(
     merged = (
         updated
         if isinstance(updated, Blocked)
-        else _mutate(*updated, resolved, inventory, before=contents[draft.tree], side="the draft")
+        else _mutate(*updated, inputs, inventory, before=contents[draft.tree], side="the draft")
     )
     return RenderedVariant(key, fresh, merged, time)
 
@@ -313,7 +318,7 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
         conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
     side = "main" if resolved.local else ""
     before = _published(resolved, contents)
-    return _mutate(merged, conflicts, resolved, inventory, before=before, side=side)
+    return _mutate(merged, conflicts, inputs, inventory, before=before, side=side)
 
 
 def _published(resolved: ResolvedVariant, contents: Contents) -> Files:
@@ -325,7 +330,7 @@ def _published(resolved: ResolvedVariant, contents: Contents) -> Files:
 def _mutate(
     merged: PackageInProgress,
     classified: Classified,
-    resolved: ResolvedVariant,
+    inputs: VariantInputs,
     inventory: Inventory,
     *,
     before: Files,
@@ -335,11 +340,13 @@ def _mutate(
 
     `before` are the files of main or of the draft, `side` is which of the two was merged into, if any.
     """
+    resolved, contents = inputs.resolved, inputs.contents
     variant = resolved.variant
     files = _write_own_fields(merged.files, resolved, inventory)
     if not isinstance(files, Blocked):
-        former = recorded_variant(merged.files, inventory.policy.instance)
-        files = add_functions(files, variant.spec, variant.key.name, former)
+        files = add_functions(
+            files, variant.spec, _function_owners(merged.files, resolved, inventory, contents)
+        )
     if isinstance(files, Blocked):
         return files
     snapshot = cluster_snapshot(resolved, inventory)
@@ -365,6 +372,16 @@ def _mutate(
     )
 
 
+def _function_owners(
+    files: Files, resolved: ResolvedVariant, inventory: Inventory, contents: Contents
+) -> FunctionOwners:
+    """Return the owners of a merged package's functions: upstream, the variant, and its former owner."""
+    pins = (resolved.pin, resolved.base, resolved.draft_base)
+    upstream = upstream_functions(contents.get(pin.tree, {}) for pin in pins if pin is not None)
+    former = find_owner(owner_header(files), resolved.downstream, inventory)
+    return FunctionOwners(resolved.variant.key, upstream, former)
+
+
 def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Inventory) -> Files | Blocked:
     """Write the fields that no merge and no function decides: name, upstream, owner, package context."""
     view, path = inventory.repositories[resolved.view], resolved.downstream.path
@@ -383,16 +400,18 @@ def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Invent
 
 
 def _restore(
-    unrendered: Files, result: PipelineResult, before: Files, resolved: ResolvedVariant, inventory: Inventory
+    unrendered: Files, result: PipelineResult, before: Files, inputs: VariantInputs, inventory: Inventory
 ) -> Files | Blocked:
     """Return what functions made of a package, with the fields and the file names that none decides.
 
     `before` are the files of main or of the draft.
     """
+    resolved = inputs.resolved
     files = _write_own_fields(with_files_of(result.files, unrendered, before), resolved, inventory)
     if not isinstance(files, Blocked):
         # A function may change its own entry, and what the next update renders is read from there.
-        files = add_functions(files, resolved.variant.spec, resolved.variant.key.name)
+        owners = _function_owners(unrendered, resolved, inventory, inputs.contents)
+        files = add_functions(files, resolved.variant.spec, owners)
     if isinstance(files, Blocked):
         return files
     if (bad := find_bad_names(files, before, "Its pipeline", _OTHER_FILE)) is None:

@@ -19,6 +19,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import KPTFILE, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.functions.catalog import APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
@@ -56,6 +57,9 @@ _TAKEN_APART: Final = re.compile(
     re.MULTILINE,
 )
 """Text that may be a pattern of several setters: apply-setters takes the current value of its field apart."""
+
+
+_EMPTY: Final = File.of(b"")
 
 
 class _FilledFiles(Mapping[str, File]):
@@ -130,10 +134,10 @@ def find_classes(
 
     Upstream trees that are `made` from the values of their variant have own values, as its package on main.
     """
-    inputs = _Inputs(contents, inventory, made)
+    inputs, instance = _Inputs(contents, inventory, made), inventory.policy.instance
     by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
     for resolved in variants:
-        masked = inputs.mask(resolved) if _may_share(resolved, contents) else None
+        masked = inputs.mask(resolved) if _may_share(resolved, contents, instance) else None
         if masked is not None:
             # Of the masked files of a class one copy is kept.
             by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own_values))
@@ -142,9 +146,9 @@ def find_classes(
     return [merge_class for merge_class in classes if merge_class is not None]
 
 
-def _may_share(resolved: ResolvedVariant, contents: Contents) -> bool:
+def _may_share(resolved: ResolvedVariant, contents: Contents, instance: str) -> bool:
     """Tell whether a package is made of upstream and main alone, and both were read."""
-    draft = resolved.draft
+    draft, owner = resolved.draft, f"{OWNER}: {instance}/{resolved.variant.key}\n".encode()
     return (
         resolved.settled is None
         and (draft is None or (not draft.append_only and draft.answers == NO_ANSWERS))
@@ -152,6 +156,8 @@ def _may_share(resolved: ResolvedVariant, contents: Contents) -> bool:
         and (resolved.local is None or resolved.base is not None)
         and not resolved.variant.spec.injectors
         and all(tree in contents for _, tree in variant_trees(resolved))
+        # The functions of a former owner go, whose name is no value of the variant.
+        and (resolved.local is None or owner in contents[resolved.local].get(KPTFILE, _EMPTY).data)
     )
 
 

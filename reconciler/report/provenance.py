@@ -25,7 +25,7 @@ from reconciler.plan.chart_values import ChartDefaults, chart_values
 from reconciler.records.upstream_lock import lock_path
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field
-from reconciler.render.kptfile import function_name
+from reconciler.render.kptfile import function_name, upstream_functions
 from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
@@ -160,10 +160,14 @@ class _Provenance(Struct, frozen=True):
             ("mutators",): spec.mutators or (),
             ("pipeline", "validators"): (spec.pipeline.validators if spec.pipeline else None) or (),
         }
+        present = upstream_functions([self.files])
         for path, functions in lists.items():
             for index, function in enumerate(functions):
                 source, at = self._origin(*path, index)
-                name = function_name(self.variant.key.name, function.name or "", index)
+                # Where upstream has a function of that name, it has the namespace, too.
+                spellings = (f"{self.variant.key.namespace}.{self.variant.key.name}", self.variant.key.name)
+                names = [function_name(text, function.name or "", index) for text in spellings]
+                name = next((text for text in names if text in present), names[-1])
                 yield Origin(KPTFILE, f"pipeline.{path[-1]}[{name}]", function.image or "", source, at)
 
     def labels(self) -> Iterator[Origin]:

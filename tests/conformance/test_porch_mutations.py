@@ -9,6 +9,7 @@ import yaml
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectName
 from reconciler.render.injection import (
     INJECTED_NAME,
     Injected,
@@ -20,7 +21,7 @@ from reconciler.render.injection import (
     merged_conditions,
     merged_gates,
 )
-from reconciler.render.kptfile import add_functions, function_name, is_own_function
+from reconciler.render.kptfile import FunctionOwners, add_functions, function_name, is_own_function
 from reconciler.render.rendered import Blocked
 from tests.support.conformance import Case, vectors
 from tests.support.model import package
@@ -43,14 +44,15 @@ def test_pipeline(case: Case) -> None:
     variant = yaml.safe_load(case["packageVariant"])
     spec, name = PackageVariantSpec.model_validate(variant["spec"]), variant["metadata"]["name"]
     given = package(resources(case["packageRevisionResources"]))
+    owners = FunctionOwners(ObjectName("default", name))
 
-    files = add_functions(given, spec, name)
+    files = add_functions(given, spec, owners)
 
     assert not isinstance(files, Blocked)
     assert case["expectedError"] is None
     found = {path: file.data.decode() for path, file in files.items()}
     assert parsed(found) == parsed(resources(case["expectedPackageRevisionResources"]))
-    assert add_functions(files, spec, name) == files, "a second application changes nothing"
+    assert add_functions(files, spec, owners) == files, "a second application changes nothing"
 
 
 @pytest.mark.parametrize("case", vectors(PART, "PipelineFunctionNames"))

@@ -6,14 +6,16 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit
-from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
+    FunctionOwners,
     add_functions,
     kptfile_value,
     stamp_kptfile,
     strip_ownership,
     unmet_gates,
+    upstream_functions,
 )
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
@@ -287,15 +289,19 @@ def test_spelling_of_a_repository_stays_until_the_commit_changes(
 # Functions of the variant
 
 
+WEB = ObjectName("team", "web")
+MINE = FunctionOwners(WEB)
+
+
 def with_pipeline(text: str) -> Files:
     return a_package(f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n{text}")
 
 
-def functions(text: str, spec: PackageVariantSpec) -> str:
+def functions(text: str, spec: PackageVariantSpec, owners: FunctionOwners = MINE) -> str:
     """Return the text after the name of a Kptfile to which the variant's functions were added."""
-    files = add_functions(with_pipeline(text), spec, "web")
+    files = add_functions(with_pipeline(text), spec, owners)
     assert not isinstance(files, Blocked), files
-    again = add_functions(files, spec, "web")
+    again = add_functions(files, spec, owners)
     assert again == files, "adding functions twice is once"
     return files[KPTFILE].data.decode().partition("  name: web\n")[2]
 
@@ -314,6 +320,41 @@ def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay()
 
     assert functions(former, PackageVariantSpec(mutators=[LABELS])) == f"pipeline:\n  mutators:\n{OWN}{rest}"
     assert functions(former, PackageVariantSpec()) == f"pipeline:\n  mutators:\n{rest}"
+
+
+NAMED = "  - name: PackageVariant.{}.labels.0\n    image: {}:v1\n"
+MINE_NOW = NAMED.format("web", "set-labels") + "    configMap:\n      a: b\n"
+
+
+@pytest.mark.parametrize(
+    ("owners", "before", "after"),
+    [
+        (FunctionOwners(WEB, {"PackageVariant.web.labels.0"}), ("web", "theirs"),
+            NAMED.format("team.web", "set-labels") + "    configMap:\n      a: b\n"
+            + NAMED.format("web", "theirs")),
+        (FunctionOwners(WEB), ("team.web", "mine"), MINE_NOW),
+        (FunctionOwners(WEB), ("shop", "theirs"), MINE_NOW + NAMED.format("shop", "theirs")),
+        (FunctionOwners(WEB, former=ObjectName("team", "shop")), ("shop", "gone"), MINE_NOW),
+        (FunctionOwners(WEB, {"PackageVariant.shop.labels.0"}, former=ObjectName("team", "shop")),
+            ("shop", "theirs"), MINE_NOW + NAMED.format("shop", "theirs")),
+    ],
+    ids=["upstream has the name", "the longer name is ours", "another variant's",
+        "the former owner's", "upstream has the former owner's name"],
+)  # fmt: skip
+def test_functions_of_a_name_belong_to_upstream_first(
+    owners: FunctionOwners, before: tuple[str, str], after: str
+) -> None:
+    text = f"pipeline:\n  mutators:\n{NAMED.format(*before)}"
+
+    assert (
+        functions(text, PackageVariantSpec(mutators=[LABELS]), owners) == f"pipeline:\n  mutators:\n{after}"
+    )
+
+
+def test_names_that_variants_gave_in_upstream_packages_are_of_both_lists() -> None:
+    text = "pipeline:\n  mutators:\n  - name: PackageVariant.a.b.0\n  validators:\n  - name: x\n"
+
+    assert upstream_functions([with_pipeline(text), {}]) == {"PackageVariant.a.b.0", "x"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""Functions of variants belong to a variant, not to a name: upstream's stay, those of a former owner go."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.world import World
+
+EDGE = "edge-1"
+LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"
+NAMESPACE = "ghcr.io/kptdev/krm-functions-catalog/set-namespace:v0.4.5"
+OURS = manifest(EDGE, "web")
+
+
+def label(value: str) -> str:
+    step = f"{{image: '{LABELS}', name: policy, configMap: {{{value[0]}: {value}}}}}"
+    return f"  pipeline:\n    mutators:\n    - {step}\n"
+
+
+def namespaced(value: str) -> str:
+    step = f"{{image: '{NAMESPACE}', name: ns, configMap: {{namespace: {value}}}}}"
+    return f"  pipeline:\n    mutators:\n    - {step}\n"
+
+
+def named(text: str, name: str) -> str:
+    return text.replace(f"name: web-{EDGE}", f"name: {name}")
+
+
+def make(root: Path) -> World:
+    write_world(root, (EDGE, "org"), more={"manifests/repositories/org.yaml": repository("org")})
+    Repo(root / "control.git").commit(
+        {manifest(edge, package): None for edge in (EDGE, "org") for package in ("web", "db")}
+    )
+    return World(root)
+
+
+def publish(world: World) -> None:
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        said = world.run(*line)
+        assert said.code == 0, said
+    assert "Nothing to do" in world.run("plan").out or " keep" in world.run("plan").out
+
+
+def read(world: World, path: str, repo: str = EDGE) -> str:
+    return Repo(world.root / f"{repo}.git").read("main", path).decode()
+
+
+def functions(world: World) -> list[tuple[str, ...]]:
+    """Return name and label of each function of the package that the team has."""
+    pipeline = yaml.safe_load(read(world, "web/Kptfile")).get("pipeline") or {}
+    return [(item["name"], *item["configMap"].values()) for item in pipeline.get("mutators") or ()]
+
+
+def platform(value: str) -> str:
+    return named(variant("org", "web"), "web").replace("web-org", "web") + label(value)
+
+
+def team(revision: int, more: str = "") -> str:
+    text = named(variant(EDGE, "web", revision=revision), "web")
+    return text.replace("repo: blueprints", "repo: org") + more
+
+
+@pytest.mark.parametrize("edited", [None, "description", "crlf"])
+def test_functions_of_upstream_stay_if_its_variant_has_the_same_name(
+    tmp_path: Path, edited: str | None
+) -> None:
+    world = make(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({"manifests/org-web.yaml": platform("p1").replace("namespace: default", "namespace: org")})
+    control.commit(
+        {f"manifests/org-{name}.yaml": repository(name).replace("namespace: default", "namespace: org")
+            for name in ("blueprints", "org")}
+    )  # fmt: skip
+    publish(world)
+    control.commit({OURS: team(1, label("t1"))})
+    publish(world)
+
+    assert functions(world) == [
+        ("PackageVariant.default.web.policy.0", "t1"),
+        ("PackageVariant.web.policy.0", "p1"),
+    ]
+    if edited:
+        text = read(world, "web/Kptfile")
+        changed = text.replace("\n", "\r\n") if edited == "crlf" else f"{text}info:\n  description: ours\n"
+        Repo(world.root / f"{EDGE}.git").commit({"web/Kptfile": changed})
+    control.commit({"manifests/org-web.yaml": platform("p2").replace("namespace: default", "namespace: org")})
+    publish(world)
+    control.commit({OURS: team(2, label("t2"))})
+    publish(world)
+
+    assert functions(world) == [
+        ("PackageVariant.default.web.policy.0", "t2"),
+        ("PackageVariant.web.policy.0", "p2"),
+    ]
+    control.commit({OURS: team(2)})
+    publish(world)
+    assert functions(world) == [("PackageVariant.web.policy.0", "p2")]
+
+
+def test_function_that_upstream_adds_under_our_name_is_no_conflict_with_ours(tmp_path: Path) -> None:
+    world = make(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    theirs = platform("p1").replace("namespace: default", "namespace: org")
+    plain = theirs.partition("  pipeline:")[0]
+    spaces = {
+        f"manifests/org-{name}.yaml": repository(name).replace("namespace: default", "namespace: org")
+        for name in ("blueprints", "org")
+    }
+    control.commit({"manifests/org-web.yaml": plain, **spaces})
+    publish(world)
+    control.commit({OURS: team(1, label("t1"))})
+    publish(world)
+    assert functions(world) == [("PackageVariant.web.policy.0", "t1")]
+    Repo(world.root / f"{EDGE}.git").commit(
+        {"web/Kptfile": read(world, "web/Kptfile") + "info:\n  description: ours\n"}
+    )
+    control.commit({"manifests/org-web.yaml": theirs})
+    publish(world)
+    control.commit({OURS: team(2, label("t1"))})
+    publish(world)
+
+    assert functions(world) == [
+        ("PackageVariant.default.web.policy.0", "t1"),
+        ("PackageVariant.web.policy.0", "p1"),
+    ]
+    assert "description: ours" in read(world, "web/Kptfile")
+
+
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {{name: {}, namespace: default}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: {}}}
+  targets:
+  - repositories: [{{name: edge-1}}]
+    template:
+{}"""
+
+
+@pytest.mark.parametrize("revision", [1, 2])
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_functions_of_a_former_owner_go_with_what_they_wrote(
+    tmp_path: Path, revision: int, *, is_edited: bool
+) -> None:
+    world = make(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({OURS: named(variant(EDGE, "web"), "a") + namespaced("old") + "    - {image: "
+        f"'{LABELS}', name: gone, configMap: {{gone: 'yes'}}}}\n"})  # fmt: skip
+    publish(world)
+    if is_edited:
+        edge = Repo(world.root / f"{EDGE}.git")
+        edge.commit({"web/app.yaml": read(world, "web/app.yaml").replace("replicas: 1", "replicas: 7")})
+    template = "".join(f"    {line}\n" for line in namespaced("new").splitlines())
+    for name in ("fleet", "fleet-v2"):
+        control.commit({OURS: SET.format(name, revision, template)})
+        publish(world)
+
+    assert re.findall(r"name: (PackageVariant\S+)", read(world, "web/Kptfile")) == [
+        "PackageVariant.fleet-v2-edge-1-web.ns.0"
+    ]
+    app = read(world, "web/app.yaml")
+    assert "namespace: new" in app
+    # What a function wrote stays in a file that people edited, as when its own variant drops it.
+    assert ("gone" in app) is ("replicas: 7" in app) is is_edited
