@@ -13,7 +13,7 @@ from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
-from reconciler.expand.own_checks import check_downstream, check_labels, check_name, check_set
+from reconciler.expand.own_checks import check_context, check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
@@ -191,7 +191,7 @@ class _Set:
         """
         has_functions = spec.pipeline is not None
         # One finding per target is enough: any finding stalls the set.
-        labels = check_labels(("spec",), spec)
+        labels = (*check_labels(("spec",), spec), *check_context(("spec",), spec.package_context))
         for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions), *labels):
             path = ("spec", "targets", context.number)
             raise ExpansionError(

@@ -11,6 +11,7 @@ from reconciler.api.porch import (
     Function,
     FunctionTemplate,
     MapExpr,
+    PackageContext,
     PackageContextTemplate,
     PackageVariantSetSpec,
     PackageVariantSpec,
@@ -51,6 +52,7 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
     findings = [*_selectors(spec.upstream), *_mutators(spec), *check_labels(("spec",), spec)]
+    findings += check_context(("spec",), spec.package_context)
     pipeline = spec.pipeline or Pipeline()
     functions = [
         *_paths(("spec", "pipeline", "validators"), pipeline.validators),
@@ -73,6 +75,23 @@ def check_labels(path: FieldPath, spec: PackageVariantSpec | VariantTemplate) ->
             hint = "Correct it, or write it in annotations, which take any text." if name == "labels" else ""
             message = f"{field_text(at)}: {why}"
             yield Finding(at, message, hint=hint if not key_error(key) else "Correct the key.")
+
+
+def check_context(
+    path: FieldPath, context: PackageContext | PackageContextTemplate | None
+) -> Iterator[Finding]:
+    """Yield findings for keys that a package context sets and removes, or that no ConfigMap can have."""
+    at, data = (*path, "packageContext"), (context.data if context else None) or {}
+    removed = [
+        (key, (*at, "removeKeys", index)) for index, key in enumerate((context and context.remove_keys) or ())
+    ]
+    for key, where in (*((key, (*at, "data", key)) for key in data), *removed):
+        if not key or any(map(str.isspace, key)):
+            yield Finding(where, f'{field_name(where[:-1])} has the key "{key}", which no ConfigMap can have')
+    for key, where in removed:
+        if key in data:
+            message = f'{field_name(where)} removes the key "{key}", which {field_name((*at, "data"))} sets'
+            yield Finding(where, message, hint="Remove it from one of them.")
 
 
 def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
@@ -173,6 +192,7 @@ def _template(template: VariantTemplate, compiled: Template, path: FieldPath) ->
         if isinstance(expression.step, Program)
     }
     yield from check_labels(path, template)
+    yield from check_context(path, template.package_context)
     if template.package_context is not None:
         yield from _context(template.package_context, constants, path)
     pipeline = template.pipeline

@@ -62,11 +62,42 @@ def test_reserved_key_is_refused_where_it_is_written(context: dict[str, object],
 
 
 @pytest.mark.parametrize(
+    ("context", "messages"),
+    [
+        ({"data": {"a": "1"}, "removeKeys": ["b", "a"]},
+            ['spec.packageContext.removeKeys[1] removes the key "a", which spec.packageContext.data sets']),
+        ({"removeKeys": ["", "x y"]}, [
+            'spec.packageContext.removeKeys has the key "", which no ConfigMap can have',
+            'spec.packageContext.removeKeys has the key "x y", which no ConfigMap can have']),
+        ({"data": {"x y": "1"}}, ['spec.packageContext.data has the key "x y", which no ConfigMap can have']),
+    ],
+)  # fmt: skip
+def test_context_that_contradicts_itself_is_refused_in_variants_and_sets(
+    context: dict[str, object], messages: list[str]
+) -> None:
+    target = {"repositories": [{"name": "edge"}], "template": {"packageContext": context}}
+    of_variant = expand(world(variant(packageContext=context))).problems
+    of_set = expand(world(package_set(targets=[target]))).problems
+
+    assert [problem.message for problem in of_variant] == messages
+    assert [p.message.replace("spec.targets[0].template.", "spec.") for p in of_set] == messages
+
+
+def test_context_that_an_expression_contradicts_is_refused() -> None:
+    context = {"data": {"a": "1"}, "removeKeyExprs": ["target.package.size() > 0 ? 'a' : 'b'"]}
+    target = {"repositories": [{"name": "edge"}], "template": {"packageContext": context}}
+
+    (problem,) = expand(world(package_set(targets=[target]))).problems
+
+    assert 'spec.packageContext.removeKeys[0] removes the key "a"' in problem.message
+
+
+@pytest.mark.parametrize(
     ("template", "context"),
     [
         ({"data": {"a": "1"}}, PackageContext(data={"a": "1"})),
-        ({"data": {"a": "1"}, "removeKeys": ["b", "a"]},
-            PackageContext(data={"a": "1"}, remove_keys=["a", "b"])),
+        ({"data": {"c": "1"}, "removeKeys": ["b", "a"]},
+            PackageContext(data={"c": "1"}, remove_keys=["a", "b"])),
         ({"removeKeys": ["b"], "removeKeyExprs": ["'c'", "'b'"]}, PackageContext(remove_keys=["b", "c"])),
     ],
 )  # fmt: skip
