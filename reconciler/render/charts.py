@@ -358,7 +358,8 @@ def _sides(
         """Return a package with the variant's values: those of its functions and injections."""
         owners = FunctionOwners(key, upstream_functions([files]))
         files = _made(add_functions(_made(write_fields(files, resolved)), spec, owners))
-        injected = _made(inject_config(files, spec.injectors or (), snapshot, key.namespace))
+        injectors, context = spec.injectors or (), spec.package_context
+        injected = _made(inject_config(files, injectors, snapshot, key.namespace, context))
         return _edit_pipeline(injected.files, _after_charts)
 
     upstream = once(

@@ -40,18 +40,22 @@ def ensure_context(
     """Create the package context if needed, set its own keys, then set and remove the variant's keys.
 
     Idempotent. A context is created for a deployment repository, or if the variant sets or removes keys; an
-    existing one keeps its other values, order and comments. Removal wins over setting.
+    existing one keeps its other values, order and comments, and has its own name again if a function renamed
+    it. Removal wins over setting.
 
     Source: porch packagevariant_controller.go, ensurePackageContext; kpt builtins, PackageContext.
     Differs: a missing context is created, and an upstream's is kept instead of dropped.
     """
     data = dict(spec.data or {}) if spec else {}
     removed = tuple(dict.fromkeys(spec.remove_keys or ())) if spec else ()
+    path = _context_file(files)
     if not (deployment or data or removed):
-        return files
+        split = resources_in(files[path]) if path in files else None
+        context = find_context(split.documents) if split is not None else None
+        if context is None or context.data["metadata"].get("name") == PACKAGE_CONTEXT_NAME:
+            return files
     name = package.rpartition("/")[2]
     fields = {NAME: name, PACKAGE_PATH: package} if deployment else {}
-    path = _context_file(files)
     file = files.get(path) or File.of(f"{_NEW}  name: {name}\n".encode())
     edited = _edit(path, file, {**fields, **data}, removed)
     return edited if isinstance(edited, Blocked) else {**files, path: edited}

@@ -1,13 +1,13 @@
 """Config injection: fill the injection points of a package with objects of the cluster."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
-from reconciler.api.kptfile import KPTFILE
-from reconciler.api.porch import InjectionSelector
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_NAME
+from reconciler.api.porch import InjectionSelector, PackageContext
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
@@ -22,6 +22,7 @@ from reconciler.krm.yaml import (
 )
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.objects import File, Files
+from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
 
@@ -119,11 +120,16 @@ def check_points(points: Iterable[InjectionPoint]) -> str:
 
 
 def inject_config(
-    files: Files, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
+    files: Files,
+    injectors: Sequence[InjectionSelector],
+    snapshot: Snapshot,
+    namespace: str,
+    context: PackageContext | None = None,
 ) -> Injected | Blocked:
     """Fill every point that an injector matches, and write a condition for each point.
 
-    Idempotent. A required point without an object does not block the package: it is not ready.
+    Idempotent. A required point without an object does not block the package: it is not ready. Where the
+    package context is a point, the keys that are ours or in `context` keep their values.
 
     Source: porch packagevariant injection.go, ensureConfigInjection; seed 000, Configuration Injection.
     Differs: conditions and gates of deleted points are deleted too; an injector may name its point;
@@ -137,7 +143,7 @@ def inject_config(
         if result.source is not None:
             path, index = result.point.file, result.point.index
             try:
-                edited = edit_document(files[path], _fill(result.point, result.source), index=index)
+                edited = edit_document(files[path], _fill(result.point, result.source, context), index=index)
             except YamlError as error_:
                 why = f"Configuration cannot be injected into {path}: {error_}"
                 return Blocked(Reason.INVALID_PACKAGE, why)
@@ -230,14 +236,21 @@ def injected_field(api_version: str, kind: str) -> str:
     return "data" if (api_version, kind) == ("v1", "ConfigMap") else "spec"
 
 
-def _fill(point: InjectionPoint, source: SnapshotObject) -> Iterator[Edit]:
+def _fill(point: InjectionPoint, source: SnapshotObject, context: PackageContext | None) -> Iterator[Edit]:
     annotations = point.resource["metadata"]["annotations"]
     for name in (INJECTED, INJECTED_NAME):
         if annotations.get(name) != source.name:
             yield SetValue(("metadata", "annotations", name), source.name)
     name = injected_field(source.api_version, source.kind)
-    if point.resource.get(name) != source.body[name]:
-        yield SetValue((name,), source.body[name])
+    value = source.body[name]
+    if name == "data" and point.name == PACKAGE_CONTEXT_NAME and isinstance(value, Mapping):
+        present = mapping_at(point.resource, "data")
+        requested = (*(context.data or ()), *(context.remove_keys or ())) if context else ()
+        own_keys = {NAME, PACKAGE_PATH, *requested}
+        value = {key: text for key, text in value.items() if key not in own_keys}
+        value |= {key: text for key, text in present.items() if key in own_keys}
+    if point.resource.get(name) != value:
+        yield SetValue((name,), value)
 
 
 def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files | Blocked:

@@ -350,7 +350,8 @@ def _mutate(
     if isinstance(files, Blocked):
         return files
     snapshot = cluster_snapshot(resolved, inventory)
-    injected = inject_config(files, variant.spec.injectors or (), snapshot, variant.key.namespace)
+    context = variant.spec.package_context
+    injected = inject_config(files, variant.spec.injectors or (), snapshot, variant.key.namespace, context)
     if isinstance(injected, Blocked):
         return injected
     if bad := find_bad_names(injected.files, before, "The package context", _RENAME):
@@ -358,7 +359,7 @@ def _mutate(
         return find_bad_names(merged.files, before, maker, _RENAME) or bad
     if excess := find_excess(injected.files, inventory.policy.limits):
         return excess
-    context, (conflicts, answers) = variant.spec.package_context, classified
+    conflicts, answers = classified
     return Package(
         tree_id(injected.files),
         injected.files,

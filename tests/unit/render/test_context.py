@@ -161,6 +161,18 @@ def test_context_that_a_function_renamed_gets_its_name_again() -> None:
     )
 
 
+@pytest.mark.parametrize("package_path", ["package-context.yaml", "other.yaml"])
+def test_renamed_context_gets_its_name_again_where_nothing_else_is_written(package_path: str) -> None:
+    renamed = "kind: ConfigMap\r\nmetadata:\r\n  name: p-kptfile.kpt.dev\r\ndata:\r\n  name: old\r\n"
+    files = {package_path: File.of(renamed.encode()), "a.yaml": File.of(b"kind: ConfigMap\n")}
+
+    made = ensure_context(files, deployment=False, package="deep/web", spec=None)
+
+    assert not isinstance(made, Blocked)
+    assert made == {**files, package_path: File.of(renamed.replace("p-kptfile", "kptfile").encode())}
+    assert ensure_context(made, deployment=False, package="deep/web", spec=None) is made
+
+
 def test_file_of_the_context_is_its_own_unless_only_another_has_one() -> None:
     context = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: old\n"
     mention = File.of(b"kind: ConfigMap\nmetadata:\n  name: x\ndata:\n  a: kptfile.kpt.dev\n")

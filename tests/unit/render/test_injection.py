@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
-from reconciler.api.porch import InjectionSelector, InjectionTarget
+from reconciler.api.porch import InjectionSelector, InjectionTarget, PackageContext
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
@@ -139,6 +140,30 @@ def test_object_of_another_version_is_injected_where_it_cannot_differ(case: str)
 
     assert result.failure == failure
     assert ("code: A1" in text(result, "team.yaml")) is not bool(failure)
+
+
+@pytest.mark.parametrize("context", [None, PackageContext(data={"tier": "gold"}, remove_keys=["region"])])
+def test_injection_into_the_package_context_leaves_the_keys_that_are_ours(
+    context: PackageContext | None,
+) -> None:
+    point = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n  annotations:\n"
+        "    kpt.dev/config-injection: optional\ndata:\n  name: web\n  tier: gold\n"
+    )
+    body = {"data": {"name": "other", "package-path": "x", "region": "east", "tier": "dirt", "zone": "a"}}
+    source = SnapshotObject("v1", "ConfigMap", "default", "src", {}, {}, body, Location("s.yaml"))
+    snapshot = Snapshot(present=True, objects={("v1", "ConfigMap"): (source,)})
+    files = package({"Kptfile": kptfile("web"), "package-context.yaml": point})
+
+    result = inject_config(files, [InjectionSelector(name="src")], snapshot, "default", context)
+
+    assert isinstance(result, Injected)
+    assert (
+        inject_config(result.files, [InjectionSelector(name="src")], snapshot, "default", context) == result
+    )
+    data = yaml.safe_load(text(result, "package-context.yaml"))["data"]
+    others = {"tier": "gold"} if context else {"region": "east", "tier": "dirt"}
+    assert data == {"name": "web", "zone": "a", **others}
 
 
 def test_empty_optional_point_is_no_failure() -> None:
