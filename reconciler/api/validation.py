@@ -64,6 +64,8 @@ _TYPES: Mapping[str, FieldType] = {
 }
 _UNIONS = (Union, types.UnionType)
 _HEAD = {"apiVersion", "kind", "metadata"}
+_WRAPPERS = ("labelSelector", "selector")
+"""Fields of other APIs that hold what a selector has here itself."""
 _MISSPELT = 0.85
 """Similarity from which a name is another one misspelt, though a field elsewhere has it."""
 _REPAIRS = 8
@@ -120,10 +122,11 @@ def parse_partly(model: type[M], data: object) -> PartialModel[M]:
         if not isinstance(parsed, tuple):
             return PartialModel(parsed, tuple(errors))
         before = PartialModel(None, tuple(errors))
+        # Nobody wrote the name that was meant: only what stands below it is known to be wrong.
         errors += [
             error._replace(path=_as_written(error.path, meant))
             for error in parsed
-            if not before.concerns(error.path)
+            if error.path not in meant and not before.concerns(error.path)
         ]
         for error in parsed:
             if name := _repair(model, value, error):
@@ -153,7 +156,9 @@ def _repair(model: type[Any], data: Any, error: FieldError) -> str:
         parent[last] = {} if any(disk_fields(_type_at(model, path))) else str(parent[last])
     elif isinstance(parent, dict) and last in parent:
         value = parent.pop(last)
-        if error.meant in _fields_at(model, path[:-1]) and error.meant not in parent:
+        # A name that is only alike may mean something else: what it holds is not checked as that.
+        is_misspelt = bool(get_close_matches(str(last), [error.meant], cutoff=_MISSPELT))
+        if is_misspelt and error.meant in _fields_at(model, path[:-1]) and error.meant not in parent:
             parent[error.meant] = value
             return error.meant
         if not error.of_key and isinstance(value, bool | int | float) and _type_at(model, path) is str:
@@ -234,6 +239,8 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         elsewhere = next(chain(below, outside), "")
         if elsewhere and not get_close_matches(name, fields, cutoff=_MISSPELT):
             hint, meant = f"It belongs at {elsewhere}.", elsewhere
+        if name in _WRAPPERS and isinstance(value, Mapping) and value and value.keys() <= set(fields):
+            hint, meant = f"Write {' and '.join(map(str, value))} here, without {name}.", ""
         message = f"Unknown field {field_text(path)}"
         return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
     if kind == "missing":
