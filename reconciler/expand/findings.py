@@ -17,7 +17,7 @@ EXPRESSIONS = "docs/package-variant-sets.md"
 ONE_OF_SEVERAL = "Keep one of them, and remove the others."
 ONE_OF_TWO = "Give one of the two."
 NO_DOTS = "Write the name without dots."
-NO_RESERVED_KEY = "Remove it: name and package-path are always those of the package."
+NO_RESERVED_KEY = "Remove it: name and package-path are the package's, and no variant sets them."
 
 
 class Finding(Struct, frozen=True):

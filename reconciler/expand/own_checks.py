@@ -173,7 +173,36 @@ def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterat
     if target.template is not None:
         template = compile_template(target.template, expressions)
         yield from _expressions(template, path)
+        yield from _unknown_fields(template, path, _TARGET if target.repositories else _OBJECT)
         yield from _template(target.template, template, (*path, "template"))
+
+
+_OBJECT = frozenset({"name", "namespace", "labels", "annotations"})
+_TARGET = frozenset({"repo", "package"})
+_LITERAL = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+_FIELD = re.compile(r"(?<![\w.])(target|repository|upstream)\.([A-Za-z_]\w*)(?!\w|\s*\()")
+
+
+def _unknown_fields(template: Template, path: FieldPath, of_target: frozenset[str]) -> Iterator[Finding]:
+    """Yield findings for fields that a variable never has, whatever object it is.
+
+    An expression that tests with `has()`, or names a variable of a macro so, is left to its evaluation.
+    """
+    for expression in template.expressions:
+        text = _LITERAL.sub(lambda match: " " * len(match[0]), expression.text)
+        if isinstance(expression.step, Failure) or re.search(
+            r"\bhas\(|\(\s*(target|repository|upstream)\s*,", text
+        ):
+            continue
+        for match in _FIELD.finditer(text):
+            variable, name = match.groups()
+            fields = of_target if variable == "target" else _OBJECT
+            if name not in fields:
+                message = f"{field_name(expression.path)}: {variable} has no field {name}"
+                hint = f"It has {', '.join(sorted(fields))}."
+                where, reason = (*path, *expression.path), Reason.INVALID_EXPRESSION
+                yield Finding(where, message, reason, hint, match.start(2))
+                break
 
 
 def _expressions(template: Template, path: FieldPath) -> Iterator[Finding]:

@@ -1,11 +1,16 @@
 """Small rules of expansion: extensions, keys to remove, messages about what is not there."""
 
+from typing import Any
+
 import pytest
 
-from reconciler.api.porch import PackageContext, Upstream
-from reconciler.cel import EXTENSIONS
+from reconciler.api.porch import PackageContext, PackageVariantSet, Upstream
+from reconciler.api.validation import parse_partly
+from reconciler.cel import EXTENSIONS, Environment
 from reconciler.expand import expand
+from reconciler.expand.own_checks import check_set
 from reconciler.expand.upstream import describe_missing
+from reconciler.policy import Limits
 from tests.support.sets import package_set, repository, variant, world
 
 UNDECLARED = "template.downstream.packageExpr: undeclared reference to 'replace'"
@@ -81,6 +86,66 @@ def test_context_that_contradicts_itself_is_refused_in_variants_and_sets(
 
     assert [problem.message for problem in of_variant] == messages
     assert [p.message.replace("spec.targets[0].template.", "spec.") for p in of_set] == messages
+
+
+SELECTED = {"objectSelector": {"apiVersion": "x.io/v1", "kind": "Net"}}
+LISTED = {"repositories": [{"name": "edge"}]}
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "message"),
+    [
+        (SELECTED, "'p-' + target.spec.secret", "target has no field spec"),
+        (SELECTED, "target.kind", "target has no field kind"),
+        (SELECTED, "target.package", "target has no field package"),
+        (LISTED, "target.name", "target has no field name"),
+        (LISTED, "upstream.repo + repository.name", "upstream has no field repo"),
+        (SELECTED, "'p' + upstream.labels['target.spec'] + target.annotations.spec", ""),
+        (SELECTED, "has(target.spec) ? target.spec.a : 'none'", ""),
+        (SELECTED, "[{'spec': 'a'}].map(target, target.spec)[0]", ""),
+        (LISTED, "target.package + target.repo", ""),
+        (LISTED, "string(target.package.size())", ""),
+    ],
+)
+def test_field_that_no_object_has_is_known_without_any_object(
+    target: dict[str, Any], text: str, message: str
+) -> None:
+    template = {"downstream": {"repo": "edge", "packageExpr": text}}
+    manifest = package_set(targets=[{**target, "template": template}]).manifest
+
+    findings = check_set(manifest.spec, Environment(Limits()))
+
+    place = "template.downstream.packageExpr: "
+    assert [f.message for f in findings] == ([place + message] if message else [])
+    if findings:
+        assert text[findings[0].offset or 0 :].startswith(message.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    ("selector", "errors"),
+    [
+        ({"namespaceSelector": {"a": "b"}}, [("namespaceSelector", "Did you mean name?")]),
+        ({"nam": {"a": "b"}}, [("nam", "Did you mean name?")]),
+        ({"labelSelector": {"matchLabels": {"a": "b"}}},
+            [("labelSelector", "Write matchLabels here, without labelSelector.")]),
+        ({"matchLabel": {"a": 1}}, [("matchLabel", "Did you mean matchLabels?"), ("matchLabel.a",
+            "Put it in quotes, as it is written: without them it is a number.")]),
+    ],
+)  # fmt: skip
+def test_name_that_was_perhaps_meant_is_not_checked_as_if_it_had_been_written(
+    selector: dict[str, Any], errors: list[tuple[str, str]]
+) -> None:
+    head = {
+        "apiVersion": "config.porch.kpt.dev/v1alpha2",
+        "kind": "PackageVariantSet",
+        "metadata": {"name": "s"},
+    }
+    target = {"objectSelector": {"apiVersion": "x.io/v1", "kind": "Net", **selector}}
+    manifest = {**head, "spec": {"upstream": {"repo": "a", "package": "b"}, "targets": [target]}}
+
+    found = parse_partly(PackageVariantSet, manifest).errors
+
+    assert [(".".join(map(str, error.path[4:])), error.hint) for error in found] == errors
 
 
 def test_context_that_an_expression_contradicts_is_refused() -> None:

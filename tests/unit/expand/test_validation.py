@@ -36,16 +36,17 @@ def expr(text: str) -> dict[str, Any]:
 
 PACKAGE = ("downstream", "packageExpr")
 FAULTS = [
-    Fault("CEL that does not parse", expr("target.name +"),
+    Fault("CEL that does not parse", expr("target.package +"),
         "template.downstream.packageExpr: Syntax error: unexpected end of the expression", PACKAGE,
-        expr("target.name + ''")),
+        expr("target.package + ''")),
     Fault("an undeclared name", expr("cluster.name"),
-        "template.downstream.packageExpr: undeclared reference to 'cluster'", PACKAGE, expr("target.name")),
+        "template.downstream.packageExpr: undeclared reference to 'cluster'", PACKAGE,
+        expr("target.package")),
     Fault("an expression that gives no string",
-        {"labelExprs": [{"key": "n", "valueExpr": "size(target.name)"}]},
+        {"labelExprs": [{"key": "n", "valueExpr": "size(target.package)"}]},
         "template.labelExprs[0].valueExpr: unsupported type conversion from 'int' to string",
         ("labelExprs", 0, "valueExpr"), {"labelExprs": [{"key": "n",
-        "valueExpr": "string(size(target.name))"}]}),
+        "valueExpr": "string(size(target.package))"}]}),
     Fault("a reserved key in data", {"packageContext": {"data": {"name": "x"}}},
         f'{TEMPLATE}.packageContext.data must not contain the key "name"', ("packageContext", "data", "name"),
         {"packageContext": {"data": {"names": "x"}}}),
