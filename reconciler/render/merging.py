@@ -2,15 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import PackageVariantSpec
+from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.functions.secrets import hides_field
+from reconciler.functions.values import differences
+from reconciler.krm.yaml import DeleteKey, SetValue
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.policy import Policy, Strategy
@@ -25,8 +28,9 @@ from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_si
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
 from reconciler.render.update.conflict_policy import describe_decision
+from reconciler.render.update.documents import documents_of
 from reconciler.render.update.identifiers import add_identifiers
-from reconciler.render.update.three_way import Sides
+from reconciler.render.update.three_way import Sides, is_equal
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 Contents = Mapping[Oid, Files]
@@ -129,6 +133,35 @@ def _adopt(inputs: VariantInputs, local: Files, policy: ConflictPolicy) -> Packa
         else "nothing to compare"
     )
     return replace(merged, notes=(f"There was no upstreamLock: {compared}", *merged.notes))
+
+
+def replaced_values(local: Files, result: Files) -> list[str]:
+    """Return the values of an adopted package that are others in the result, by field and file.
+
+    What is only added is none of them, nor is a resource that a function renamed; Kptfiles are left out.
+    """
+    names: list[str] = []
+    for path in sorted(local.keys() & result.keys()):
+        if path.rpartition("/")[2] == KPTFILE or is_equal(local[path], result[path]):
+            continue
+        after = {document.identity: document.data for document in documents_of(result[path])}
+        for document in documents_of(local[path]):
+            edits = differences(document.data, after.get(document.identity, document.data))
+            replaced = (
+                e for e in edits if isinstance(e, SetValue | DeleteKey) and _has(document.data, e.path)
+            )
+            names += [f"{field_text(edit.path)} in {path}" for edit in replaced]
+    return names
+
+
+def _has(value: Any, path: Iterable[str | int]) -> bool:
+    """Return whether a value has a part at a path."""
+    try:
+        for step in path:
+            value = value[step]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
 
 
 def _upstream_ref(pin: Pin) -> UpstreamRef:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
+from reconciler.base.wording import some
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
@@ -42,6 +43,7 @@ from reconciler.render.merging import (
     VariantInputs,
     base_not_found,
     clone_upstream,
+    replaced_values,
     update_local,
 )
 from reconciler.render.rendered import (
@@ -62,6 +64,7 @@ from reconciler.resolve.ownership import find_owner, location_text, owner_text, 
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
+_MOST_NAMES = 5
 _RENAME = "Rename one of the files, in the upstream package or where the package is"
 _OTHER_FILE = "Have the function write another file, or remove it from the pipeline"
 
@@ -139,6 +142,13 @@ def _render_variants(
     # One batch: the functions of many packages wait side by side.
     done = run_functions({**fresh, **merged}, run, restore)
     done = {key: _with_subpackages(p, resolved_by_key[key[0]], contents) for key, p in done.items()}
+    for resolved in variants:
+        package = done[resolved.variant.key, False]
+        if resolved.local and resolved.base is None and isinstance(package, Package):
+            names = replaced_values(contents.get(resolved.local, {}), package.files)
+            if names:
+                note = f"Its manifest replaces {some(names, _MOST_NAMES)}"
+                done[resolved.variant.key, False] = replace(package, notes=(*package.notes, note))
     return {
         p.variant: replace(p, fresh=done[p.variant, False], merged=done.get((p.variant, True)))
         for p in rendered

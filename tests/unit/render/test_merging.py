@@ -21,6 +21,7 @@ from reconciler.render.merging import (
     clone_upstream,
     find_nearest_base,
     merge_three_way,
+    replaced_values,
     update_local,
 )
 from reconciler.render.rendered import Blocked
@@ -315,3 +316,34 @@ def test_first_name_of_equal_unnumbered_revisions_wins() -> None:
 
     assert base
     assert base.pin.ref == "web/a"
+
+
+def test_adoption_names_the_values_that_it_replaces_and_not_what_it_adds() -> None:
+    spec = "spec:\r\n  a: mine\r\n  gone: 1\r\n  ports:\r\n  - name: x\r\n    port: 1\r\n"
+    before = f"kind: Net\r\nmetadata:\r\n  name: n\r\n{spec}"
+    after = (
+        before.replace("mine", "theirs")
+        .replace("  gone: 1\r\n", "  new: 1\r\n")
+        .replace("port: 1", "port: 2")
+    )
+    local = package(
+        {
+            "Kptfile": kptfile("web"),
+            "net.yaml": f"kind: Other\r\nmetadata:\r\n  name: o\r\n---\r\n{before}",
+            "a.yaml": "a",
+        }
+    )
+    result = package(
+        {
+            "Kptfile": kptfile("x"),
+            "net.yaml": f"kind: Other\r\nmetadata:\r\n  name: o\r\n---\r\n{after}",
+            "b.yaml": "b",
+        }
+    )
+
+    assert sorted(replaced_values(local, result)) == [
+        "spec.a in net.yaml",
+        "spec.gone in net.yaml",
+        "spec.ports[0].port in net.yaml",
+    ]
+    assert replaced_values(local, local) == []
