@@ -105,6 +105,11 @@ class Mirror(Database):
         """Return the tag object of an annotated tag in the snapshot, None for any other ref."""
         return self._tag_objects.get(ref) if ref in self.refs() else None
 
+    def tag_commits(self) -> dict[str, Oid]:
+        """Return the commits of the annotated tags in the snapshot by the ids of their tag objects."""
+        refs = self.refs()
+        return {oid: refs[name] for name, oid in self._tag_objects.items() if name in refs}
+
     def record(self, ref: str, new: Oid | None) -> None:
         """Update the snapshot after a push moved a ref (None: deleted it)."""
         if self._snapshot is None:

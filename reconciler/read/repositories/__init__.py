@@ -17,15 +17,22 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
-from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url, unusable
-from reconciler.names.ids import ObjectName
+from reconciler.inventory.inventory import (
+    PackageState,
+    RepositoryRole,
+    RepositoryView,
+    Sourced,
+    available_by_url,
+    unusable,
+)
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, TAGS, parse_ref
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, settle_addresses, survey_packages
 from reconciler.read.repositories.drafts import read_emptied, read_groups
-from reconciler.read.repositories.kptfiles import HeaderIndex
+from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
 from reconciler.read.repositories.packages import ViewContent, read_packages, share_texts
 
 CLUSTER = "reconciler.dev/cluster"
@@ -80,7 +87,32 @@ def read_repositories(
             views |= _read_all(needed, mirrors, reading)
         return views
 
-    return dict(sorted(isolate(lambda: described, read, lambda key: f"Repository {key}")[0].items()))
+    views = isolate(lambda: described, read, lambda key: f"Repository {key}")[0]
+    return dict(sorted(_with_commits(views, tag_commits(views, mirrors)).items()))
+
+
+def _with_commits(
+    views: Mapping[ObjectName, RepositoryView], tags: Mapping[str, Oid]
+) -> Mapping[ObjectName, RepositoryView]:
+    """Return views in which every upstreamLock names a commit."""
+
+    def of(package: PackageState) -> PackageState:
+        header = package.main_header and with_commits(package.main_header, tags)
+        drafts = tuple(replace(draft, header=with_commits(draft.header, tags)) for draft in package.drafts)
+        return replace(package, main_header=header, drafts=drafts)
+
+    def names_tag(package: PackageState) -> bool:
+        headers = (package.main_header, *(draft.header for draft in package.drafts))
+        return any(h and h.upstream_lock and h.upstream_lock.commit in tags for h in headers)
+
+    changed = {
+        key: {path: of(package) for path, package in view.packages.items() if names_tag(package)}
+        for key, view in (views.items() if tags else ())
+    }
+    return {
+        key: replace(view, packages={**view.packages, **changed[key]}) if changed.get(key) else view
+        for key, view in views.items()
+    }
 
 
 class _Reading(NamedTuple):

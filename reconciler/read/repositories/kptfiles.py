@@ -1,7 +1,7 @@
 """Read the headers of Kptfiles: each distinct one is fetched and parsed once."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
 from reconciler.base.errors import UnavailableError
-from reconciler.git.repository import Mirror
+from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.inventory.inventory import RepositoryView
 from reconciler.krm.yaml import KPTFILE_LIMITS, Document, YamlError, load_documents
-from reconciler.names.ids import Oid
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.render.kptfile import unmet_gates_of
 
 MAX_KPTFILE_BYTES = KPTFILE_LIMITS.max_bytes
@@ -35,6 +36,23 @@ def read_header(data: bytes) -> KptfileHeader:
         has_charts=b"render-helm-chart" in data,
         unmet=unmet_gates_of(documents[0].value),
     )
+
+
+def with_commits(header: KptfileHeader, tags: Mapping[str, Oid]) -> KptfileHeader:
+    """Return a header whose upstreamLock names a commit: kpt writes the object of an annotated tag there.
+
+    `tags` are the commits of the tags of all repositories by the ids of their objects.
+    """
+    lock = header.upstream_lock
+    if lock is None or lock.commit not in tags:
+        return header
+    return replace(header, upstream_lock=replace(lock, commit=tags[lock.commit]))
+
+
+def tag_commits(views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors) -> dict[str, Oid]:
+    """Return the commits of the annotated tags of all repositories by the ids of their objects."""
+    remotes = {view.remote for view in views.values() if view.is_available}
+    return {tag: at for remote in sorted(remotes) for tag, at in mirrors.open(remote).tag_commits().items()}
 
 
 class HeaderIndex:

@@ -11,7 +11,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced, TreeAt, declared_upstreams
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.repositories.discovery import find_package, find_subpackages
-from reconciler.read.repositories.kptfiles import HeaderIndex
+from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import ROLL_BACK
 from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
@@ -93,12 +93,15 @@ def _read_subpackages(
                 wanted_trees |= {nested.tree for nested in package.published}
                 wanted_trees |= {state.tree for state in package.unpublished}
     index, headers_by_tree = HeaderIndex(), {}
+    tags = tag_commits(views, mirrors) if by_remote else {}
     for remote, wanted_trees in by_remote.items():
         mirror = mirrors.open(remote)
         inside = {tree: list(find_subpackages(mirror, tree)) for tree in wanted_trees if mirror.has(tree)}
         index.load(mirror, (nested.kptfile for packages in inside.values() for nested in packages))
         for tree, packages in inside.items():
-            headers_by_tree[tree] = {state.path: index.header(state.kptfile) for state in packages}
+            headers_by_tree[tree] = {
+                state.path: with_commits(index.header(state.kptfile), tags) for state in packages
+            }
     return headers_by_tree
 
 
@@ -133,7 +136,7 @@ def _earlier(inventory: Inventory, mirrors: Mirrors) -> Iterator[tuple[PackageKe
     """
     notes = (declared.manifest.metadata.annotations or {} for declared in inventory.sets)
     ordered = {text.strip() for note in notes if (text := note.get(ROLL_BACK))}
-    index = HeaderIndex()
+    index, tags = HeaderIndex(), tag_commits(inventory.views, mirrors) if ordered else {}
     for view in inventory.views.values() if ordered else ():
         for path, package in view.packages.items() if view.is_available and view.head else ():
             lock = package.main_header.upstream_lock if package.main_header else None
@@ -148,7 +151,7 @@ def _earlier(inventory: Inventory, mirrors: Mirrors) -> Iterator[tuple[PackageKe
                     continue
                 tree = state.tree
                 index.load(mirror, [state.kptfile])
-                header = index.header(state.kptfile)
+                header = with_commits(index.header(state.kptfile), tags)
                 if header.upstream_lock and header.upstream_lock.commit != lock.commit:
                     before = header
                     break
