@@ -45,6 +45,7 @@ from reconciler.functions.step import (
     parse_steps,
     select,
 )
+from reconciler.functions.warnings import check_output, unseen_documents
 from reconciler.functions.wire import ProtocolError, check_path, default_path, from_items, to_items
 from reconciler.krm.values import copy_value, mappings_at, value_at
 from reconciler.krm.yaml import Path, YamlError
@@ -170,7 +171,8 @@ def run_steps(
         return replace(failed(str(error)), is_late=error.is_running, is_postponed=True)
     except YamlError as error:
         return failed(error.message)
-    return PipelineResult(rendered, tuple(run.done), declared=True)
+    unseen = tuple(unseen_documents(package))
+    return PipelineResult(rendered, tuple(run.done), declared=True, unseen=unseen)
 
 
 class StepEngine(Struct, frozen=True):
@@ -270,6 +272,7 @@ class _Run:
         others = self._other_paths(selected) if engine.call.charts else ()
         output, run = _execute(step, engine, selected, config, self._policy, others=others)
         self._secrets |= secret_values(output)
+        run = self._with_warnings(run, function, output)
         run = hide_secrets(run, self._secrets)
         self.done.append(run)
         errors = [result.message for result in run.results if result.severity == "error"]
@@ -285,6 +288,16 @@ class _Run:
         if changed:
             message = f"{step} changes {', '.join(changed)} of the Kptfile, which no function may"
             raise _StepError(message, Reason.PROTECTED_FIELD)
+
+    def _with_warnings(self, run: StepRun, function: str, output: Iterable[Resource]) -> StepRun:
+        """Return a run with warnings about its output; a step says once what one before it said."""
+        if self._policy.compatible or run.exit_code:
+            return run
+        said = {(result.message, str(result.file)) for done in self.done for result in done.results}
+        new = [
+            r for r in check_output(function, output, self._package) if (r.message, str(r.file)) not in said
+        ]
+        return replace(run, results=(*run.results, *new)) if new else run
 
     def _other_paths(self, resources: Iterable[Resource]) -> Iterator[str]:
         """Yield the files of the package without those of these resources alone."""

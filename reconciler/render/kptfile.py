@@ -1,5 +1,6 @@
 """Edit the Kptfile of a package: name, upstream, owner and pipeline; and read its readiness gates."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -30,6 +31,11 @@ from reconciler.resolve.resolution import Pin
 _ANNOTATIONS = ("metadata", "annotations")
 _RESOURCES = (".yaml", ".yml", ".json")
 _PIPELINE = "pipeline"
+RESOURCE_GROUP: Final = "resourcegroup.yaml"
+"""Where `kpt live init` writes an inventory, unless into the Kptfile."""
+_INVENTORY: Final = re.compile(
+    rb"^\s*(?:inventoryID|cli-utils\.sigs\.k8s\.io/inventory-id):[ \t]*[\"']?([^\s\"']+)", re.MULTILINE
+)
 _FUNCTION_PREFIX = "PackageVariant"
 """The start of the names of a variant's own functions."""
 _CACHED_FUNCTIONS: Final = 64
@@ -208,6 +214,20 @@ def is_own_function(name: str, variant: str) -> bool:
     function, dot, index = name.removeprefix(start).rpartition(".")
     number = index.removeprefix("-")
     return bool(dot) and "." not in function and number.isascii() and number.isdigit()
+
+
+def shared_inventories(files: Files, upstream: Files) -> Iterator[str]:
+    """Yield a warning for each inventory of `kpt live` that a package has from its upstream."""
+    for name in sorted(_inventories(files) & _inventories(upstream)):
+        yield (
+            f"It has the inventory {name} of its upstream: `kpt live apply` prunes what other packages of a"
+            " cluster with this inventory have"
+        )
+
+
+def _inventories(files: Files) -> set[str]:
+    places = (files[name].data for name in (KPTFILE, RESOURCE_GROUP) if name in files)
+    return {match.decode(errors="replace") for data in places for match in _INVENTORY.findall(data)}
 
 
 def _pipeline_edits(

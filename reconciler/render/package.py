@@ -30,6 +30,7 @@ from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,
     owner_header,
+    shared_inventories,
     stamp_kptfile,
     strip_ownership,
     unmet_gates,
@@ -327,7 +328,8 @@ def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Bloc
     if merged.conflicts:
         conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
     side = "main" if resolved.local else ""
-    before = _published(resolved, contents)
+    before, upstream = _published(resolved, contents), contents[resolved.pin.tree]
+    merged = replace(merged, warnings=(*merged.warnings, *shared_inventories(merged.files, upstream)))
     return _mutate(merged, conflicts, inputs, inventory, before=before, side=side)
 
 
@@ -490,7 +492,8 @@ def _apply_result(
 
 
 def _warnings(result: PipelineResult) -> Iterator[str]:
-    """Yield the warnings of functions, each with its step and file."""
+    """Yield the warnings of functions, each with its step and file, and about what none of them sees."""
+    yield from map(_one_line, result.unseen)
     for run in result.steps:
         for function_result in run.results:
             if function_result.severity == "warning":

@@ -200,6 +200,7 @@ def _encode(result: PipelineResult, before: Files) -> bytes:
         "error": result.error,
         "refusal": result.refusal,
         "failed": result.failed and asdict(result.failed),
+        "unseen": result.unseen,
     }
     return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
 
@@ -234,6 +235,7 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
         refusal=Reason(head["refusal"]) if head["refusal"] else None,
         repeats=bool(error),
         failed=head["failed"] and _step(head["failed"]),
+        unseen=tuple(head["unseen"]),
     )
 
 

@@ -12,6 +12,7 @@ from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,
     kptfile_value,
+    shared_inventories,
     stamp_kptfile,
     strip_ownership,
     unmet_gates,
@@ -382,3 +383,19 @@ def test_unmet_gates_are_sorted() -> None:
         "a: the package has no such condition",
         "b: the package has no such condition",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("Kptfile", "inventory:\n  namespace: a\n  name: b\n  inventoryID: {}\n"),
+        ("resourcegroup.yaml", "metadata:\n  labels:\n    cli-utils.sigs.k8s.io/inventory-id: '{}'\n"),
+    ],
+)
+def test_inventory_that_came_from_upstream_is_named(path: str, text: str) -> None:
+    upstream, own = package({path: text.format("one")}), package({path: text.format("mine")})
+
+    assert [line.split(":")[0] for line in shared_inventories(upstream, upstream)] == [
+        "It has the inventory one of its upstream"
+    ]
+    assert not [*shared_inventories(own, upstream)]
