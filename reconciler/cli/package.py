@@ -207,7 +207,7 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
       reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
     check_writable(out, replaces=local)
-    sides = tuple(read_package(side) for side in (original, upstream, local))
+    sides = tuple(read_package(side, needs_kptfile=side is local) for side in (original, upstream, local))
     try:
         updated = _update(*sides, **options)
     except UpdateRefused as refused:

@@ -118,8 +118,10 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
     return files
 
 
-def read_package(root: Path) -> dict[str, File]:
+def read_package(root: Path, *, needs_kptfile: bool = True) -> dict[str, File]:
     """Return the files of a package, as `read_directory`, once its Kptfiles can be read.
+
+    An upstream needs no Kptfile: kpt gets and updates any directory.
 
     Raises:
         UsageError: `root` is not a directory.
@@ -129,7 +131,7 @@ def read_package(root: Path) -> dict[str, File]:
     """
     files = read_directory(root)
     kptfiles = sorted(path for path in files if path.rpartition("/")[2] == KPTFILE)
-    if KPTFILE not in kptfiles:
+    if needs_kptfile and KPTFILE not in kptfiles:
         below = ", ".join(str(root / path.removesuffix(f"/{KPTFILE}")) for path in kptfiles[:3])
         hint = f"Name the directory of a package{f', as {below}' if below else ': one with a Kptfile'}."
         raise ConfigurationError(f"No Kptfile found at {root.absolute()}", hint=hint)

@@ -97,6 +97,14 @@ def test_a_package_that_cannot_be_read_exits_3(sides: Path) -> None:
     assert update(sides) == 3
 
 
+def test_upstreams_need_no_kptfile(sides: Path) -> None:
+    for side in ("original", "upstream"):
+        (sides / side / "Kptfile").unlink()
+
+    assert update(sides, "--on-conflict=upstream") == 0
+    assert (sides / "out/Kptfile").read_bytes() == (sides / "local/Kptfile").read_bytes()
+
+
 def test_local_may_be_updated_in_place(sides: Path) -> None:
     assert update(sides, "--on-conflict=upstream", output="local") == 0
 

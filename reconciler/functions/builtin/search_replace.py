@@ -110,6 +110,8 @@ def _change(
     value = field.node.content if isinstance(field.node, Scalar) else ""
     if search.put_comment is not None:
         comment = _filled(search.put_comment, groups)
+        if _GROUP.search(comment):
+            raise FunctionFailedError("unable to resolve capture groups")
         if field.comment != f"# {comment}":
             edits.append(SetLineComment(field.path, f"# {comment}"))
     if search.put_value is not None and isinstance(field.node, Scalar):

@@ -21,7 +21,19 @@ from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.krm.values import differences, is_same
-from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, Tree, YamlError, fields_of
+from reconciler.krm.yaml import (
+    Edit,
+    Field,
+    Path,
+    Scalar,
+    Sequence,
+    SetLineComment,
+    SetValue,
+    Style,
+    Tree,
+    YamlError,
+    fields_of,
+)
 
 _COMMENT: Final = "# kpt-set: "
 _SETTER: Final = re.compile(r"\$\{([^}]*)\}")
@@ -112,7 +124,7 @@ def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
         text = text.replace(f"${{{name}}}", setters[name])
     if _SETTER.search(text) is None:
         return text
-    captures = _captures(pattern, current)
+    captures = [(name, value) for name, value in _captures(pattern, current) if name not in setters]
     for name, value in (dict(captures) if all(value for _, value in captures) else {}).items():
         text = text.replace(f"${{{name}}}", value)
     missing = [match[0] for match in _SETTER.finditer(text)]
@@ -152,11 +164,16 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
         if call.config_file and resource.file == call.config_file:
             continue
         edits: list[Edit] = []
+        flow: dict[Path, Any] = {}
         for field in fields_of(resource.tree):
             pattern = _pattern(field, scalars, arrays)
             if not pattern or _setter_pattern(field.comment) == pattern:
                 created += bool(pattern)
                 continue
+            holder = resource.tree.find(field.path[:-1])
+            if isinstance(holder, Sequence) and holder.style is Style.FLOW:
+                # An element has a line of its own in block style alone.
+                flow.setdefault(field.path[:-1], holder.value)
             edits.append(SetLineComment(field.path, _COMMENT + pattern))
             created += 1
             value = masked_in_secret(resource, _text_of(field))
@@ -166,7 +183,7 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
                 file=file_of(resource),
             )
         if edits:
-            resource.edit(edits)
+            resource.edit([*(SetValue(path, value) for path, value in flow.items()), *edits])
     if not created:
         raise FunctionFailedError("failed to create setters: no matches for the input list of setters")
 

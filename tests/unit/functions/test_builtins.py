@@ -300,6 +300,12 @@ MUTATED = 'Mutated field value to "{}"'
             body("  k: zx # kpt-set: ${name}-x"),
         ),
         Row(
+            "a comment with a group that there is not",
+            {"by-value-regex": "(x)", "put-comment": "kpt-set: ${4}"},
+            body("  k: x"),
+            "error: unable to resolve capture groups",
+        ),
+        Row(
             "a Secret is not shown",
             {"by-value": "x", "put-value": "z"},
             body("  k: x", kind="Secret"),
@@ -385,6 +391,12 @@ LIST = body("l: # kpt-set: ${l}", "- x")
             body("  k: 3 # kpt-set: ${n}", '  l: "3" # kpt-set: ${n}'),
         ),
         Row(
+            "an empty value of a pattern",
+            {"image": ""},
+            body("  k: nginx:1.7.1 # kpt-set: ${image}:${tag}"),
+            body("  k: :1.7.1 # kpt-set: ${image}:${tag}"),
+        ),
+        Row(
             "a Secret is not shown",
             {"env": "prod"},
             DEV.replace("ConfigMap", "Secret"),
@@ -431,6 +443,13 @@ ADDED = 'Added line comment "kpt-set: {}" for field with value "{}"'
             body("l:", "- a", "- b"),
             body("l: # kpt-set: ${l}", "- a", "- b"),
             (ADDED.format("${l}", "[a, b]"),),
+        ),
+        Row(
+            "an element of a list on one line",
+            {"env": "dev"},
+            body("  k: [a, dev] # why", "  l: [x]"),
+            body("  k: # why", "  - a", "  - dev # kpt-set: ${env}", "  l: [x]"),
+            (ADDED.format("${env}", "dev"),),
         ),
         Row(
             "text of lines",
