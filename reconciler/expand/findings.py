@@ -17,7 +17,10 @@ EXPRESSIONS = "docs/package-variant-sets.md"
 ONE_OF_SEVERAL = "Keep one of them, and remove the others."
 ONE_OF_TWO = "Give one of the two."
 NO_DOTS = "Write the name without dots."
-NO_RESERVED_KEY = "Remove it: name and package-path are the package's, and no variant sets them."
+NO_RESERVED_KEY = (
+    "Remove it: name and package-path are those of the package, or of its upstream where nothing is deployed."
+    " Write the value that you need under another key."
+)
 
 
 class Finding(Struct, frozen=True):

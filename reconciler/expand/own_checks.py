@@ -99,7 +99,10 @@ def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
     path = ("metadata", "name")
     if not is_object_name(name):
         message = f'"{name}" is not a valid object name'
-        hint = "Use lower-case letters, digits, - and . only, and no / in the package name."
+        hint = (
+            "Use lower-case letters, digits, - and . only, and no / in the package name."
+            " A set names another package in template.downstream.package."
+        )
         yield Finding(path, message, Reason.INVALID_NAME, hint)
     elif "." in name and has_functions:
         message = f"metadata.name \"{name}\" must not contain '.' where there is a pipeline"

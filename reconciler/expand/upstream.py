@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import PLAIN_PACKAGES, Upstream
 from reconciler.base.suggestions import suggest
 from reconciler.inventory.inventory import (
@@ -97,6 +98,14 @@ def find_in_place(
         if above in closest.packages:
             what = f"{package} is inside of package {relative_package(above, closest.directory)}"
             return what, "Name that package: what is inside of it is a part of it, and has no revisions."
+    root = f"{view.directory}/{KPTFILE}" if view.directory else KPTFILE
+    is_whole = path.strip("./") in ("", view.directory) or not view.packages
+    if root in view.files and is_whole:
+        what = f"{root} makes the whole repository one package, which no manifest can name"
+        return (
+            what,
+            "Move its files into a directory of that repository, commit and tag, and name the directory.",
+        )
     if package and path in closest.directories:
         hint = (
             f"Make it one: `kpt pkg init {path}` in a clone of that repository, commit and tag;"

@@ -12,7 +12,8 @@ from reconciler.api.porch import PackageVariantSpec
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.functions.secrets import hides_field
-from reconciler.functions.values import differences
+from reconciler.krm.documents import documents_of
+from reconciler.krm.values import differences
 from reconciler.krm.yaml import DeleteKey, SetValue
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
@@ -28,7 +29,6 @@ from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_si
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
 from reconciler.render.update.conflict_policy import describe_decision
-from reconciler.render.update.documents import documents_of
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides, is_equal
 from reconciler.resolve.resolution import Pin, ResolvedVariant

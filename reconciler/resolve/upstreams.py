@@ -283,7 +283,7 @@ class _Lookup(Struct, frozen=True):
         latest = self.package.latest
         if latest is None:
             hint = "Publish a revision, or name a workspaceName, tag or branch."
-            return self.missing("package", "no published revision", hint)
+            return self.missing("package", "no published revision", self._tagged() or hint)
         return self._published(latest)
 
     def missing(self, field: str, what: str, hint: str) -> Problem:
@@ -316,9 +316,15 @@ class _Lookup(Struct, frozen=True):
     def _revisions(self) -> str:
         numbers = sorted(r.revision for r in self.package.published if r.revision > 0)
         if not numbers:
-            return "None is published yet."
+            return self._tagged() or "None is published yet."
         newest = ", ".join(f"v{n}" for n in numbers[-_MOST_REVISIONS:])
         return f"Ask for one that is published: {newest}; the latest is v{numbers[-1]}."
+
+    def _tagged(self) -> str:
+        """Return the hint for a package with tags that are no numbers of revisions, "" if it has none."""
+        tags = rank(version for tag in self._own_tags() if (version := _version(tag)) is not None)
+        names = [version.text for version in tags][:_MOST_REVISIONS]
+        return f"Name a tag or a version: its newest tags are {', '.join(names)}." if names else ""
 
 
 def _version(text: str) -> Version | None:

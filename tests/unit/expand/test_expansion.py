@@ -405,7 +405,10 @@ PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     ),
     "the name of a variant is no object name": (
         FIRST,
-        "Use lower-case letters, digits, - and . only, and no / in the package name.",
+        (
+            "Use lower-case letters, digits, - and . only, and no / in the package name. "
+            "A set names another package in template.downstream.package."
+        ),
     ),
     "an expression gives an empty package": (FIRST, "Add the field."),
     "there are too many targets": (

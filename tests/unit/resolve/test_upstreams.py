@@ -8,6 +8,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
+from reconciler.expand.upstream import find_in_place
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.problems import Problem
@@ -284,3 +285,30 @@ def test_a_package_that_follows_another_branch_of_itself_is_no_circle() -> None:
     world.variants["v"] = spec_of("e/a", "e/a", branch="next")
 
     assert Reason.UPSTREAM_CIRCLE not in {problem.reason for problem in world.plan().problems}
+
+
+def test_package_with_tags_alone_that_are_no_numbers_is_asked_for_by_tag_or_version() -> None:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.push("blueprints", {"web": blueprint("web")})
+    refs = world.repositories["blueprints"].refs
+    for tag in ("0.9.0", "0.10.0", "stable"):
+        refs[f"refs/tags/web/{tag}"] = refs["refs/heads/main"]
+
+    problems = [find(world), find(world, revision=1)]
+
+    assert [each.hint for each in problems if isinstance(each, Problem)] == [
+        "Name a tag or a version: its newest tags are 0.10.0, 0.9.0."
+    ] * 2
+
+
+@pytest.mark.parametrize("name", [".", "/", "./", "blueprints"])
+def test_repository_that_is_one_package_is_named_with_its_kptfile(name: str) -> None:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    view = replace(world.inventory().repositories[ObjectName(NAMESPACE, "blueprints")], files={"Kptfile"})
+
+    found = find_in_place(name, view, [view])
+
+    assert found is not None
+    assert found[0].startswith("Kptfile makes the whole repository one package")
