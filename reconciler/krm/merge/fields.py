@@ -234,7 +234,13 @@ def _is_untouched(base: Node | None, side: Node | None) -> bool:
     """Tell whether a side has the same text as the base, comments included."""
     if base is None or side is None:
         return base is side
-    return base.source == side.source
+    return base.source == side.source and _is_cut(base) is _is_cut(side)
+
+
+def _is_cut(node: Node) -> bool:
+    """Tell whether a value ends with a block of text that lacks its line break, as the file ends there."""
+    text = node.tree.text
+    return not text.endswith("\n") and node.end == len(text) and node.tree.closed() != text
 
 
 def element_key(element: Node, shape: Shape) -> ElementKey | None:

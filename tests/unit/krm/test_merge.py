@@ -334,3 +334,15 @@ def test_kpt_drops_nulls_that_upstream_adds(added: str, kept: str) -> None:
 def test_too_long_text_is_not_merged() -> None:
     assert merge_text("x\n", "x\n" * 30_000, "y\n") is None
     assert merge_text("x\n" * 3000, "x\n" * 2999, "x\n" * 3001) is None
+
+
+@pytest.mark.parametrize("header", ["|", ">", "|+", "- |"])
+def test_line_break_of_upstream_at_the_end_of_a_file_arrives(header: str) -> None:
+    cut = f"a:\n  b: {header}\n      text" if "-" not in header else "a:\n- |\n  text"
+    kpt = cut.replace("|+", "|").replace("|", "|-").replace(">", ">-") + "\n"  # as `kpt pkg get` writes it
+
+    merged = merge_document(
+        Tree.parse(cut), Tree.parse(f"{cut}\n"), Tree.parse(kpt), shape=None, resolver=lambda _: Winner.OPEN
+    )
+
+    assert Tree.parse(merged.text or "").value == Tree.parse(f"{cut}\n").value
