@@ -270,7 +270,7 @@ class PackageGraph(Struct, frozen=True):
     def _names(parent: Resolved, instance: Instance) -> tuple[set[str], set[str]]:
         edges = [edge for edge in parent.dependencies if edge.resolved == instance]
         aliases = {edge.alias for edge in edges if edge.alias}
-        return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
+        return aliases, {instance.name, *(edge.name for edge in edges)}
 
     def _differs(self, package: Resolved, name: str, install: Install) -> Problem:
         message = f"{self.ref_of(package)} gets a different {name} from each parent: that of {install} counts"

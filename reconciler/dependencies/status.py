@@ -168,7 +168,7 @@ def _dependency(need: MetNeed, parent: Resolved, family: PackageGraph) -> dict[s
         api, _, kind = need.id.rpartition("/")
         provider = {"providedBy": target.instance.name, "version": target.version} if target else {}
         return {"created": created, "gvk": {"apiVersion": api, "kind": kind, **provider}}
-    name = target.instance.name if target else need.id.partition(":")[2]
+    name = target.instance.name if target else need.name
     met = {"packageInstallRef": family.ref_of(target).name, "version": target.version} if target else {}
     alias = {"alias": need.alias} if need.alias else {}
     return {"created": created, **alias, "package": {"refName": name, **met}}

@@ -207,9 +207,7 @@ def _locked_versions(packages: tuple[Resolved, ...], candidate: Candidate | None
     versions = {package.instance: package.version for package in packages}
     same_package = (p for p in packages if candidate and p.instance.name == candidate.id.name)
     return {
-        dependency.id.partition(":")[2] if dependency.need == "package" else dependency.id: str(
-            versions[dependency.resolved]
-        )
+        dependency.name: str(versions[dependency.resolved])
         for package in same_package
         for dependency in package.dependencies
         if dependency.resolved in versions

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs, ResolverSettings, build_catalogue
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -26,6 +26,7 @@ from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import VersionPolicy, parse_loose
 from tests.support.dependency_manifests import bundle, installation, world_of
+from tests.support.dependency_worlds import pin
 
 IMAGE = PackageId(Ecosystem.XPKG, "x.io/cool-image")
 ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
@@ -138,7 +139,7 @@ def inputs_of(upgrade: Upgrade) -> ClusterInputs:
     return ClusterInputs(
         tuple(installs),
         build_catalogue([*images, *parents]),
-        pins=tuple(Pin(Instance(*IMAGE, Slot(SlotKind.CLUSTER)), each) for each in locked),
+        pins=tuple(pin(Instance(*IMAGE, Slot(SlotKind.CLUSTER)), each) for each in locked),
         choices=ResolverSettings(allow_downgrade=upgrade.downgrade, policies=policies),
     )
 

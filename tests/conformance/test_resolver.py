@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs, ResolverSettings, build_catalogue
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -25,6 +25,7 @@ from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.versions.version import parse_strict
 from tests.support.conformance import file_parameters
+from tests.support.dependency_worlds import pin
 
 Index = dict[str, list[tuple[str, dict[str, Any]]]]
 """Per package its versions, lowest first, each with what it needs."""
@@ -71,7 +72,7 @@ class Translated:
             n: [v for v, _ in versions].index(locked[n]) for n, versions in self.index.items() if n in locked
         }
         held = tuple(
-            Pin(Instance(*PackageId(Ecosystem.XPKG, n), Slot(SlotKind.CLUSTER)), c)
+            pin(Instance(*PackageId(Ecosystem.XPKG, n), Slot(SlotKind.CLUSTER)), c)
             for n, rank in ranks.items()
             for c in [known.candidates(PackageId(Ecosystem.XPKG, n))[rank]]
         )

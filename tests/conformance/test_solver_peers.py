@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.cluster import ClusterInputs, Pin, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -26,6 +26,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose
+from tests.support.dependency_worlds import pin
 
 
 class World(NamedTuple):
@@ -241,7 +242,7 @@ def solved(world: World) -> Solution:
         Install("", name, Dialect.CROSSPLANE, need(name, text), kind="Configuration")
         for name, text in words(world.asked)
     )
-    pins = tuple(Pin(Instance(*candidate.id, slot), candidate) for candidate in locked)
+    pins = tuple(pin(Instance(*candidate.id, slot), candidate) for candidate in locked)
     return resolve_cluster(ClusterInputs(tuple(installs), build_catalogue(candidates), pins=pins))
 
 

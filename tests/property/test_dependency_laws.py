@@ -10,12 +10,10 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import (
     FleetLocks,
     lock_solution,
-    locked_choices,
-    locked_pins,
     read_locks,
 )
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.dependencies.model.cluster import Pin, build_catalogue
+from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
@@ -23,7 +21,7 @@ from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world, solve
+from tests.support.dependency_worlds import RULES, crowded_world, pin, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample
 from tests.support.values import replace
@@ -105,11 +103,11 @@ def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
 def test_what_was_locked_is_decided_again_and_no_byte_of_the_lock_moves() -> None:
     compared = 0
     for seed in range(500):
-        world = replace(small_world(seed)[0], pins=(), chosen=())
+        world = replace(small_world(seed)[0], pins=(), locked=())
         solution = resolve_cluster(world)
         if not solution.explanations:
             body = lock_solution(world, solution)
-            again = replace(world, pins=locked_pins(body), chosen=locked_choices(body))
+            again = replace(world, pins=body.packages, locked=body.packages)
             assert record_bytes(lock_solution(again, resolve_cluster(again))) == record_bytes(body), seed
             assert InputDigests().of(again) == InputDigests().of(world), seed
             compared += 1
@@ -134,7 +132,7 @@ def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int
     before = build_problem(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).problem
     held = solve(before)
     assert isinstance(held, Assignment)
-    pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
+    pins = tuple(pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     installs = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
     question = build_problem(bench.world(known, installs, pins)).problem
 
@@ -159,7 +157,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
             catalogue=build_catalogue(candidates),
             installs=tuple(random.sample(world.installs, len(world.installs))),
             pins=tuple(random.sample(world.pins, len(world.pins))),
-            chosen=tuple(random.sample(world.chosen, len(world.chosen))),
+            locked=tuple(random.sample(world.locked, len(world.locked))),
         )
 
         assert solve(build_problem(shuffled).problem) == solve(build_problem(world).problem), seed
@@ -219,7 +217,7 @@ def test_a_manifest_that_names_an_unknown_package_changes_no_pin_and_removes_not
     compared: Counter[str] = Counter()
     for seed in range(300):
         for kind, drawn in (("small", small_world(seed)[0]), ("shared", shared_world(seed))):
-            world = replace(drawn, pins=(), chosen=(), cluster="dev")
+            world = replace(drawn, pins=(), locked=(), cluster="dev")
             before = update_locks(FleetInputs((world,)), FleetLocks())
             if before.problems:
                 continue

@@ -5,13 +5,11 @@ from random import Random
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
-    LockedChoice,
     ObservedInstallation,
-    Pin,
     ResolverSettings,
     build_catalogue,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind, met_need
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -31,7 +29,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     version_range,
 )
-from reconciler.dependencies.solve.problem import ResolutionProblem, SolverOutcome
+from reconciler.dependencies.solve.problem import ResolutionProblem, Solution, SolverOutcome
 from reconciler.dependencies.solve.sat import attempt
 from reconciler.dependencies.versions.version import parse_loose, parse_strict
 from tests.support.values import replace
@@ -57,6 +55,33 @@ def small_world(seed: int) -> tuple[ClusterInputs, frozenset[str]]:
     crossplane = random.random() < 0.3
     maker = _Maker(random, rules, crossplane=crossplane)
     return maker.world(), rules
+
+
+def pin(instance: Instance, candidate: Candidate) -> Resolved:
+    """Return a locked package in the version of a candidate, with what that requires."""
+    return Resolved(
+        instance=instance,
+        dialect=instance.ecosystem.dialect,
+        kind=candidate.kind,
+        version=candidate.version.text,
+        digest=candidate.digest,
+        source=candidate.source,
+        dependencies=tuple(
+            met_need(r.alternatives[0], signature=str(r), alias=r.alias, optional=r.optional, via="candidate")
+            for r in candidate.requires
+        ),
+    )
+
+
+def pins_of(solution: Solution) -> tuple[Resolved, ...]:
+    return tuple(pin(instance, resolved.candidate) for instance, resolved in solution.resolved.items())
+
+
+def choice(parent: Instance, requirement: str, alternative: int) -> Resolved:
+    """Return a locked package that has a requirement with two alternatives."""
+    fields = {"need": "api", "id": "g.io/v1/Thing", "via": "candidate", "alternatives": 2}
+    met = MetNeed(signature=requirement, alternative=alternative, **fields)
+    return Resolved(instance=parent, dialect="carvel", version="1.0.0", dependencies=(met,))
 
 
 class _Maker:
@@ -136,7 +161,7 @@ class _Maker:
                 platforms=((Platform.KUBERNETES, parse_strict("25.0.0")),),
             ),
             pins=tuple(self.pins(candidates, installs)) if "lock" in self.rules else (),
-            chosen=tuple(self.chosen(candidates, installs)) if "sticky" in self.rules else (),
+            locked=tuple(self.chosen(candidates, installs)) if "sticky" in self.rules else (),
             choices=ResolverSettings(allow_downgrade=random.random() < 0.6),
         )
 
@@ -146,18 +171,18 @@ class _Maker:
         own = [Slot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name]
         return own or [Slot(SlotKind.NAMESPACE, "x"), Slot(SlotKind.CLUSTER)]
 
-    def pins(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Pin]:
+    def pins(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Resolved]:
         found = []
         for name in self.names:
             several = [c for c in candidates if c.id.name == name]
             if self.random.random() < 0.7:
                 slot = self.random.choice(self.slots(name, installs))
-                found.append(Pin(Instance(*self.id(name), slot), self.random.choice(several)))
+                found.append(pin(Instance(*self.id(name), slot), self.random.choice(several)))
         return found
 
-    def chosen(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[LockedChoice]:
+    def chosen(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Resolved]:
         return [
-            LockedChoice(Instance(*c.id, slot), str(r), self.random.randrange(2))
+            choice(Instance(*c.id, slot), str(r), self.random.randrange(2))
             for c in candidates
             for r in c.requires
             if len(r.alternatives) > 1
@@ -181,7 +206,7 @@ def crowded_world(seed: int) -> ClusterInputs:
         for id_ in world.catalogue.packages
         if id_ not in asked
     )
-    return replace(world, installs=(*world.installs, *others), pins=(), chosen=())
+    return replace(world, installs=(*world.installs, *others), pins=(), locked=())
 
 
 _CROWD = ("", ">=2.0.0", "<=1.0.0", "<=2.0.0")

@@ -20,15 +20,15 @@ from tests.support.values import replace
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks, lock_solution, locked_choices, locked_pins
+from reconciler.dependencies.lock.convert import FleetLocks, lock_solution
 from reconciler.dependencies.lock.format import LockUpdate, PackageLock, next_lock
 from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
-    Pin,
     ResolverSettings,
     build_catalogue,
 )
+from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -47,7 +47,7 @@ from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_strict
-from tests.support.dependency_worlds import solve
+from tests.support.dependency_worlds import pin, pins_of, solve
 from tools.bench.goals import Goals
 
 Wish = tuple[str, str]
@@ -95,7 +95,7 @@ def need(name: str, text: str) -> PackageNeed:
     return PackageNeed(PackageId(Ecosystem.CARVEL, name), version_range(Dialect.CARVEL, text))
 
 
-def world(known: Catalogue, wishes: list[Wish], pins: tuple[Pin, ...] = ()) -> ClusterInputs:
+def world(known: Catalogue, wishes: list[Wish], pins: tuple[Resolved, ...] = ()) -> ClusterInputs:
     installs = tuple(Install("x", name, Dialect.CARVEL, need(name, text)) for name, text in wishes)
     return ClusterInputs(installs, known, pins=pins, choices=ResolverSettings(allow_downgrade=True))
 
@@ -176,13 +176,13 @@ def bump_row(known: Catalogue) -> Row:
     before = build_problem(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).problem
     held = solve(before)
     assert isinstance(held, Assignment)
-    pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
+    pins = tuple(pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     wishes = [("p0", ">=16.0.0"), *((f"p{n}", "") for n in range(1, 10))]
     question = build_problem(world(known, wishes, pins)).problem
     seconds, answer = timed(lambda: solve(question))
     assert isinstance(answer, Assignment)
     assert not isinstance(answer, BudgetExceeded)
-    old = {pin.instance: pin.candidate.version.text for pin in pins}
+    old = {pin.instance: pin.version for pin in pins}
     now = {i: question.nodes[i].candidates[place].version.text for i, place in answer.chosen.items()}
     changed = sum(1 for i in old if i in now and now[i] != old[i])
     best = fewest(question)
@@ -236,23 +236,23 @@ def fleet_rows(clusters: int, classes: int, packages: int) -> Iterator[Row]:
     yield Row(f"{clusters} clusters x {packages}, {classes} classes, from nothing", seconds, 2.0)
     digests = InputDigests()
     bodies = {id(s): lock_solution(w, s) for w, s in zip(worlds, solutions.values(), strict=True)}
-    shared = {body.digest: (locked_pins(body), locked_choices(body)) for body in bodies.values()}
+    shared = {body.digest: body.packages for body in bodies.values()}
     locks = {}
     relocked = []
     for each in worlds:
         body = bodies[id(solutions[each.cluster])]
-        pins, chosen = shared[body.digest]
+        pins = shared[body.digest]
         lock = next_lock(each.cluster, input_digest=digests.of(each), resolution=body)
         locks[each.cluster] = lock
         relocked.append(
-            replace(each, pins=pins, chosen=chosen, installs=tuple(replace(i) for i in each.installs))
+            replace(each, pins=pins, locked=pins, installs=tuple(replace(i) for i in each.installs))
         )
     assert len(shared) == classes
     seconds, late = timed(lambda: outdated(relocked, locks))
     assert late == []
     yield Row(f"the same, re-checked against {len(shared)} locked resolutions", seconds, 0.2)
     again = resolve_all(relocked[:classes])
-    assert all(again[w.cluster].pins() == solutions[w.cluster].pins() for w in relocked[:classes])
+    assert all(pins_of(again[w.cluster]) == pins_of(solutions[w.cluster]) for w in relocked[:classes])
 
 
 def second_run_share(clusters: int = 400, packages: int = 72) -> float:

@@ -27,15 +27,15 @@ from reconciler.dependencies.model.cluster import (
     ClusterState,
     ObservedInstallation,
     ObservedRevision,
-    Pin,
     RefusedVersion,
     ResolverSettings,
     build_catalogue,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind, met_need
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
+    Dialect,
     Ecosystem,
     Gvk,
     Install,
@@ -530,7 +530,7 @@ def _duplicates(scope: _ClusterManifests) -> Iterator[Problem]:
             yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)
 
 
-def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pin, ...]:
+def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Resolved, ...]:
     """Convert the packages of Crossplane's own Lock to pins; bare digests are looked up in the catalogue.
 
     A package with only a digest that is not published cannot be compared with versions and is left out.
@@ -540,5 +540,21 @@ def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pi
         candidates = catalogue.candidates(candidate.id)
         same = [c for c in candidates if c.digest == candidate.digest] if candidate.digest else []
         if same or not candidate.digest:
-            pins.append(Pin(Instance(*candidate.id, Slot(SlotKind.CLUSTER)), same[0] if same else candidate))
+            pins.append(_pin(same[0] if same else candidate))
     return tuple(sorted(pins, key=lambda pin: str(pin.instance)))
+
+
+def _pin(candidate: Candidate) -> Resolved:
+    """Return a package of Crossplane as a lock would have it."""
+    return Resolved(
+        instance=Instance(*candidate.id, Slot(SlotKind.CLUSTER)),
+        dialect=Dialect.CROSSPLANE,
+        kind=candidate.kind,
+        version=candidate.version.text,
+        digest=candidate.digest,
+        source=candidate.source,
+        dependencies=tuple(
+            met_need(r.alternatives[0], signature=str(r), alias=r.alias, via="candidate")
+            for r in candidate.requires
+        ),
+    )

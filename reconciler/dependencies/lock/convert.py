@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.format import (
     resolution_path,
 )
 from reconciler.dependencies.lock.former import is_former, read_former
-from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, bundle_name
+from reconciler.dependencies.model.cluster import ClusterInputs, bundle_name
 from reconciler.dependencies.model.instances import (
     Instance,
     MetNeed,
@@ -29,25 +29,17 @@ from reconciler.dependencies.model.instances import (
     SkippedNeed,
     Slot,
     SlotKind,
+    met_need,
 )
 from reconciler.dependencies.model.packages import (
     VARIANT_KIND,
-    ApiNeed,
-    Candidate,
-    Dialect,
     Ecosystem,
-    Gvk,
     Install,
-    InterfaceNeed,
-    Need,
     PackageId,
-    PackageNeed,
-    Requirement,
     dns_label,
-    version_range,
 )
 from reconciler.dependencies.solve.problem import RequirementEdge, ResolvedInstance, Solution
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import VersionError
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -58,8 +50,8 @@ def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
     Raises:
         VersionError: The lock was edited into something that is no version or range.
     """
-    pins = transferred_pins(locked_pins(resolution), inputs)
-    return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
+    pins = transferred_pins(resolution.packages, inputs)
+    return replace(inputs, pins=pins, locked=resolution.packages, held=exclusive_owners(resolution))
 
 
 def exclusive_owners(
@@ -77,70 +69,17 @@ def exclusive_owners(
     )
 
 
-def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
-    """Return the locked versions as pins, with the requirements that the lock recorded.
-
-    The recorded requirements count only if the version is not published any more.
-
-    Raises:
-        VersionError: The lock was edited into an invalid version or range.
-    """
-    return tuple(Pin(package.instance, _candidate(package)) for package in resolution.packages)
-
-
-def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
-    """Return the locked alternative of each or-group."""
-    return tuple(
-        LockedChoice(package.instance, dependency.signature, dependency.alternative)
-        for package in resolution.packages
-        for dependency in package.dependencies
-        if dependency.alternatives > 1
-    )
-
-
-def _candidate(package: Resolved) -> Candidate:
-    return Candidate(
-        package.instance.package,
-        _version(package.version),
-        digest=package.digest,
-        requires=tuple(
-            Requirement((_need(dependency),), alias=dependency.alias, optional=dependency.optional)
-            for dependency in package.dependencies
-        ),
-        source=package.source,
-        kind=package.kind if package.instance.ecosystem == Ecosystem.XPKG else "",
-    )
-
-
-def _version(text: str) -> Version:
-    try:
-        return parse_relaxed(text)
-    except VersionError:
-        return parse_loose(text)
-
-
-def _need(locked: MetNeed) -> Need:
-    if locked.need == "api":
-        api, _, kind = locked.id.rpartition("/")
-        return ApiNeed(Gvk.of(api, kind))
-    range_ = version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
-    if locked.need == "interface":
-        return InterfaceNeed(locked.id, range_)
-    ecosystem, _, name = locked.id.partition(":")
-    return PackageNeed(PackageId(Ecosystem(ecosystem), name), range_)
-
-
 SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
 
 
-def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin, ...]:
+def transferred_pins(pins: tuple[Resolved, ...], inputs: ClusterInputs) -> tuple[Resolved, ...]:
     """Return the pins with those of adopted packages: a user's manifest replaces a generated one, or back.
 
     Either way the version stays, and nothing is installed twice.
     """
     standing = {inputs.instance_of(install) for install in inputs.installs if not install.external}
     pinned = {pin.instance for pin in pins}
-    transferred: dict[Instance, Pin] = {}
+    transferred: dict[Instance, Resolved] = {}
     for pin in pins:
         slot = pin.instance.slot
         successors: list[Instance] = []
@@ -152,7 +91,7 @@ def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin,
             successors = sorted(i for i in siblings if anywhere or i.slot.namespace == slot.namespace)
         for instance in successors:
             if instance not in pinned:
-                transferred.setdefault(instance, Pin(instance, pin.candidate))
+                transferred.setdefault(instance, replace(pin, instance=instance))
     return (*pins, *(transferred[instance] for instance in sorted(transferred)))
 
 
@@ -217,7 +156,8 @@ def _read_lock(
         held = bodies.get(lock.resolution)
         body = held or read_record(files.get(resolution_path(lock.resolution), b""), Resolution)
     if lock.resolution not in bodies:
-        locked_pins(body)  # versions and ranges in it, too
+        for package in body.packages:
+            _ = package.candidate  # versions and ranges in it, too
         bodies[lock.resolution] = body
     return lock, body
 
@@ -379,7 +319,7 @@ class _ResolutionWriter(NamedTuple):
             unavailable=resolved.candidate.unavailable,
             retain=resolved.candidate.retain,
             prune_kinds=install is not None and install.revisions.prune_kinds,
-            dependencies=tuple(_locked_dependency(edge, install) for edge in resolved.edges),
+            dependencies=tuple(_met_need(edge, install) for edge in resolved.edges),
         )
 
     def _owner(self, instance: Instance, parents: tuple[Instance, ...]) -> Instance | None:
@@ -398,36 +338,19 @@ class _ResolutionWriter(NamedTuple):
         return (parent.slot.namespace, name or parent.package.name, str(parent))
 
 
-def _locked_dependency(edge: RequirementEdge, install: Install | None) -> MetNeed:
-    need = edge.requirement.alternatives[edge.alternative]
-    common: dict[str, Any] = {
-        "signature": edge.signature,
-        "alias": edge.requirement.alias_of(edge.alternative),
-        "resolved": edge.target or None,
-        "detail": edge.detail,
-        "via": edge.via,
-        "active": edge.active,
-        "alternative": edge.alternative,
-        "alternatives": len(edge.requirement.alternatives),
-        "optional": edge.requirement.optional,
-        "upgrade": edge.requirement.actions.upgrade,
-        "uninstall": edge.requirement.actions.uninstall and (install is None or install.prune_dependencies),
-    }
-    match need:
-        case PackageNeed():
-            range_ = need.range
-            return MetNeed(
-                need="package",
-                id=str(need.id),
-                dialect=range_.dialect,
-                constraints=range_.text,
-                prereleases=range_.prereleases,
-                **common,
-            )
-        case ApiNeed():
-            return MetNeed(need="api", id=str(need.gvk), **common)
-        case InterfaceNeed():
-            range_ = need.range
-            return MetNeed(
-                need="interface", id=need.id, dialect=range_.dialect, constraints=range_.text, **common
-            )
+def _met_need(edge: RequirementEdge, install: Install | None) -> MetNeed:
+    requirement, actions = edge.requirement, edge.requirement.actions
+    return met_need(
+        requirement.alternatives[edge.alternative],
+        signature=edge.signature,
+        alias=requirement.alias_of(edge.alternative),
+        resolved=edge.target,
+        detail=edge.detail,
+        via=edge.via,
+        active=edge.active,
+        alternative=edge.alternative,
+        alternatives=len(requirement.alternatives),
+        optional=requirement.optional,
+        upgrade=actions.upgrade,
+        uninstall=actions.uninstall and (install is None or install.prune_dependencies),
+    )

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -217,24 +217,10 @@ class ResolverSettings(PartlyCompared, frozen=True):
     explain_steps: int = 2000
 
 
-class Pin(Struct, frozen=True):
-    """One locked instance: the candidate that was chosen, as the lock remembers it."""
-
-    instance: Instance
-    candidate: Candidate
-
-
-class LockedChoice(Struct, frozen=True):
-    """Which alternative of an or-group was chosen: its place in the list."""
-
-    parent: Instance
-    requirement: str
-    alternative: int
-
-
 class ClusterInputs(Struct, frozen=True):
     """All inputs of the resolution of one cluster.
 
+    `pins` are the packages that keep their versions, `locked` those that keep their alternatives.
     `held` names the package that owns a CRD or composition in the lock; it keeps it until its owner
     consents. `activations` are requested activations of revisions. `observed` are the revisions in the
     snapshot: they matter only to the first lock, so the input digest leaves them out.
@@ -243,8 +229,8 @@ class ClusterInputs(Struct, frozen=True):
     installs: tuple[Install, ...]
     catalogue: Catalogue
     presence: ClusterState = ClusterState()
-    pins: tuple[Pin, ...] = ()
-    chosen: tuple[LockedChoice, ...] = ()
+    pins: tuple[Resolved, ...] = ()
+    locked: tuple[Resolved, ...] = ()
     held: tuple[tuple[str, PackageId], ...] = ()
     activations: tuple[ActivationRequest, ...] = ()
     observed: tuple[ObservedRevision, ...] = ()

@@ -8,7 +8,21 @@ from typing import Any
 import msgspec
 
 from reconciler.base.wire import Record, canonical_json
-from reconciler.dependencies.model.packages import Ecosystem, PackageId
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    InterfaceNeed,
+    Need,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    VersionRange,
+    version_range,
+)
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
@@ -83,6 +97,47 @@ class MetNeed(Record, frozen=True, kw_only=True):
         """The installation that meets it, as `NAMESPACE/NAME`, if nothing of ours installs it."""
         return self.detail.partition(":")[2]
 
+    @property
+    def name(self) -> str:
+        """The name of the package, else the API or interface."""
+        return self.id.partition(":")[2] if self.need == "package" else self.id
+
+    @property
+    def range(self) -> VersionRange:
+        """The versions that it asks for.
+
+        Raises:
+            VersionError: The lock was edited into something else.
+        """
+        return version_range(Dialect(self.dialect), self.constraints, prereleases=self.prereleases)
+
+    @property
+    def requirement(self) -> Requirement:
+        """The requirement as far as the lock has it.
+
+        Raises:
+            VersionError: The lock was edited into an invalid range.
+        """
+        need: Need
+        if self.need == "api":
+            api, _, kind = self.id.rpartition("/")
+            need = ApiNeed(Gvk.of(api, kind))
+        elif self.need == "interface":
+            need = InterfaceNeed(self.id, self.range)
+        else:
+            need = PackageNeed(PackageId(Ecosystem(self.id.partition(":")[0]), self.name), self.range)
+        return Requirement((need,), alias=self.alias, optional=self.optional)
+
+
+def met_need(need: Need, **fields: Any) -> MetNeed:
+    """Return how a need was met."""
+    if isinstance(need, ApiNeed):
+        return MetNeed(need="api", id=str(need.gvk), **fields)
+    fields |= {"dialect": need.range.dialect, "constraints": need.range.text}
+    if isinstance(need, InterfaceNeed):
+        return MetNeed(need="interface", id=need.id, **fields)
+    return MetNeed(need="package", id=str(need.id), prereleases=need.range.prereleases, **fields)
+
 
 class Resolved(Record, frozen=True, kw_only=True):
     """One instance and the version that was chosen for it, in its original spelling.
@@ -115,6 +170,28 @@ class Resolved(Record, frozen=True, kw_only=True):
     def object(self) -> str:
         """Its object in the cluster as revisions name it: `Provider/aws`."""
         return f"{self.kind}/{self.name}" if self.kind else self.name
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate as far as the lock has it; its requirements count if it is not published any more.
+
+        Raises:
+            VersionError: The lock was edited into an invalid version or range.
+        """
+        return Candidate(
+            self.instance.package,
+            self._parsed_version(),
+            digest=self.digest,
+            requires=tuple(dependency.requirement for dependency in self.dependencies),
+            source=self.source,
+            kind=self.kind if self.instance.ecosystem is Ecosystem.XPKG else "",
+        )
+
+    def _parsed_version(self) -> Version:
+        try:
+            return parse_relaxed(self.version)
+        except VersionError:
+            return parse_loose(self.version)
 
 
 class OwnershipEntry(Record, frozen=True, kw_only=True):

@@ -115,8 +115,10 @@ def build_problem(
         roots=tuple(demand for demand, _ in roots),
         incompatibilities=(*_same_package(nodes), *_same_kind(nodes)),
         locked_alternatives={
-            Cause(CauseKind.REQUIRES, str(choice.parent), choice.requirement): choice.alternative
-            for choice in (() if inputs.choices.reconsider else inputs.chosen)
+            Cause(CauseKind.REQUIRES, str(package.instance), met.signature): met.alternative
+            for package in (() if inputs.choices.reconsider else inputs.locked)
+            for met in package.dependencies
+            if met.alternatives > 1
         },
         forbid_cycles=frozenset(inputs.choices.forbid_cycles),
         budget=inputs.choices.budget,

@@ -297,7 +297,7 @@ class CandidateLookup(Struct):
                     yield candidate
         for pin in self.inputs.pins:
             published = self.inputs.catalogue.candidates(pin.instance.package)
-            yield from (c for c in published if c.version.text == pin.candidate.version.text)
+            yield from (c for c in published if c.version.text == pin.version)
 
     def foreign(self, instance: Instance) -> ObservedInstallation | None:
         """Return an installation that is not ours in the slot of this instance."""

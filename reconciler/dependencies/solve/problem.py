@@ -8,7 +8,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.model.cluster import Pin
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.names.problems import Problem
@@ -387,13 +386,6 @@ class Solution(Struct, frozen=True):
     failed: frozenset[Instance] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-
-    def pins(self) -> tuple[Pin, ...]:
-        """Return the versions to lock."""
-        return tuple(
-            Pin(instance, resolved_instance.candidate)
-            for instance, resolved_instance in self.resolved.items()
-        )
 
 
 def decode(

@@ -15,7 +15,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
 )
 from reconciler.dependencies.model.instances import Instance, MetNeed, OwnershipEntry, Resolution, Resolved
-from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
 
@@ -396,8 +396,7 @@ def _conflicting_requirements(
 
 def _allows(need: MetNeed, version: str, digest: str) -> bool:
     try:
-        range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
-        return range_.allows(parse_relaxed(version), digest)
+        return need.range.allows(parse_relaxed(version), digest)
     except VersionError:
         return need.constraints == version or _same(need.constraints, version)
 

@@ -182,13 +182,13 @@ def upgraded_with_parent(
 
     Source: Porter's dependency proposal, managed and unmanaged dependencies.
     """
-    locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
+    locked = {pin.instance: pin.version for pin in inputs.pins}
     behind = {package.instance for package in before.packages if package.resolved_version}
     resolved = solution.resolved
     queue = [
         i
         for i, resolved_instance in resolved.items()
-        if i in locked and (resolved_instance.candidate.version != locked[i] or i in behind)
+        if i in locked and (resolved_instance.candidate.version.text != locked[i] or i in behind)
     ]
     unlocked: set[Instance] = set()
     for instance in queue:
@@ -237,7 +237,7 @@ class ClusterResolver(Struct):
             *((item.location, item.label) for item in inputs.installs),
             *(item.location for item in inputs.activations),
         )
-        history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
+        history = (before.resolution.digest, before.revisions, inputs.pins, inputs.locked, inputs.observed)
         key = (self.digests.of(inputs), history, places, keeps)
         cached = self._known.get(key)
         if cached is not None:
@@ -319,7 +319,7 @@ class ClusterResolver(Struct):
         Raises:
             UnverifiedSolutionError: A solution does not pass the independent check.
         """
-        key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.chosen, inputs.held)
+        key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.locked, inputs.held)
         if key in self._solutions and self._solutions[key].problems:
             key = (key, tuple((install.location, install.label) for install in inputs.installs))
         if key not in self._solutions:

@@ -15,7 +15,6 @@ from reconciler.dependencies.model.packages import (
     Override,
     PackageNeed,
     Platform,
-    version_range,
 )
 from reconciler.dependencies.revisions import owned_resources
 from reconciler.dependencies.solve.alternatives import qualified
@@ -72,8 +71,7 @@ def _overrides(published: Iterable[Candidate], locked: Resolved) -> Iterator[Ove
     written = {(str(need.id), need.range.text, need.range.prereleases) for need in needs}
     for need in locked.dependencies if needs else ():
         if need.need == "package" and (need.id, need.constraints, need.prereleases) not in written:
-            range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
-            yield Override(need.alias or need.id.partition(":")[2], range_)
+            yield Override(need.alias or need.name, need.range)
 
 
 def _bindings(dependencies: Iterable[MetNeed]) -> Iterator[tuple[str, str]]:

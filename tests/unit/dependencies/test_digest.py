@@ -280,7 +280,7 @@ FACTS = [
             "choices": ResolverSettings(depth=1),
             "activations": (ActivationRequest("R", "r", active=True),),
         },
-        frozenset({"pins", "chosen", "held", "observed", "cluster"}),
+        frozenset({"pins", "locked", "held", "observed", "cluster"}),
     ),
 ]
 

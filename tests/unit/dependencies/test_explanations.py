@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.model.cluster import ClusterInputs, Pin, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs, ResolverSettings, build_catalogue
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -23,7 +23,7 @@ from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.versions.version import parse_strict
 from tests.support.dependency_manifests import FILE, crossplane, install, package, provider, world_of
-from tests.support.dependency_worlds import solve
+from tests.support.dependency_worlds import pin, solve
 from tests.support.values import replace
 
 WORLDS = sorted((Path(__file__).parents[3] / "fixtures/explanations").iterdir())
@@ -60,7 +60,7 @@ def locked(version: str, *, downgrade: bool) -> ClusterInputs:
     return ClusterInputs(
         (Install("x", "mine", Dialect.CARVEL, need, kind="PackageInstall"),),
         build_catalogue([candidate("1.0.0"), candidate("2.0.0", "breaks on Tuesdays"), candidate("3.0.0")]),
-        pins=(Pin(Instance(*need.id, slot), candidate("3.0.0")),),
+        pins=(pin(Instance(*need.id, slot), candidate("3.0.0")),),
         choices=ResolverSettings(allow_downgrade=downgrade),
     )
 

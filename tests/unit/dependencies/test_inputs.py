@@ -12,7 +12,6 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
     ObservedInstallation,
-    Pin,
     build_catalogue,
 )
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
@@ -26,6 +25,7 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
 from reconciler.names.problems import Problem
 from tests.support.dependency_manifests import bundle, installation, world_of
+from tests.support.dependency_worlds import pin
 from tests.support.values import replace
 
 DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncredentials: [{name: key}]")
@@ -232,7 +232,7 @@ def test_generated_object_is_recognised_by_namespace_and_name(
 ) -> None:
     instance = Instance(*PackageId(ecosystem, "db.io"), slot)
 
-    pins = (Pin(instance, Candidate(instance.package, parse_loose("1.0.0"))),)
+    pins = (pin(instance, Candidate(instance.package, parse_loose("1.0.0"))),)
     there = [ObservedInstallation(namespace, name, id_) for id_ in (instance.package, OTHER_ID)]
     state = ClusterState(installations=tuple(there))
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.convert import locked_choices, locked_pins, read_locks, transferred_pins
-from reconciler.dependencies.model.cluster import ClusterInputs, LockedChoice, Pin, build_catalogue
-from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, Slot, SlotKind
+from reconciler.dependencies.lock.convert import read_locks, transferred_pins
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -22,6 +22,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions.version import VersionError, parse_strict
+from tests.support.dependency_worlds import pin as locked_as
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 CLUSTER = Slot(SlotKind.CLUSTER)
@@ -60,11 +61,8 @@ def test_pin_has_version_digest_source_and_the_requirements_that_were_recorded()
         kind="Provider",
     )
 
-    (pin,) = locked_pins(Resolution(packages=(package,)))
-
-    assert pin.instance == Instance(*PackageId(Ecosystem.CARVEL, "x.io"), Slot(SlotKind.NAMESPACE, "n"))
-    candidate = pin.candidate
-    assert (candidate.id, candidate.version.text) == (pin.instance.package, "v1.0.0")
+    candidate = package.candidate
+    assert (candidate.id, candidate.version.text) == (PackageId(Ecosystem.CARVEL, "x.io"), "v1.0.0")
     assert (candidate.digest, candidate.source, candidate.kind) == ("sha256:1", "x.io/mirror", "")
     first, second, third = candidate.requires
     assert (first.alias, first.optional, second.alias, second.optional) == ("a", True, "", False)
@@ -76,24 +74,13 @@ def test_pin_has_version_digest_source_and_the_requirements_that_were_recorded()
 
 
 def test_pin_of_crossplane_has_its_kind() -> None:
-    (pin,) = locked_pins(Resolution(packages=(locked(ecosystem="xpkg", kind="Provider"),)))
-
-    assert pin.candidate.kind == "Provider"
+    assert locked(ecosystem=Ecosystem.XPKG, kind="Provider").candidate.kind == "Provider"
 
 
 @pytest.mark.parametrize("package", [locked(version="none"), locked(dependency(constraints="a b"))])
 def test_version_or_range_that_somebody_broke_is_an_error(package: Resolved) -> None:
     with pytest.raises(VersionError):
-        locked_pins(Resolution(packages=(package,)))
-
-
-def test_choice_is_that_of_a_requirement_with_several_alternatives() -> None:
-    package = locked(dependency(signature="one"), dependency(signature="two", alternative=1, alternatives=2))
-
-    (choice,) = locked_choices(Resolution(packages=(package,)))
-
-    instance = Instance(*PackageId(Ecosystem.CARVEL, "x.io"), Slot(SlotKind.NAMESPACE, "n"))
-    assert choice == LockedChoice(instance, "two", 1)
+        _ = package.candidate
 
 
 # Who takes over
@@ -103,11 +90,11 @@ def install(name: str, namespace: str = "shop", *, external: bool = False) -> In
     return Install(namespace, name, Dialect.CARVEL, PackageNeed(DB, any_version(DB)), external=external)
 
 
-def pin(slot: Slot, version: str = "1.0.0", package: PackageId = DB) -> Pin:
-    return Pin(Instance(*package, slot), Candidate(package, parse_strict(version)))
+def pin(slot: Slot, version: str = "1.0.0", package: PackageId = DB) -> Resolved:
+    return locked_as(Instance(*package, slot), Candidate(package, parse_strict(version)))
 
 
-def transferred(pins: list[Pin], *installs: Install) -> list[Pin]:
+def transferred(pins: list[Resolved], *installs: Install) -> list[Resolved]:
     """Return the pins that others take over."""
     every = transferred_pins(tuple(pins), ClusterInputs(installs, build_catalogue([])))
     assert every[: len(pins)] == tuple(pins)

@@ -9,7 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
-from reconciler.dependencies.lock.convert import lock_solution, locked_choices, locked_pins, read_locks
+from reconciler.dependencies.lock.convert import lock_solution, read_locks
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
@@ -56,7 +56,7 @@ def locked(world: ClusterInputs) -> Resolution:
 
 def relocked(world: ClusterInputs) -> ClusterInputs:
     body = locked(world)
-    return replace(world, pins=locked_pins(body), chosen=locked_choices(body))
+    return replace(world, pins=body.packages, locked=body.packages)
 
 
 def test_every_need_is_kept_with_its_dialect_and_range() -> None:

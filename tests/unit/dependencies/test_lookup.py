@@ -9,11 +9,10 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
     ObservedInstallation,
-    Pin,
     ResolverSettings,
     build_catalogue,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -43,6 +42,7 @@ from reconciler.dependencies.solve.lookup import (
     with_rendered_labels,
 )
 from reconciler.dependencies.versions.version import parse_loose, parse_strict
+from tests.support.dependency_worlds import pin as locked_as
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 DB = PackageId(Ecosystem.CARVEL, "db.io")
@@ -256,8 +256,8 @@ def lookup(*installs: Install, **fields: Any) -> CandidateLookup:
 SLOT = Slot(SlotKind.NAMESPACE, "shop")
 
 
-def pin(version: str, slot: Slot = SLOT, package: PackageId = DB) -> Pin:
-    return Pin(Instance(*package, slot), candidate(package, version))
+def pin(version: str, slot: Slot = SLOT, package: PackageId = DB) -> Resolved:
+    return locked_as(Instance(*package, slot), candidate(package, version))
 
 
 def test_locked_version_stays_a_candidate_when_it_is_not_published_any_more() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.model.cluster import Pin
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -32,6 +31,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.dependency_worlds import pin
 from tests.support.values import replace
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
@@ -43,8 +43,8 @@ def cluster(**fields: Any) -> str:
     return f"---\n{json.dumps({'kind': 'Cluster', **fields})}\n"
 
 
-def pinned(version: str) -> Pin:
-    return Pin(Instance(*AWS, Slot(SlotKind.CLUSTER)), Candidate(AWS, parse_loose(version)))
+def pinned(version: str) -> Resolved:
+    return pin(Instance(*AWS, Slot(SlotKind.CLUSTER)), Candidate(AWS, parse_loose(version)))
 
 
 def upbound(need: str = ">=v1.0.0", *versions: str) -> str:

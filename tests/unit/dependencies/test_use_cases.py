@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.lock.convert import lock_solution, locked_pins, with_lock
+from reconciler.dependencies.lock.convert import lock_solution, with_lock
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
@@ -21,6 +21,7 @@ from tests.support.dependency_manifests import (
     told,
     world_of,
 )
+from tests.support.dependency_worlds import pins_of
 from tests.support.text import assert_lines
 from tests.support.values import replace
 
@@ -74,7 +75,7 @@ def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
     )
 
     before = install("mine", "db.io", "1.0.0") + package("db.io", "1.0.0")
-    locked = locked_pins(lock_solution(world_of(before), resolve_cluster(world_of(before))))
+    locked = lock_solution(world_of(before), resolve_cluster(world_of(before))).packages
     alone = install("mine", "db.io", "<=2.0.0") + text[text.index("---\napiVersion: data") :]
 
     found = resolved(text, pins=locked)
@@ -332,7 +333,7 @@ def test_a_package_that_changed_its_installation_type_stays_where_it_was_locked(
     body = lock_solution(before := world_of(text + package("certs.io", "1.0.0")), resolve_cluster(before))
 
     assert "carvel:certs.io@cluster 2.0.0" in resolved(text + both)
-    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=locked_pins(body))
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=body.packages)
 
 
 def test_a_closure_three_levels_deep() -> None:
@@ -779,7 +780,7 @@ def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> Non
     text += crossplane("bad", "v2.0.0", f"[{need}]")
     before = world_of(text + provider("bad", "v1.0.0", "Configuration"))
     world = world_of(text + provider("bad", "v2.0.0", "Configuration"))
-    pins = resolve_cluster(before).pins() if is_locked else ()
+    pins = pins_of(resolve_cluster(before)) if is_locked else ()
 
     solution = resolve_cluster(replace(world, pins=pins))
 
@@ -809,7 +810,7 @@ def three(version: str) -> str:
 
 @pytest.mark.parametrize("is_locked", [False, True])
 def test_installs_that_contradict_each_other_stall_only_themselves(*, is_locked: bool) -> None:
-    pins = resolve_cluster(world_of(three("1.0.0"))).pins() if is_locked else ()
+    pins = pins_of(resolve_cluster(world_of(three("1.0.0")))) if is_locked else ()
 
     solution = resolve_cluster(world_of(three("2.0.0") + DB2, pins=pins))
 
@@ -829,7 +830,7 @@ def test_installs_that_contradict_each_other_stall_only_themselves(*, is_locked:
 def test_install_that_contradicts_what_is_held_stalls_too_and_no_other() -> None:
     strict = CONTRADICTION.replace("version: ''", "version: '<2.0.0'", 2)
     roots = "".join(install(name, f"{name}.io", "1.0.0") for name in ("log", "shop", "web"))
-    pins = resolve_cluster(world_of(roots + strict)).pins()
+    pins = pins_of(resolve_cluster(world_of(roots + strict)))
     late = install("late", "late.io", "") + package("late.io", "1.0.0", needs("db.io", ">=2.0.0"))
 
     solution = resolve_cluster(
@@ -862,7 +863,7 @@ def test_install_without_a_solution_by_itself_preempts_nobody() -> None:
 def test_who_owns_a_kind_in_the_lock_keeps_it_beside_a_lower_name() -> None:
     kind = "provides: [{apiVersion: x.io/v1, kind: Queue}]"
     late = install("late", "late.io", "") + package("late.io", "1.0.0", kind)
-    pins = resolve_cluster(world_of(late)).pins()
+    pins = pins_of(resolve_cluster(world_of(late)))
     text = (
         late
         + package("late.io", "1.1.0", kind)
@@ -893,7 +894,7 @@ def test_a_broken_root_whose_locked_version_is_broken_too_keeps_all_that_shares_
     needs = ["{package: {refName: db.io}}", "{package: {refName: gone.io}}"]
     before = world_of(text + package("two.io", "1.0.0", needs[0]))
     broken = package("two.io", "1.0.0", *needs) + package("two.io", "1.1.0", *needs)
-    world = replace(world_of(text + broken), pins=resolve_cluster(before).pins())
+    world = replace(world_of(text + broken), pins=pins_of(resolve_cluster(before)))
 
     solution = resolve_cluster(world)
 
