@@ -26,7 +26,6 @@ from reconciler.dependencies.model.instances import (
     MetNeed,
     Resolution,
     Resolved,
-    SkippedNeed,
     Slot,
     SlotKind,
     met_need,
@@ -281,17 +280,9 @@ def lock_solution(
     )
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     unchanged = [resolved for instance, resolved in previous_packages.items() if instance in solution.failed]
-    skipped = (
-        SkippedNeed(
-            parent=resolved.parent,
-            requirement=str(resolved.requirement),
-            reason=resolved.reason,
-        )
-        for resolved in solution.skipped
-    )
     return Resolution(
         packages=tuple(sorted((*fresh, *unchanged), key=lambda resolved: resolved.instance)),
-        skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent, resolved.requirement))),
+        skipped=tuple(sorted(solution.skipped, key=lambda skipped: (skipped.parent, skipped.requirement))),
     )
 
 

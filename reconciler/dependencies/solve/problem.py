@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, SkippedNeed
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.names.problems import Problem
 
@@ -303,14 +303,6 @@ class ResolvedInstance(Struct, frozen=True):
     requested_by: tuple[Instance, ...] = ()
 
 
-class SkippedRequirement(Struct, frozen=True):
-    """An optional requirement that was skipped, and why."""
-
-    parent: Instance
-    requirement: Requirement
-    reason: str = ""
-
-
 class Rejection(Struct, frozen=True):
     """Reasons against one version."""
 
@@ -381,7 +373,7 @@ class Solution(Struct, frozen=True):
     """
 
     resolved: Mapping[Instance, ResolvedInstance] = field(default_factory=dict)
-    skipped: tuple[SkippedRequirement, ...] = ()
+    skipped: tuple[SkippedNeed, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     failed: frozenset[Instance] = frozenset()
     problems: tuple[Problem, ...] = ()
@@ -392,7 +384,7 @@ def decode(
     problem: ResolutionProblem,
     answer: Assignment,
     explain_skipped: Callable[[InstanceRequirement], str] = lambda _: "",
-) -> tuple[list[ResolvedInstance], list[SkippedRequirement]]:
+) -> tuple[list[ResolvedInstance], list[SkippedNeed]]:
     """Convert an assignment to pins with their edges, and skipped requirements with their reasons."""
     resolved, skipped = [], []
     users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
@@ -414,7 +406,7 @@ def decode(
         )
         resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
         skipped += [
-            SkippedRequirement(instance, d.requirement, explain_skipped(d))
+            SkippedNeed(parent=instance, requirement=str(d.requirement), reason=explain_skipped(d))
             for d in demands
             if d.cause not in answer.selected
         ]

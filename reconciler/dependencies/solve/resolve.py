@@ -13,7 +13,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, SkippedNeed
 from reconciler.dependencies.model.packages import Install, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
@@ -32,7 +32,6 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
     ResolvedInstance,
-    SkippedRequirement,
     Solution,
     SolverOutcome,
     Unsatisfiable,
@@ -110,7 +109,7 @@ class _PartialSolution(Struct):
     inputs: ClusterInputs
     problems: list[Problem]
     resolved: list[ResolvedInstance] = field(default_factory=list)
-    skipped: list[SkippedRequirement] = field(default_factory=list)
+    skipped: list[SkippedNeed] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     failed: set[Instance] = field(default_factory=set)
 
