@@ -14,8 +14,8 @@ from reconciler.base.text import Text
 from reconciler.base.wording import plural
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
-from reconciler.dependencies.update import changes as lock_changes
-from reconciler.dependencies.update.changes import MoveOp
+from reconciler.dependencies.lock import changes as lock_changes
+from reconciler.dependencies.lock.changes import MoveOp
 from reconciler.expand.expansion import empty_selections
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards

@@ -25,7 +25,7 @@ from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.update.changes import VersionChange
+    from reconciler.dependencies.lock.changes import VersionChange
     from reconciler.plan.context import PlanContext
 
 

@@ -12,9 +12,9 @@ from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.base.wire import read_record
 from reconciler.base.wording import some
+from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate
-from reconciler.dependencies.update.changes import VersionChange, by_danger, cluster_changes
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.expand.variants import set_key
 from reconciler.inventory.inventory import FieldPath, Inventory

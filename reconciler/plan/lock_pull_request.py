@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
+from reconciler.dependencies.lock import changes as lock_changes
 from reconciler.dependencies.lock import format as formats
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file
 from reconciler.dependencies.model import instances
-from reconciler.dependencies.update import changes as lock_changes
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.inventory.standing import Position

@@ -53,7 +53,7 @@ from reconciler.resolve.rollout_model import (
 )
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.update.changes import VersionChange
+    from reconciler.dependencies.lock.changes import VersionChange
 
 _PLACES = {op: place for place, op in enumerate(Op)}
 _NO_DANGER = 1_000_000

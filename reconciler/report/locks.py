@@ -8,10 +8,10 @@ from msgspec import to_builtins
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
+from reconciler.dependencies.lock.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.dependencies.lock.format import ClusterUpdate, LockChange, LockOp, LockUpdate
 from reconciler.dependencies.model.instances import Resolution, Resolved
 from reconciler.dependencies.solve.problem import Explanation
-from reconciler.dependencies.update.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.names.problems import Problem
 from reconciler.report.console import Paint, plain
 from reconciler.report.text import problem_lines

@@ -21,7 +21,7 @@ from reconciler.plan.status import PackageStatus
 from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.update.changes import VersionChange
+    from reconciler.dependencies.lock.changes import VersionChange
 
 
 class Names(Struct, frozen=True):

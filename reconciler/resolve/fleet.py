@@ -19,6 +19,7 @@ from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import convert as lock_files
+from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,
     ClusterUpdate,
@@ -26,7 +27,6 @@ from reconciler.dependencies.lock.format import (
     ResolveOptions,
 )
 from reconciler.dependencies.solve.problem import ConflictCode
-from reconciler.dependencies.update import fleet as updates
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcome import Target, merge_results
 from reconciler.apply.repository import apply_repository
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
-from reconciler.dependencies.update.changes import VersionChange, version_changes
+from reconciler.dependencies.lock.changes import VersionChange, version_changes
 from reconciler.expand import expand
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory

@@ -19,10 +19,10 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, ResolveOptions
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import (

@@ -12,15 +12,15 @@ from reconciler.dependencies.lock.convert import (
     lock_solution,
     read_locks,
 )
+from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
-from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.fleet import update_locks
 from tests.support.dependency_worlds import RULES, crowded_world, pin, shared_world, small_world, solve
 from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.update.fleet import update_locks
 from tests.support.dependency_manifests import world_of
 from tests.support.needs import KINDS as PACKAGE_KINDS
 from tests.support.needs import (

@@ -15,6 +15,7 @@ from reconciler.dependencies.lock.format import (
     ResolveOptions,
     ownership_entries,
 )
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution
 from reconciler.dependencies.model.packages import (
@@ -33,7 +34,6 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
 from tests.support.values import replace
 

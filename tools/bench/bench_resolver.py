@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, lock_solution
+from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import LockUpdate, PackageLock, next_lock
+from reconciler.dependencies.lock.update import ClusterResolver, update_locks
 from reconciler.dependencies.model.cluster import (
     Catalogue,
     ClusterInputs,
@@ -43,9 +45,6 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.formula import SatSolver, encode
 from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded, ResolutionProblem, Solution
-from reconciler.dependencies.update.cluster import ClusterResolver
-from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_strict
 from tests.support.dependency_worlds import pin, pins_of, solve
 from tools.bench.goals import Goals

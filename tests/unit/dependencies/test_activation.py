@@ -7,14 +7,14 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.dependencies.dialects.crossplane import read_crossplane
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision
-from reconciler.dependencies.model.packages import ActivationRequest
-from reconciler.dependencies.revisions import (
+from reconciler.dependencies.lock.revisions import (
     RevisionHistory,
     RevisionInput,
     apply_proposal,
     propose_activation,
     revision_name,
 )
+from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.inventory.inventory import Source
 from tests.support.values import replace
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.dependencies.lock.update import autoremove, leave_dependencies, retain_all
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, Slot, SlotKind
-from reconciler.dependencies.update.cluster import autoremove, leave_dependencies, retain_all
 
 
 def instance(

@@ -5,6 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.dependencies.lock.changes import (
+    MoveOp,
+    VersionChange,
+    cluster_changes,
+    object_version_changes,
+    resolution_changes,
+    version_changes,
+)
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
@@ -24,14 +32,6 @@ from reconciler.dependencies.model.instances import (
     SlotKind,
 )
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.dependencies.update.changes import (
-    MoveOp,
-    VersionChange,
-    cluster_changes,
-    object_version_changes,
-    resolution_changes,
-    version_changes,
-)
 
 
 def instance(name: str) -> Instance:

@@ -8,8 +8,8 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterLock
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import ActivationRequest
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import (
     bundle,

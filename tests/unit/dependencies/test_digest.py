@@ -12,6 +12,8 @@ from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.digest import DIGEST_VERSION, InputDigests, compared_fields, encodable
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
@@ -45,8 +47,6 @@ from reconciler.dependencies.model.packages import (
     Values,
     VersionRange,
 )
-from reconciler.dependencies.update.digest import DIGEST_VERSION, InputDigests, compared_fields, encodable
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import VersionPolicy, parse_strict
 from reconciler.names.ids import GroupKind
 from reconciler.report.locks import lock_lines

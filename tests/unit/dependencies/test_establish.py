@@ -8,6 +8,7 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
@@ -16,13 +17,12 @@ from reconciler.dependencies.lock.format import (
     ResolveOptions,
     ownership_entries,
 )
+from reconciler.dependencies.lock.revisions import revision_name
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
-from reconciler.dependencies.revisions import revision_name
 from reconciler.dependencies.status import status_files
-from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source

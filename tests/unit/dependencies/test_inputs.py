@@ -8,6 +8,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetI
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
@@ -18,7 +19,6 @@ from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.lookup import CandidateLookup, bundle_name
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot

@@ -10,6 +10,7 @@ from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.convert import lock_solution, read_locks
+from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
@@ -20,12 +21,11 @@ from reconciler.dependencies.lock.format import (
     next_lock,
     resolution_path,
 )
+from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.digest import InputDigests
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
 from tests.support.values import replace

@@ -2,10 +2,10 @@
 
 import pytest
 
+from reconciler.dependencies.lock.changes import version_changes
 from reconciler.dependencies.lock.convert import lock_solution
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.changes import version_changes
 from tests.support.dependency_manifests import install, needs, package, world_of
 
 SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -22,7 +23,6 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.next_steps import NEXT_STEPS
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (
     crossplane,

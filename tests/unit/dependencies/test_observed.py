@@ -6,8 +6,8 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, observed_revisions
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import LockedRevision
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life
 from tests.support.values import replace

@@ -2,9 +2,7 @@
 
 from itertools import permutations
 
-from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Slot, SlotKind
-from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.dependencies.revisions import (
+from reconciler.dependencies.lock.revisions import (
     OwnedResource,
     OwnershipClaim,
     OwnershipTable,
@@ -12,6 +10,8 @@ from reconciler.dependencies.revisions import (
     refuse_claims,
     transfer_ownership,
 )
+from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 
 X, Y, Z = (OwnedResource(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
 COMPOSITION = OwnedResource(is_composition=True, name="network")

@@ -17,8 +17,8 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 from reconciler.dependencies.catalog.index import IndexContents, read_index
 from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot

@@ -7,7 +7,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.report.dependency_graph import dependency_graph
 from reconciler.report.locks import lock_lines

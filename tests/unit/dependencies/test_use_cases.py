@@ -3,10 +3,10 @@
 import pytest
 
 from reconciler.dependencies.lock.convert import lock_solution, with_lock
+from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (

@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.lock.update import effective_locks
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.dependencies.update.fleet import effective_locks
 from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectKey, ObjectName, Oid

@@ -2,7 +2,7 @@
 
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Phase, Reason
-from reconciler.dependencies.update.changes import MoveOp, VersionChange
+from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem

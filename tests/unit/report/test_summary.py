@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Phase, Reason
-from reconciler.dependencies.update.changes import MoveOp, VersionChange
+from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal, exits_of

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
-from reconciler.dependencies.update.changes import MoveOp, VersionChange
+from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus

@@ -16,6 +16,7 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
@@ -29,7 +30,6 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.problem import ConflictCode, Explanation
-from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import (

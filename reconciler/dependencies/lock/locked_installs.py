@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import keeps_ownership, ownership_entries
+from reconciler.dependencies.lock.revisions import owned_resources
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved
 from reconciler.dependencies.model.packages import (
@@ -16,7 +17,6 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Platform,
 )
-from reconciler.dependencies.revisions import owned_resources
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution

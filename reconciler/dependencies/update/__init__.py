@@ -1,1 +1,0 @@
-"""Update the locks of a fleet: resolve the clusters with changed inputs, and list the changes."""
