@@ -18,7 +18,6 @@ from reconciler.dependencies.model.packages import Install, InterfaceNeed, Packa
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
 from reconciler.dependencies.solve.explain import explain, explain_skipped
-from reconciler.dependencies.solve.formula import BudgetError
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
@@ -39,7 +38,14 @@ from reconciler.dependencies.solve.problem import (
     split_problem,
     with_requesters,
 )
-from reconciler.dependencies.solve.sat import Questions, assign, attempt, contradiction, is_solvable
+from reconciler.dependencies.solve.sat import (
+    BudgetError,
+    Questions,
+    assign,
+    attempt,
+    contradiction,
+    is_solvable,
+)
 from reconciler.dependencies.solve.verify import verify
 from reconciler.names.problems import Problem
 
