@@ -17,8 +17,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Platform,
 )
-from reconciler.dependencies.solve.alternatives import qualified
-from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.solve.alternatives import any_version, qualified
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
 from reconciler.names.problems import Problem
 

@@ -1,38 +1,379 @@
-"""List the alternatives that satisfy a requirement, existing installations first."""
+"""The alternatives of a requirement, and look-ups in the inputs of one cluster."""
 
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.dependencies.model.cluster import ObservedInstallation
-from reconciler.dependencies.model.instances import Instance, SlotKind
+from reconciler.dependencies.model.cluster import (
+    SHARING_GROUP,
+    ClusterInputs,
+    ObservedInstallation,
+    bundle_name,
+    rendered_labels,
+)
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
+    Gvk,
     Install,
+    InstallationType,
     Interface,
     InterfaceNeed,
     Need,
     PackageId,
     PackageNeed,
     Requirement,
+    Share,
+    Sharing,
     VersionRange,
 )
-from reconciler.dependencies.solve.lookup import (
-    CandidateLookup,
-    InstanceIndex,
-    RequirementContext,
-    all_places,
-    any_version,
-    cluster_singletons,
-    installation_matches,
-    is_visible,
-    new_slots,
-    slot_places,
-)
 from reconciler.dependencies.solve.problem import Alternative, AlternativeSource, InstanceRequirement
+from reconciler.names.ids import GroupKind
+
+
+class RequirementContext(Struct, frozen=True):
+    """Context of a requirement: namespace, path of aliases from the user's install, and that install.
+
+    `install` is set only at the user's own install: overrides and bindings reach direct dependencies.
+    """
+
+    namespace: str
+    path: tuple[str, ...] = ()
+    install: Install | None = None
+
+
+def effective_requirement(requirement: Requirement, install: Install | None) -> Requirement:
+    """Return a requirement as the user's install changes it: other ranges, or not to be installed.
+
+    An override by package name concerns the alternatives of that package, one by alias all of them.
+    """
+    if install is None or (install.install_dependencies and not install.overrides):
+        return requirement
+    alternatives = list(requirement.alternatives)
+    declined = set(() if install.install_dependencies else range(len(alternatives)))
+    location = requirement.location
+    for override in install.overrides:
+        for place, need in enumerate(alternatives):
+            package = need.id.name if isinstance(need, PackageNeed) else ""
+            if override.name not in (requirement.alias, requirement.alias_of(place), package):
+                continue
+            if override.range is not None and isinstance(need, PackageNeed):
+                alternatives[place] = override.applied_to(need)
+                location = override.location
+            if override.install is not None:
+                (declined.discard if override.install else declined.add)(place)
+    is_installed = requirement.install and len(declined) < len(alternatives)
+    return replace(
+        requirement,
+        alternatives=tuple(alternatives),
+        install=is_installed,
+        declined=tuple(sorted(declined)) if is_installed else (),
+        location=location,
+    )
+
+
+def with_rendered_labels(
+    requirement: Requirement, parent: Instance, scope: RequirementContext
+) -> Requirement:
+    """Return a requirement with its labels as the installation of its parent has them."""
+    if not requirement.share.labels:
+        return requirement
+    name = scope.install.name if scope.install else bundle_name(parent.package.name, parent.slot)
+    labels = rendered_labels(requirement.share, name, scope.namespace)
+    return replace(requirement, share=replace(requirement.share, labels=tuple(sorted(labels.items()))))
+
+
+def is_visible(
+    there: Install | ObservedInstallation, package: PackageId, share: Share, scope: RequirementContext
+) -> bool:
+    """Tell whether an installation can satisfy a requirement for its package, by namespace and labels.
+
+    Porter looks in the current namespace and among what has none; the others in the current one.
+    """
+    if package.ecosystem is Ecosystem.XPKG:
+        return True
+    if package.ecosystem is not Ecosystem.BUNDLE:
+        return there.namespace == scope.namespace
+    if share.scope is Sharing.EXCLUSIVE and not share.labels:
+        return False
+    labels, required = dict(there.labels), dict(share.labels)
+    required |= {SHARING_GROUP: share.group} if share.group else {}
+    return there.namespace in ("", scope.namespace) and all(labels.get(k) == v for k, v in required.items())
+
+
+def installation_matches(
+    installation: ObservedInstallation,
+    need: PackageNeed,
+    package: PackageId,
+    share: Share,
+    scope: RequirementContext,
+) -> bool:
+    """Tell whether an installation of the snapshot satisfies a requirement for a package."""
+    version = installation.version
+    if installation.id != package or version is None:
+        return False
+    allowed = need.range.allows(version, installation.digest)
+    return allowed and is_visible(installation, package, share, scope)
+
+
+def new_slots(
+    package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, scope: RequirementContext
+) -> Iterator[tuple[Slot, frozenset[int]]]:
+    """Yield the slots of a possible new instance, with the candidates that fit there."""
+    everything = all_places(candidates)
+    match package.ecosystem:
+        case Ecosystem.XPKG:
+            yield Slot(SlotKind.CLUSTER), everything
+        case Ecosystem.BUNDLE:
+            share = requirement.share
+            if share.scope is Sharing.EXCLUSIVE:
+                slot = Slot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
+            else:
+                words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
+                namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else scope.namespace
+                groups = [share.group] if share.group else []
+                slot = Slot(SlotKind.SHARED, namespace, (*groups, *words))
+            yield slot, everything
+        case _:
+            once = cluster_singletons(candidates)
+            if once:
+                yield Slot(SlotKind.CLUSTER), once
+            if everything - once or not everything:
+                yield Slot(SlotKind.NAMESPACE, scope.namespace), everything - once
+
+
+def slot_places(instance: Instance, candidates: tuple[Candidate, ...]) -> frozenset[int]:
+    """Return the candidates that may be installed anew in the slot of an instance."""
+    if instance.package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
+        return all_places(candidates)
+    once = cluster_singletons(candidates)
+    return once if instance.slot.kind is SlotKind.CLUSTER else all_places(candidates) - once
+
+
+@functools.lru_cache(maxsize=1024)
+def _first(count: int) -> frozenset[int]:
+    return frozenset(range(count))
+
+
+def all_places(candidates: tuple[Candidate, ...]) -> frozenset[int]:
+    """Return every place of a list of candidates."""
+    return _first(len(candidates))
+
+
+@functools.lru_cache(maxsize=4096)
+def cluster_singletons(candidates: tuple[Candidate, ...]) -> frozenset[int]:
+    """Return the places of the candidates of which a cluster may hold one."""
+    once = InstallationType.ONE_PER_CLUSTER
+    return frozenset(place for place, c in enumerate(candidates) if c.installation is once)
+
+
+class CandidateLookup(Struct):
+    """Cached look-ups in the inputs of one cluster.
+
+    `observed` are the installations of the snapshot that the lock did not generate, `generated_pins` the
+    locked instances that no manifest of a user's installs, or installed.
+    """
+
+    inputs: ClusterInputs
+    installs: dict[PackageId, list[Install]] = field(default_factory=dict)
+    providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
+    holders: dict[str, PackageId] = field(default_factory=dict)
+    observed: tuple[ObservedInstallation, ...] = ()
+    generated_pins: tuple[Instance, ...] = ()
+    _generated: "InstanceIndex | None" = None
+    _allowed: dict[tuple[Instance, VersionRange], frozenset[int]] = field(default_factory=dict)
+    _by_slot: dict[Instance, Install] = field(default_factory=dict)
+    _instances: dict[int, Instance] = field(default_factory=dict)
+    _own_kinds: frozenset[GroupKind] | None = None
+    _owners: dict[GroupKind, PackageId] = field(default_factory=dict)
+    _pinned_packages: frozenset[PackageId] = frozenset()
+    _served_kinds: frozenset[GroupKind] = frozenset()
+    _pins: dict[Instance, Candidate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        inputs = self.inputs
+        upgraded = inputs.choices.upgrade
+        self.holders = dict(inputs.held)
+        self._pins = {p.instance: p.candidate for p in inputs.pins if p.instance.package.name not in upgraded}
+        self._owners = dict(inputs.presence.owners)
+        self._pinned_packages = frozenset(pin.instance.package for pin in inputs.pins)
+        self._served_kinds = frozenset(gvk.group_kind for gvk in inputs.presence.apis)
+        for install in inputs.installs:
+            instance = inputs.instance_of(install)
+            self._instances[id(install)] = instance
+            self.installs.setdefault(instance.package, []).append(install)
+            if not install.external:
+                self._by_slot.setdefault(instance, install)
+        if inputs.choices.discovery:
+            for id_, candidates in inputs.catalogue.packages.items():
+                for provided in {gvk for c in candidates for gvk in c.provides}:
+                    self.providers.setdefault(provided, []).append(id_)
+                for interface in {i.id for c in candidates for i in c.interfaces}:
+                    self.providers.setdefault(interface, []).append(id_)
+        self.generated_pins = tuple(
+            pin.instance
+            for pin in inputs.pins
+            if pin.instance.slot.kind is not SlotKind.INSTALL and self.install_at(pin.instance) is None
+        )
+        generated: dict[PackageId, list[Instance]] = {}
+        for instance in self.generated_pins:
+            generated.setdefault(instance.package, []).append(instance)
+        # By their packages' own names, not by those of mirrors.
+        observed = (replace(item, id=self.find(item.id)) for item in inputs.presence.installations)
+        self.observed = tuple(
+            item
+            for item in observed
+            if not any(_is_object_of(item, instance) for instance in generated.get(item.id, ()))
+        )
+
+    def find(self, id_: PackageId) -> PackageId:
+        """Return the package that a name means."""
+        return self.inputs.catalogue.find(id_)
+
+    def candidates(self, instance: Instance) -> tuple[Candidate, ...]:
+        """Return the candidates of an instance; a locked one stays even if it is not published any more."""
+        published = self.inputs.catalogue.candidates(instance.package)
+        pinned = self._pins.get(instance)
+        if pinned is None or any(c.version.text == pinned.version.text for c in published):
+            return published
+        return (*published, replace(pinned, unavailable=True))
+
+    def locked(self, instance: Instance) -> int | None:
+        """Return the place of the locked candidate, if the instance is locked."""
+        pinned = self._pins.get(instance)
+        if pinned is None:
+            return None
+        texts = [candidate.version.text for candidate in self.candidates(instance)]
+        return texts.index(pinned.version.text)
+
+    def allowed(self, instance: Instance, range_: VersionRange) -> frozenset[int]:
+        """Return the places of the candidates that a range admits."""
+        if instance not in self._pins:
+            return self.inputs.catalogue.places(instance.package, range_)
+        key = (instance, range_)
+        if key not in self._allowed:
+            self._allowed[key] = self.places(
+                instance, lambda candidate: range_.allows(candidate.version, candidate.digest)
+            )
+        return self._allowed[key]
+
+    def places(self, instance: Instance, keep: Callable[[Candidate], bool]) -> frozenset[int]:
+        """Return the places of the candidates that pass a test."""
+        return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
+
+    def is_served(self, gvk: Gvk) -> bool:
+        """Tell whether the cluster serves an API; without a version, in any version."""
+        return gvk in self.inputs.presence.apis or (not gvk.version and gvk.group_kind in self._served_kinds)
+
+    def generated(self) -> "InstanceIndex":
+        """Return the generated pins by what they can satisfy."""
+        if self._generated is None:
+            self._generated = InstanceIndex(self.generated_pins, self)
+        return self._generated
+
+    def is_ours(self, gvk: Gvk) -> bool:
+        """Tell whether the cluster serves an API because of a package of the lock or of a user's install.
+
+        It goes with that package, so that the package is needed, and not only the API.
+        """
+        owner = self._owners.get(gvk.group_kind)
+        if owner is not None:
+            return owner in self.installs or owner in self._pinned_packages
+        if self._own_kinds is None:
+            self._own_kinds = frozenset(
+                provided.group_kind
+                for candidate in self._installed_candidates()
+                for provided in candidate.provides
+            )
+        return gvk.group_kind in self._own_kinds
+
+    def _installed_candidates(self) -> Iterator[Candidate]:
+        """Yield the candidates that the lock and the users' installs may have put into the cluster."""
+        for package, installs in self.installs.items():
+            for candidate in self.inputs.catalogue.candidates(package):
+                if any(not i.external and i.need.range.allows(candidate.version) for i in installs):
+                    yield candidate
+        for pin in self.inputs.pins:
+            published = self.inputs.catalogue.candidates(pin.instance.package)
+            yield from (c for c in published if c.version.text == pin.version)
+
+    def foreign(self, instance: Instance) -> ObservedInstallation | None:
+        """Return an installation that is not ours in the slot of this instance."""
+        if instance.slot.kind is not SlotKind.CLUSTER or self._pins.get(instance):
+            return None
+        if self.install_at(instance) is not None:
+            return None
+        return next((i for i in self.observed if i.id == instance.package), None)
+
+    def instance_of(self, install: Install) -> Instance:
+        """Return the instance of one of the installs."""
+        return self._instances[id(install)]
+
+    def install_at(self, instance: Instance) -> Install | None:
+        """Return the user's install in this slot."""
+        return self._by_slot.get(instance)
+
+    def site_of(self, instance: Instance, parent: RequirementContext) -> RequirementContext:
+        """Return the context in which the requirements of an instance are read."""
+        install = self.install_at(instance)
+        if install is not None:
+            return RequirementContext(install.namespace, (install.name,), install)
+        match instance.slot.kind:
+            case SlotKind.FOR:
+                return RequirementContext(instance.slot.namespace, instance.slot.path)
+            case SlotKind.CLUSTER:
+                return RequirementContext(self.inputs.choices.shared_namespace, (instance.package.name,))
+            case _:
+                shared = (*instance.slot.path, instance.package.name)
+                return RequirementContext(instance.slot.namespace or parent.namespace, shared)
+
+
+class InstanceIndex:
+    """Instances by what they can satisfy, so that each need is compared with few of them."""
+
+    def __init__(self, instances: Iterable[Instance], lookup: CandidateLookup) -> None:
+        self._lookup = lookup
+        self._instances: dict[PackageId | GroupKind | str, list[Instance]] = {}
+        for instance in instances:
+            for key in self._keys(instance):
+                self._instances.setdefault(key, []).append(instance)
+
+    def _keys(self, instance: Instance) -> Iterator[PackageId | GroupKind | str]:
+        candidates = self._lookup.candidates(instance)
+        yield instance.package
+        yield from {provided.group_kind for candidate in candidates for provided in candidate.provides}
+        yield from {interface.id for candidate in candidates for interface in candidate.interfaces}
+
+    def of(self, need: Need) -> Sequence[Instance]:
+        """Return the instances that may satisfy a need in some version, in their order."""
+        match need:
+            case PackageNeed():
+                return self._instances.get(self._lookup.find(need.id), ())
+            case ApiNeed():
+                return self._instances.get(need.gvk.group_kind, ())
+            case InterfaceNeed():
+                return self._instances.get(need.id, ())
+
+
+def any_version(package: PackageId) -> VersionRange:
+    """Return the range that admits every version of a package, pre-releases too."""
+    return VersionRange(package.ecosystem.dialect, "", ())
+
+
+def _is_object_of(installation: ObservedInstallation, instance: Instance) -> bool:
+    """Tell whether an observed installation is the object that was generated for an instance."""
+    package, slot = instance.package, instance.slot
+    if installation.id != package or package.ecosystem is Ecosystem.XPKG:
+        return installation.id == package
+    if slot.kind is not SlotKind.CLUSTER and installation.namespace != slot.namespace:
+        return False
+    is_bundle = package.ecosystem is Ecosystem.BUNDLE
+    return installation.name == (bundle_name(package.name, slot) if is_bundle else package.name)
 
 
 class _NeedContext(NamedTuple):

@@ -23,17 +23,15 @@ from reconciler.dependencies.model.packages import (
     Share,
 )
 from reconciler.dependencies.solve.alternatives import (
-    alternatives_for,
-    existing_alternatives,
-    locked_alternatives,
-    qualified,
-)
-from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
     InstanceIndex,
     RequirementContext,
     all_places,
+    alternatives_for,
     effective_requirement,
+    existing_alternatives,
+    locked_alternatives,
+    qualified,
     with_rendered_labels,
 )
 from reconciler.dependencies.solve.problem import (

@@ -23,7 +23,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     Values,
 )
-from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.solve.alternatives import any_version
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.names.problems import Problem
 from tests.support.values import replace

@@ -20,7 +20,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.solve.alternatives import any_version
 from reconciler.dependencies.versions.version import VersionError, parse_strict
 from tests.support.dependency_worlds import pin as locked_as
 

@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     version_range,
 )
-from reconciler.dependencies.solve.lookup import (
+from reconciler.dependencies.solve.alternatives import (
     CandidateLookup,
     RequirementContext,
     any_version,

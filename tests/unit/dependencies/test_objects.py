@@ -9,7 +9,7 @@ from reconciler.dependencies.lock.convert import ClusterObject, cluster_objects
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue, bundle_name
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
-from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.solve.alternatives import any_version
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/acme/provider-aws")
 SAME = PackageId(Ecosystem.XPKG, "y.io/acme/provider-aws")
