@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
-from reconciler.dependencies.catalog.published import (
+from reconciler.dependencies.catalog.index import (
+    INDEX_DIRECTORY,
     DependencyInputs,
     PackageTree,
     PublishedPackages,

@@ -8,8 +8,12 @@ from msgspec import Struct, field
 
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.index import INDEX_API_VERSION
-from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND, read_package_version
+from reconciler.dependencies.catalog.index import (
+    CONTENT_KINDS,
+    INDEX_API_VERSION,
+    VERSION_KIND,
+    read_package_version,
+)
 from reconciler.dependencies.dialects import META_GROUPS, version_of
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
 from reconciler.dependencies.versions.version import VersionError, parse_loose

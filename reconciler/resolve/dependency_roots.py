@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
-from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import (

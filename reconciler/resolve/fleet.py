@@ -15,8 +15,7 @@ from reconciler.dependencies.catalog.cluster_inputs import (
     fleet_clusters,
     is_in_index,
 )
-from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
+from reconciler.dependencies.catalog.index import DependencyInputs, read_index, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import convert as lock_files
 from reconciler.dependencies.lock import update as updates

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
+from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
-from reconciler.dependencies.catalog.published import repository_names
+from reconciler.dependencies.catalog.index import repository_names
 from reconciler.dependencies.lock.convert import NeededPackage, RequirementPath, needed_packages
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.instances import Instance, Resolved

@@ -13,7 +13,7 @@ from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task
-from reconciler.dependencies.catalog.published import DependencyInputs
+from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.forge.registry import Forges

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.published import PublishedPackages
+from reconciler.dependencies.catalog.index import PublishedPackages
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve import resolve_fleet

@@ -23,7 +23,7 @@ from reconciler.api.porch import (
 )
 from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
-from reconciler.dependencies.catalog.published import DependencyInputs
+from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import Desired, expand
 from reconciler.inventory.inventory import (
     ALWAYS_OPEN,

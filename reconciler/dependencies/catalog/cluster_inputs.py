@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.index import IndexContents
-from reconciler.dependencies.catalog.published import served_apis
+from reconciler.dependencies.catalog.index import IndexContents, served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS
 from reconciler.dependencies.dialects.reading import (

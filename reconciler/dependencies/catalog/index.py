@@ -1,21 +1,30 @@
-"""The package index: its versions and defaults, what it lists, and what installs lack in it."""
+"""The package index: its versions, the defaults of interfaces, and packages of repositories beside it."""
 
+import posixpath
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import Field
 
+from reconciler.api.annotations import VERSION, check_mapping
 from reconciler.api.meta import ApiModel
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
+from reconciler.dependencies.dialects import META_GROUPS, read_bundle, read_carvel, read_meta, read_package
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
+    Document,
     ParsedManifest,
     canonical_interface,
+    joined,
+    manifest_label,
+    parse_source,
     parsed_or_broken,
 )
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
@@ -23,13 +32,16 @@ from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
+    Gvk,
     Install,
+    Interface,
     PackageId,
     PackageNeed,
     Requirement,
     VersionRange,
 )
-from reconciler.inventory.inventory import SourcedDocument
+from reconciler.inventory.inventory import RepositoryView, Source, SourcedDocument, counted_views
+from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.names.problems import Problem, defect_problem
 
 
@@ -361,3 +373,331 @@ class _Search(Struct):
                 if self._works[key] and not all(map(self._is_met, candidate.requires)):
                     self._works[key] = False
                     changed = True
+
+
+_CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
+_DEFINITION, _PUBLICATION = "InfrastructureDefinition", "InfrastructurePublication"
+CONTENT_KINDS = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
+"""Kinds of objects that define the provided APIs and compositions of a package."""
+
+_PUBLISHED_AS = "Requirement"
+
+
+def served_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
+    """Return the APIs that a CustomResourceDefinition serves, sorted; none if it is not one.
+
+    Its plural name is among them, without a version, for requirements that name the CRD.
+    """
+    return _apis(crd.get("spec"), "names")
+
+
+def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
+    """Return the APIs of all CRDs that the objects of a package create. Total; order-free.
+
+    A CompositeResourceDefinition implies one CRD, and another one for its claims. The design's
+    InfrastructureDefinition implies one too, and an InfrastructurePublication of it another.
+
+    Source: crossplane, internal/xcrd, ForCompositeResource and ForCompositeResourceClaim.
+    """
+    contents = list(objects)
+    kinds: set[Gvk] = set()
+    for content in contents:
+        spec, kind = content.get("spec"), _kind(content)
+        if kind in (_CRD, _XRD):
+            kinds.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
+        elif kind == _DEFINITION and isinstance(spec, Mapping):
+            apis = _apis(spec.get("crdSpecTemplate"), "names")
+            kinds.update(apis)
+            if any(_publishes(other, content) for other in contents):
+                kinds.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in apis if api.version)
+    return frozenset(kinds)
+
+
+def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the Compositions among the objects of a package. Total; order-free."""
+    metadata = (content.get("metadata") for content in objects if _kind(content) == _COMPOSITION)
+    return frozenset(str(meta["name"]) for meta in metadata if isinstance(meta, Mapping) and meta.get("name"))
+
+
+def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) -> bool:
+    spec, meta = publication.get("spec"), definition.get("metadata")
+    reference = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
+    if publication.get("kind") != _PUBLICATION or not (
+        isinstance(reference, Mapping) and isinstance(meta, Mapping)
+    ):
+        return False
+    return reference.get("name") == meta.get("name")
+
+
+def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
+    """Return the served APIs of one set of names; a single `version` counts as served."""
+    names = spec.get(key) if isinstance(spec, Mapping) else None
+    if not isinstance(names, Mapping):
+        return ()
+    listed = spec.get("versions")
+    versions = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
+    served = [str(v.get("name")) for v in versions if v.get("served")]
+    if not versions and spec.get("version"):
+        served = [str(spec["version"])]
+    if not served:
+        return ()
+    group = str(spec.get("group", ""))
+    gvks = [Gvk(group, version, str(names.get("kind", ""))) for version in served]
+    return tuple(sorted([*gvks, Gvk(group, "", str(names.get("plural", "")))]))
+
+
+VERSION_KIND = "PackageVersion"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_RETAIN = "reconciler.dev/retain"
+"""The label of a package with data that outlives its use."""
+_CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
+_PACKAGES = frozenset({"Package", "InternalPackage"})
+_CONTENTS = CONTENT_KINDS | {
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ManagedResourceDefinition",
+    "ManagedResourceActivationPolicy",
+    "Operation",
+    "CronOperation",
+    "WatchOperation",
+}
+"""Kinds of objects that Crossplane packages may hold; the further ones bring no API."""
+
+
+class PackageVersion(ApiModel):
+    """Header of a version with its content elsewhere, mostly in a registry.
+
+    `source` is the package's name there without tag, `aliases` are its names in mirrors; `ecosystem` is
+    needed where no manifest is beside the header. `provides` lists `group/version/Kind` for CRDs that are not
+    in the folder, `interfaces` those that a bundle implements, with the version of each or none; `withdrawn`
+    is the reason not to choose this version any more.
+    """
+
+    api_version: str
+    kind: str
+    source: str
+    aliases: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    version: str
+    ecosystem: Annotated[Ecosystem | None, Field(strict=False)] = None
+    digest: str = ""
+    withdrawn: str = ""
+    provides: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    compositions: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    interfaces: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    keywords: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:
+    """Parse the documents of one version's folder. Total; order-free.
+
+    The header has name and version; the manifest of its ecosystem, which may be missing, has the
+    requirements, and agrees with it; CRDs, XRDs and Compositions have the provided APIs. Carvel Packages name
+    themselves and need no header. A document that is none of these is refused: it may be what is
+    needed. An empty folder is no version.
+    """
+    pairs = list(documents)
+    faults = tuple(source.fault for _, source in pairs if source.fault is not None)
+    if faults or (pairs and not any(document for document, _ in pairs)):
+        return ParsedManifest(problems=faults)
+    headers = [(d, s) for d, s in pairs if _kind(d) == VERSION_KIND]
+    readings = [_beside(d, s) for d, s in pairs if _kind(d) not in {VERSION_KIND, *_CONTENTS}]
+    # What imgpkg's layout has above the versions of a package tells of all of them.
+    is_about = all(_kind(document) == "PackageMetadata" for document, _ in pairs)
+    if not headers and pairs and (is_about or any(_is_package(document) for document, _ in pairs)):
+        packaged = [read_package(d, s) for d, s in pairs if _is_package(d)]
+        return joined([*(reading for reading in readings if reading is not None), *packaged])
+    if len(headers) != 1:
+        source = pairs[0][1] if pairs else Source(Location(""))
+        notes = Diagnostics(source, "package version")
+        message = f"A version's folder has one {VERSION_KIND}, not {len(headers)}"
+        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index import PATH`.")
+        return notes.reading()
+    document, source = headers[0]
+    notes = Diagnostics(source, manifest_label({**document, "metadata": {"name": document.get("source")}}))
+    header = notes.parse(PackageVersion, document)
+    if header is None:
+        return notes.reading()
+    if header.digest and not _DIGEST.fullmatch(header.digest):
+        hint = "Write sha256: and 64 hexadecimal digits, or the commit of a Git source."
+        notes.refuse(("digest",), f"{header.digest!r} is no digest", hint=hint)
+    for fault in check_mapping(VERSION, ("labels",), header.labels):
+        notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
+    kinds = {_gvk(text, notes) for text in header.provides}
+    objects = [d for d, _ in pairs if _kind(d) in CONTENT_KINDS]
+    kinds |= provided_kinds(objects)
+    manifests = [(d, s) for d, s in pairs if _kind(d) not in {VERSION_KIND, *_CONTENTS} and _is_manifest(d)]
+    for _, other in manifests[1:]:
+        message = f"A version has one manifest, and another one is at {manifests[0][1].location}"
+        notes.problems.append(
+            Problem(other.location, Reason.DUPLICATE_OBJECT, message, _ONE_MANIFEST, notes.subject)
+        )
+    declared = tuple(_declared(header, notes))
+    reading = joined([*(r for r in readings if r is not None), _manifest(header, manifests, source)])
+    for other_candidate in (
+        c for c in reading.candidates if c.id.ecosystem is not (header.ecosystem or c.id.ecosystem)
+    ):
+        message = f"The ecosystem is {header.ecosystem}, but its manifest is {other_candidate.id}'s"
+        notes.refuse(("ecosystem",), message)
+    problems = (*notes.problems, *reading.problems)
+    if problems or not reading.candidates:
+        return replace(reading, candidates=(), problems=problems)
+    id_, implemented = reading.candidates[0].id, reading.candidates[0].interfaces
+    names = {interface.id for interface in implemented}
+    candidate = replace(
+        reading.candidates[0],
+        digest=header.digest,
+        names=tuple(sorted({*header.aliases, *reading.candidates[0].names} - {id_.name})),
+        withdrawn=header.withdrawn,
+        provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
+        interfaces=(*implemented, *(interface for interface in declared if interface.id not in names)),
+        compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
+        labels=tuple(sorted(header.labels.items())),
+        keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
+        source=id_.name if id_.ecosystem is Ecosystem.XPKG else header.source,
+        retain=header.labels.get(_RETAIN) == "true",
+    )
+    return ParsedManifest((candidate,), warnings=reading.warnings)
+
+
+_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index import FILE` does."
+
+
+def _kind(document: Document) -> str:
+    kind = document.get("kind")
+    return kind if isinstance(kind, str) else ""
+
+
+def _is_package(document: Document) -> bool:
+    """Tell whether a document is a Carvel Package."""
+    return group_of(str(document.get("apiVersion") or "")) in _CARVEL and _kind(document) in _PACKAGES
+
+
+def _is_manifest(document: Document) -> bool:
+    """Tell whether a document is a manifest of a version: of Crossplane, Carvel or, without group, Porter."""
+    api_version = document.get("apiVersion")
+    is_meta = group_of(str(api_version or "")) in META_GROUPS
+    return is_meta or _is_package(document) or (not api_version and "name" in document)
+
+
+def _beside(document: Document, source: Source) -> ParsedManifest | None:
+    """Return the reading of a document that is no manifest of a version; None of one that is."""
+    if _is_manifest(document):
+        return None
+    if group_of(str(document.get("apiVersion") or "")) in _CARVEL and _kind(document) == "PackageMetadata":
+        return read_carvel(document, source)
+    notes = Diagnostics(source, manifest_label(document))
+    if not document:
+        notes.refuse((), "The file says nothing, so what the package needs is not known", hint="Remove it.")
+    else:
+        called = " of ".join(str(document.get(key) or f"no {key}") for key in ("kind", "apiVersion"))
+        notes.refuse((), f"{called} is nothing that says what a package needs or brings", hint=_UNDERSTOOD)
+    return notes.reading()
+
+
+_UNDERSTOOD = (
+    "Remove it, or write a Package, a crossplane.yaml, an upbound.yaml, a porter.yaml, a bundle.json or CRDs."
+)
+
+
+def _manifest(
+    header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source
+) -> ParsedManifest:
+    for document, own_source in manifests:
+        if group_of(str(document.get("apiVersion") or "")) in META_GROUPS:
+            name, _, _ = parse_source(header.source)
+            return read_meta(document, own_source, image=name, version=header.version)
+        notes = Diagnostics(own_source, manifest_label(document))
+        if _is_package(document):
+            spec = document["spec"] if isinstance(document.get("spec"), Mapping) else {}
+            _agree(header.source, spec.get("refName"), ("spec", "refName"), "source", notes)
+            _agree(header.version, spec.get("version"), ("spec", "version"), "version", notes)
+            reading = read_package({**document, "spec": {**spec, "version": header.version}}, own_source)
+        else:
+            _agree(header.version, document.get("version"), ("version",), "version", notes)
+            reading = read_bundle(document, own_source, repository=header.source, version=header.version)
+        return joined([notes.reading(), reading])
+    return _bare(header, source)
+
+
+def _agree(stated: str, actual: object, path: tuple[str, ...], name: str, notes: Diagnostics) -> None:
+    """Refuse a manifest that has another name or version than its header."""
+    if actual and str(actual).removeprefix("v") != stated.removeprefix("v"):
+        message = f"The manifest is of {actual}, but the {VERSION_KIND} beside it says {name} {stated}"
+        notes.refuse(path, message, hint="`reconciler index import FILE` takes both from the file.")
+
+
+def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
+    """Return a package of which only the header is known: it needs nothing. Only bundles have interfaces."""
+    notes = Diagnostics(source, f"{VERSION_KIND} {header.source}")
+    version = notes.version(header.version, ("version",))
+    if version is None:
+        return notes.reading()
+    ecosystem = header.ecosystem or (Ecosystem.BUNDLE if header.interfaces else Ecosystem.XPKG)
+    if ecosystem is Ecosystem.KPT:
+        hint = "Register its repository; `index` is for packages of registries."
+        notes.refuse(("ecosystem",), "A kpt package is known by the tags of its repository", hint=hint)
+    name = parse_source(header.source)[0] if ecosystem is Ecosystem.XPKG else header.source
+    id_ = PackageId(ecosystem, name)
+    return notes.reading(candidates=(Candidate(id_, version, location=source.location),))
+
+
+def _declared(header: PackageVersion, notes: Diagnostics) -> Iterator[Interface]:
+    for name, text in sorted(header.interfaces.items()):
+        version = notes.version(text, ("interfaces", name)) if text else None
+        if version is not None or not text:
+            yield Interface(canonical_interface(name), version, is_declared=True)
+
+
+def _gvk(text: str, notes: Diagnostics) -> Gvk:
+    parts = text.rsplit("/", 2)
+    if len(parts) != 3:  # noqa: PLR2004 - group, version and kind
+        notes.refuse(("provides",), f"{text!r} is not group/version/Kind")
+        return Gvk("", "", text)
+    return Gvk(*parts)
+
+
+class PackageTree(NamedTuple):
+    """One content of one kpt package, to which a variant can be pinned, tagged or not."""
+
+    package: PackageKey
+    tree: Oid
+
+
+class PublishedPackages(Struct, frozen=True):
+    """Versions of kpt packages with requirements.
+
+    `candidates` can be chosen for any requirement. `revisions` are further contents to which a variant can
+    be pinned: drafts, branches, and tagged revisions without requirements. A package without requirements
+    in any revision is left out. A published revision cannot be corrected, so its problems are warnings.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    revisions: Mapping[PackageTree, Candidate] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+    refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
+    """Revisions that are no candidates because of a problem, by the name of their package."""
+
+
+class DependencyInputs(Struct, frozen=True):
+    """Packages and lock files that `read` collects for resolution."""
+
+    published: PublishedPackages = PublishedPackages()
+    locks: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:
+    """Return the name of each repository in package ids, by its normalised URL. Order-free.
+
+    The name is the normalised URL of the registration. A URL relative to the control repository stays
+    relative, so `../blueprints` names the same packages in every clone. Of several registrations of one
+    repository, an absolute URL comes first, then the lowest.
+    """
+    written: dict[str, set[str]] = {}
+    for view in counted_views(tuple(views)):
+        git = view.manifest.spec.git
+        if git is not None and view.url:
+            name = normalise_url(git.repo)
+            name = posixpath.normpath(name) if name.startswith(".") else name
+            written.setdefault(view.url, set()).add(name)
+    return {url: min(names, key=lambda name: (name.startswith("."), name)) for url, names in written.items()}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.dependencies.catalog.published import composition_names, provided_kinds
+from reconciler.dependencies.catalog.index import composition_names, provided_kinds
 from reconciler.dependencies.model.packages import Gvk
 
 XRD: dict[str, Any] = {

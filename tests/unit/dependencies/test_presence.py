@@ -11,7 +11,7 @@ from reconciler.dependencies.catalog.cluster_inputs import (
     observed_revisions,
     offered_packages,
 )
-from reconciler.dependencies.catalog.published import served_apis
+from reconciler.dependencies.catalog.index import served_apis
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.model.cluster import ClusterState, ObservedRevision
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId

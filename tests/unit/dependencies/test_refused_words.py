@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.dependencies.catalog.index import read_package_version
 from reconciler.dependencies.dialects import read_bundle, read_manifest, read_meta
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.inventory.inventory import Source

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import DependencyInputs, PackageTree, PublishedPackages
+from reconciler.dependencies.catalog.index import DependencyInputs, PackageTree, PublishedPackages
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, ReviewedLock, TreeAt, Trust
 from reconciler.names.ids import ObjectName, Oid, PackageKey

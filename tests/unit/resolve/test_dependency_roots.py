@@ -8,7 +8,7 @@ from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
-from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind

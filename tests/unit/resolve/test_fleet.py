@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import (
+from reconciler.dependencies.catalog.index import (
     DependencyInputs,
     PackageTree,
     PublishedPackages,
