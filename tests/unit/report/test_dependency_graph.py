@@ -15,8 +15,7 @@ from reconciler.dependencies.model.instances import (
     SlotKind,
 )
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.report.dependency_graph import dependency_graph, highlight
-from reconciler.report.graph import Edge, GraphNode, Group, text_tree
+from reconciler.report.dependency_graph import Edge, GraphNode, Group, dependency_graph, highlight, text_tree
 
 
 def instance(name: str, *path: str, namespace: str = "") -> Instance:

@@ -8,8 +8,15 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.convert import FleetLocks
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.report.dependency_graph import dependency_graph, highlight
-from reconciler.report.graph import Edge, GraphNode, Group, find_path, text_tree
+from reconciler.report.dependency_graph import (
+    Edge,
+    GraphNode,
+    Group,
+    dependency_graph,
+    find_path,
+    highlight,
+    text_tree,
+)
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 
