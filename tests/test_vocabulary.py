@@ -28,7 +28,6 @@ RIDDLES = re.compile(
 
 SHARED_NAMES = frozenset(
     {
-        "Pin",
         "Resolution",
         "Target",
     }

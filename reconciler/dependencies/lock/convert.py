@@ -128,14 +128,14 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             )
         else:
             locks[lock.scope.cluster] = ClusterLock(lock, body)
-            known = (lock.resolution, lock.revisions)
-            if known not in sound and (wrong := lock_violations(lock, body)):
+            content = (lock.resolution, lock.revisions)
+            if content not in sound and (wrong := lock_violations(lock, body)):
                 broken.add(lock.scope.cluster)
                 hint = "Correct it on the state branch; until then nothing of this cluster changes."
                 message = f"The lock is broken: {'; '.join(wrong)}"
                 problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
             else:
-                sound.add(known)
+                sound.add(content)
     return FleetLocks(locks, frozenset(broken), tuple(problems))
 
 

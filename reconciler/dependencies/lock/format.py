@@ -157,7 +157,7 @@ class LockChange(NamedTuple):
 
     @property
     def op(self) -> LockOp:
-        """What happens to the instance."""
+        """The change of the instance."""
         if self.before is None:
             return LockOp.ADD
         return LockOp.REMOVE if self.after is None else LockOp.CHANGE
