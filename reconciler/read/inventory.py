@@ -5,7 +5,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from reconciler.api.annotations import check_keys
 from reconciler.api.porch import GROUP, REPOSITORY, Repository
@@ -24,6 +25,7 @@ from reconciler.inventory.inventory import (
     Control,
     Inventory,
     RecordedStatus,
+    RepositoryRole,
     RepositoryView,
     ReviewedLock,
     Source,
@@ -54,10 +56,14 @@ from reconciler.read.governance import (
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import SUFFIXES, Manifests, read_manifests
 from reconciler.read.removals import find_removals
-from reconciler.read.repositories import describe_repositories, read_repositories, unread
-from reconciler.read.repositories.trees import PackageTrees, read_trees
+from reconciler.read.repositories import (
+    describe_repositories,
+    read_repositories,
+    unread,
+    with_commits_of_tags,
+)
+from reconciler.read.repositories.trees import read_trees
 from reconciler.read.schedule import read_opening
-from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import (
     State,
@@ -80,17 +86,93 @@ _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
 Registration = Sourced[Repository]
 
 
-def read_inventory(
+class Reading(Struct, frozen=True):
+    """The reading of a run, step by step: the control repository, then repositories that it names.
+
+    `inventory` has a view of every repository: one that was not read yet is skipped.
+    """
+
+    inventory: Inventory
+    options: ReadOptions
+    mirrors: Mirrors
+    forges: Forges
+    content: "_ControlContent"
+
+    @property
+    def skipped(self) -> frozenset[ObjectName]:
+        """The repositories that were not read."""
+        views = self.inventory.views.items()
+        return frozenset(key for key, view in views if view.role is RepositoryRole.SKIPPED)
+
+    def read(self, urls: Container[str] | None = None, *, planned: Container[str] | None = None) -> "Reading":
+        """Read the repositories with these URLs, all without them, as far as they were not read yet.
+
+        Packages of the `planned` clusters are planned, and everywhere once no repository is skipped.
+        """
+        views, skipped = dict(self.inventory.views), self.skipped
+        omitted = {key for key in skipped if urls is not None and views[key].url not in urls}
+        for key in views.keys() - omitted:
+            is_planned = planned is None or not omitted or views[key].cluster in planned
+            role = RepositoryRole.PLANNED if is_planned else RepositoryRole.READ
+            views[key] = views[key] if views[key].role is role else replace(views[key], role=role)
+        if self.options.deep:
+            texts = (text for r in self.inventory.records.values() for text in (r.path, r.output_tree))
+            described = {key: view for key, view in views.items() if key in skipped - omitted}
+            policy = self.inventory.policy
+            views |= read_repositories(described, self.mirrors, policy, {text: text for text in texts})
+            views = {**with_commits_of_tags(views, self.mirrors)}
+        return replace(self, inventory=_with_views(self.inventory, views))
+
+    def with_trees(self) -> Inventory:
+        """Return the inventory with the packages at commits without a revision, as far as they were read."""
+        return _with_trees(self.inventory, self.mirrors)
+
+    def complete(self, *notes: str) -> Inventory:
+        """Return the inventory with all that follows from its repositories, and what forges know of them."""
+        options, content = self.options, self.content
+        read = self.inventory
+        if options.deep:
+            read = _with_views(read, with_distinct_places(read.views, self.mirrors))
+        read = _with_forges(read, content, options, self.mirrors, self.forges)
+        learn_names(lambda: _names(read))
+
+        def completed(left_out: Mapping[Unit, DefectError]) -> Inventory:
+            inventory = read.without(left_out)
+            if options.deep:
+                inventory = _with_trees(inventory, self.mirrors)
+            # A plan depends on the time of the run for a rollout, and after a merge that was refused.
+            uses_time = inventory.policy.uses_time or any(r.refused for r in inventory.records.values())
+            now = self.forges.clock.now()
+            return replace(
+                inventory,
+                trust=read_trust(inventory, self.mirrors) if options.deep else {},
+                opening=read_opening(inventory.policy, now),
+                now=int(now) if uses_time else 0,
+                notes=(
+                    *options.notes,
+                    *_position(inventory.control.standing),
+                    *inventory.notes,
+                    *content.declared.manifests.notes,
+                    *_read_commit(options.control, inventory.policy),
+                    *_unused_secrets(inventory.repositories),
+                    *unused_rules(inventory.policy, inventory.control, inventory.repositories.values()),
+                    *_other_instances(options.control, inventory.policy, content.recorded.tip),
+                    *notes,
+                    *shown_credentials(),
+                ),
+            )
+
+        return isolate(read.units, completed)[0]
+
+
+def read_control(
     control: str,
     mirrors: Mirrors,
     environment: Mapping[str, str],
     options: ReadOptions | None = None,
     forges: Forges | None = None,
-) -> Inventory:
-    """Return everything that one run reads. Writes nothing.
-
-    An unreadable repository is a view with a `problem`, an invalid manifest a stalled owner; the others
-    proceed.
+) -> Reading:
+    """Return what the control repository has: manifests, snapshot, index and records. Writes nothing.
 
     `control` is a working copy (its HEAD is read), a bare repository or a URL; the commit in `options` comes
     first.
@@ -106,38 +188,31 @@ def read_inventory(
         lambda: _control_units(options.control, policy),
         lambda left_out: _read_control(options.control, policy, left_out),
     )
-    read, shard_notes = _read_repositories(content, options, mirrors, forges)
-    learn_names(lambda: _names(read))
+    views = {
+        # One that cannot be used was read: nothing of it is skipped.
+        key: replace(view, role=RepositoryRole.SKIPPED) if view.problem is None else view
+        for key, view in _describe_views(content, options, mirrors).items()
+    }
+    return Reading(_with_views(content.inventory, views), options, mirrors, forges, content)
 
-    def complete(left_out: Mapping[Unit, DefectError]) -> Inventory:
-        inventory = read.without(left_out)
-        trees = read_trees(inventory, mirrors) if options.deep else PackageTrees()
-        # A plan depends on the time of the run for a rollout, and after a merge that was refused.
-        uses_time = inventory.policy.uses_time or any(r.refused for r in inventory.records.values())
-        return replace(
-            inventory,
-            trees=trees.trees,
-            times=trees.times,
-            earlier=trees.earlier,
-            subpackages=trees.subpackages,
-            trust=read_trust(inventory, mirrors) if options.deep else {},
-            opening=read_opening(inventory.policy, forges.clock.now()),
-            now=int(forges.clock.now()) if uses_time else 0,
-            notes=(
-                *options.notes,
-                *_position(inventory.control.standing),
-                *inventory.notes,
-                *content.declared.manifests.notes,
-                *_read_commit(options.control, inventory.policy),
-                *_unused_secrets(inventory.repositories),
-                *unused_rules(inventory.policy, inventory.control, inventory.repositories.values()),
-                *_other_instances(options.control, inventory.policy, content.recorded.tip),
-                *shard_notes,
-                *shown_credentials(),
-            ),
-        )
 
-    return isolate(read.units, complete)[0]
+def read_inventory(
+    control: str,
+    mirrors: Mirrors,
+    environment: Mapping[str, str],
+    options: ReadOptions | None = None,
+    forges: Forges | None = None,
+) -> Inventory:
+    """Return everything that one run over the whole fleet reads, as `read_control` does. Writes nothing.
+
+    An unreadable repository is a view with a `problem`, an invalid manifest a stalled owner; the others
+    proceed.
+    """
+    return read_control(control, mirrors, environment, options, forges).read().complete()
+
+
+def _with_trees(inventory: Inventory, mirrors: Mirrors) -> Inventory:
+    return replace(inventory, **asdict(read_trees(inventory, mirrors)))
 
 
 def _names(inventory: Inventory) -> Iterator[str]:
@@ -153,7 +228,7 @@ def _names(inventory: Inventory) -> Iterator[str]:
         yield from (draft.ref for package in view.packages.values() for draft in package.drafts)
 
 
-def _with_views(inventory: Inventory, views: Views) -> Inventory:
+def _with_views(inventory: Inventory, views: Mapping[ObjectName, RepositoryView]) -> Inventory:
     """Return the inventory with the registered and the former ones of some views."""
     return replace(
         inventory,
@@ -162,31 +237,25 @@ def _with_views(inventory: Inventory, views: Views) -> Inventory:
     )
 
 
-def _read_repositories(
-    content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, forges: Forges
-) -> tuple[Inventory, tuple[str, ...]]:
-    """Return the inventory with repositories and what forges know of them, and notes on the shard."""
-    inventory, recorded = content.inventory, content.recorded
-    shard_reader = None
-    if options.deep and forges.shard.parts > 1:
-
-        def find_trees(views: Views) -> PackageTrees:
-            return read_trees(_with_views(inventory, views), mirrors)
-
-        shard_reader = ShardReader(inventory, forges.shard, mirrors, find_trees)
-    views = _read_views(content, options, mirrors, shard_reader)
+def _with_forges(
+    inventory: Inventory, content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, forges: Forges
+) -> Inventory:
+    """Return the inventory with what forges know of its repositories."""
+    views, recorded = inventory.views, content.recorded
     _, unusable = isolate(
         lambda: [view.url for view in views.values()],
         lambda left_out: forges.set_authors(view for view in views.values() if view.url not in left_out),
     )
-    views = {
-        key: unread(view, unusable[view.url]) if view.url in unusable else view for key, view in views.items()
-    }
+    if unusable:
+        views = {
+            key: unread(view, unusable[view.url]) if view.url in unusable else view
+            for key, view in views.items()
+        }
     if not options.deep:
-        return replace(_with_views(inventory, views), histories=recorded.histories), ()
+        return replace(_with_views(inventory, views), histories=recorded.histories)
     forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
-    read = replace(
+    return replace(
         # The forges may have found a repository unavailable, or the lock closed.
         _with_views(inventory, forge_state.views),
         reviewed=forge_state.reviewed,
@@ -200,7 +269,6 @@ def _read_repositories(
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=forge_state.notes,
     )
-    return read, shard_reader.notes if shard_reader else ()
 
 
 def authorize(
@@ -461,46 +529,28 @@ def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Re
     return [*manifests.repositories, *(r for r in registered if r.key not in mine)]
 
 
-def _read_views(
-    content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, shard_reader: ShardReader | None
-) -> Views:
-    """Return the views, read at their absolute addresses, each with its manifest as written."""
-    policy, records = content.inventory.policy, content.inventory.records.values()
+def _describe_views(
+    content: "_ControlContent", options: ReadOptions, mirrors: Mirrors
+) -> Mapping[ObjectName, RepositoryView]:
+    """Return the views, opened at their absolute addresses, each with its manifest as written."""
+    policy, control = content.inventory.policy, options.control.mirror
     written = {r.key: r for r in content.declared.registrations}
-    located = [_located(r, options.control.mirror) for r in written.values()]
+    located = [_located(r, control) for r in written.values()]
     former, broken = find_former(content.inventory, located, written) if options.deep else ({}, {})
     written |= {key: place.registration for key, place in former.items()}
-    located += [_located(place.registration, options.control.mirror) for place in former.values()]
-
-    def as_written(views: Views) -> Views:
-        named = {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
-        named |= {
-            key: replace(named[key], former=place.former) for key, place in former.items() if key in named
-        }
-        return named | {key: unusable(named[key], error) for key, error in broken.items() if key in named}
-
-    if not options.deep:
-        home = options.control.mirror.url
-        return as_written(describe_repositories(located, mirrors, policy, snapshot_check(policy), home=home))
-    allowed = address_check(policy, options.control.mirror)
-    checks = (snapshot_check(policy), allowed, options.check)
+    located += [_located(place.registration, control) for place in former.values()]
+    allowed = address_check(policy, control)
+    checks = (snapshot_check(policy), allowed, options.check) if options.deep else (snapshot_check(policy),)
 
     def check(view: RepositoryView) -> Problem | None:
         # The address of a former place is of the state branch, which no proposed change chooses.
         some = (allowed,) if view.key in former else checks
         return next((problem for refuse in some if (problem := refuse(view))), None)
 
-    views = read_repositories(
-        located,
-        mirrors,
-        policy,
-        check,
-        home=options.control.mirror.url,
-        find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
-        texts={text: text for record in records for text in (record.path, record.output_tree)},
-    )
-    views = shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
-    return with_distinct_places(views, mirrors)
+    described = describe_repositories(located, mirrors, policy, check, home=control.url)
+    views = {key: replace(view, manifest=written[key].manifest) for key, view in described.items()}
+    views |= {key: replace(views[key], former=place.former) for key, place in former.items() if key in views}
+    return views | {key: unusable(views[key], error) for key, error in broken.items() if key in views}
 
 
 def _located(registration: Registration, control: Mirror) -> Registration:

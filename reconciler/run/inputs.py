@@ -14,11 +14,12 @@ from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task
 from reconciler.dependencies.catalog.index import DependencyInputs
-from reconciler.expand import expand
+from reconciler.expand import Desired, expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, Unit
+from reconciler.inventory.shard import Shard
 from reconciler.inventory.standing import Position
 from reconciler.read.control import (
     ControlHistory,
@@ -38,11 +39,12 @@ from reconciler.read.governance import (
     registered_in,
     repository_check,
 )
-from reconciler.read.inventory import read_inventory
+from reconciler.read.inventory import Reading, read_control, read_inventory
 from reconciler.read.state import read_applied, state_ref
 from reconciler.report.report import Names
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.run.options import RunOptions, open_mirrors
+from reconciler.run.shards import named_urls, planned_clusters, wanted
 
 if TYPE_CHECKING:
     from reconciler.api.porch import PackageVariantSpec
@@ -50,11 +52,15 @@ if TYPE_CHECKING:
 
 
 class RunInputs(Struct, frozen=True, dict=True):
-    """Everything that was read, and the repositories that it was read from."""
+    """Everything that was read, and the repositories that it was read from.
+
+    `expanded` are the variants, where they had to be known to read the rest.
+    """
 
     inventory: Inventory
     mirrors: Mirrors
     forges: Forges = field(default_factory=Forges)
+    expanded: Desired | None = None
 
     @cached_property
     def dependencies(self) -> DependencyInputs:
@@ -69,7 +75,11 @@ class RunInputs(Struct, frozen=True, dict=True):
 
     def without(self, units: Mapping[Unit, DefectError]) -> "RunInputs":
         """Return what was read without units that a bug of ours breaks the work on."""
-        return replace(self, inventory=self.inventory.without(units)) if units else self
+        return replace(self, inventory=self.inventory.without(units), expanded=None) if units else self
+
+    def expand(self) -> Desired:
+        """Return the variants that should exist."""
+        return self.expanded or expand(self.inventory)
 
     @property
     def has_manifests(self) -> bool:
@@ -99,14 +109,35 @@ def read_inputs(
     mirrors = open_mirrors(options)
     forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended)
     with open_task("reading"):
-        control = open_control(options.control, mirrors)
+        opened = open_control(options.control, mirrors)
         if writes:
-            check_opened(control)
-        reading = _reading(options, control, mirrors)
-        inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
+            check_opened(opened)
+        reading = _reading(options, opened, mirrors)
+        control = read_control(options.control, mirrors, os.environ, reading, forges)
+        inventory, expanded = _read_repositories(control, options.shard)
         if not writes:
-            inventory = with_former_variants(options.control, inventory, control, mirrors, reading)
-    return RunInputs(inventory, mirrors, forges)
+            inventory = with_former_variants(options.control, inventory, opened, mirrors, reading)
+    return RunInputs(inventory, mirrors, forges, expanded)
+
+
+def _read_repositories(control: Reading, shard: Shard) -> tuple[Inventory, Desired | None]:
+    """Read the repositories that are named, expand, then read those that variants, records and locks name.
+
+    The whole fleet is read at once. Returns the variants too, unless something that was read later, also
+    from a forge, may change them.
+    """
+    if shard.parts == 1:
+        return control.read().complete(), None
+    clusters = planned_clusters(control.inventory, shard)
+    read = control.read(named_urls(control.inventory, clusters), planned=clusters)
+    if not read.skipped:
+        return read.complete(), None
+    inventory, desired = read.with_trees(), expand(read.inventory)
+    urls, why = wanted(desired, inventory, read_dependencies(inventory, control.mirrors), shard)
+    notes = [f"Shard {shard} reads every repository: {why}"] if why else ()
+    inventory = read.read(urls, planned=clusters).complete(*notes)
+    before, after = (frozenset(map(id, i.repositories.values())) for i in (read.inventory, inventory))
+    return inventory, desired if before == after else None
 
 
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:

@@ -1,4 +1,7 @@
-"""The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
+"""The run of `plan`: read > expand > resolve > fetch > render > plan, each once.
+
+A shard expands between two steps of reading: `read_inputs`.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,7 +90,7 @@ def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: boo
         inputs = read_inputs(options, forges, writes=to_apply)
     if options.resolving.upgrade:
         # Variants follow their upstreams, unless they are held.
-        variants = expand(inputs.inventory).variants
+        variants = inputs.expand().variants
         for name in sorted(options.resolving.upgrade):
             if find_floating(variants, name):
                 hint = (
@@ -207,7 +210,7 @@ def _resolve(
     with stage("read"):
         dependencies = inputs.dependencies
     with stage("expand"):
-        desired = expand(inventory, trace=trace)
+        desired = expand(inventory, trace=True) if trace else inputs.expand()
     with stage("resolve"):
         retained = retained_variants(desired, inventory)
         return resolve_fleet(inventory, desired, dependencies, retained, options=options, defects=defects)

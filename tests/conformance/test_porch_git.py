@@ -30,8 +30,8 @@ from reconciler.names.refs import (
 )
 from reconciler.plan.drafts import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, vector_files, vectors
+from tests.support.reading import read_registered
 
 # Porch renames branches when it fetches; our mirrors hold them under the names of the remote.
 REMOTE = "refs/remotes/origin/"
@@ -152,7 +152,7 @@ def view_of(case: Case, directory: Path) -> RepositoryView:
         {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository", "spec": {"git": git}}
     )
     key = ObjectName("default", "repository")
-    views = read_repositories(
+    views = read_registered(
         [Sourced(key, manifest, Source(Location("")))], Mirrors(directory / "cache"), Policy()
     )
     assert views[key].problem is None

@@ -26,8 +26,8 @@ from reconciler.inventory.inventory import Source, Sourced
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Signature
 from reconciler.policy import Limits, Policy
-from reconciler.read.repositories import read_repositories
 from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tools.bench.goals import Goals, is_quick
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ def bench_fleet(root: Path, count: int) -> list[Row]:
     rows = [Row(f"fetch {count} repositories / git for-each-ref", fetch, listed, processes)]
 
     read, views, processes = timed(
-        lambda: read_repositories(registrations(repos), Mirrors(root / "c2"), Policy())
+        lambda: read_registered(registrations(repos), Mirrors(root / "c2"), Policy())
     )
     assert all(len(view.packages) == 4 for view in views.values())
     rows.append(Row(f"read {count} views / git ls-tree -r", read, bench_ls_tree(repos), processes))
@@ -231,7 +231,7 @@ def bench_monorepo(root: Path, count: int) -> list[Row]:
     git("pack-refs", "--all", cwd=repo.path)
     git("gc", "-q", cwd=repo.path)
     views = registrations([repo])
-    ours, found, processes = timed(lambda: read_repositories(views, Mirrors(root / "cache"), Policy()))
+    ours, found, processes = timed(lambda: read_registered(views, Mirrors(root / "cache"), Policy()))
     (view,) = found.values()
     assert len(view.packages) == count
     listed, _, _ = timed(lambda: git("ls-tree", "-r", "main", cwd=repo.path))

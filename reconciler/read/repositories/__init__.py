@@ -1,6 +1,6 @@
 """Read the views of all registered repositories, fetching each Git repository once."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -17,15 +17,8 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
-from reconciler.inventory.inventory import (
-    PackageState,
-    RepositoryRole,
-    RepositoryView,
-    Sourced,
-    available_by_url,
-    unusable,
-)
-from reconciler.names.ids import ObjectName, Oid
+from reconciler.inventory.inventory import PackageState, RepositoryView, Sourced, available_by_url, unusable
+from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, TAGS, parse_ref
@@ -50,51 +43,40 @@ Source: GitHub's documentation, "About code owners"; GitLab's, "Code Owners".
 """
 
 Registration = Sourced[Repository]
-FindNeeded = Callable[[Mapping[ObjectName, RepositoryView]], Container[str]]
-"""Returns the URLs of the repositories that a shard needs, given the views read so far."""
 
 
 def read_repositories(
-    registrations: Sequence[Registration],
+    views: Mapping[ObjectName, RepositoryView],
     mirrors: Mirrors,
     policy: Policy,
-    check: Callable[[RepositoryView], Problem | None] = lambda _: None,
-    *,
-    find_needed: FindNeeded | None = None,
-    home: str = "",
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return the view of every registered repository. Views of one Git repository share one fetch.
+    """Return described views with their content. Views of one Git repository share one fetch.
 
-    Total: an unavailable repository has a `problem` and no content, and the others proceed.
-
-    `check` refuses repositories that must not be read. `find_needed` returns those that a shard needs: they
-    are read round by round until none is missing, and the others are skipped. `home` is the URL of the
-    control repository, which is read at the address of the run. Equal paths and trees of packages in `texts`
-    are not held twice.
+    Total: an unavailable repository has a `problem` and no content, and the others proceed. Equal paths and
+    trees of packages in `texts` are not held twice.
     """
-    described = describe_repositories(registrations, mirrors, policy, check, home=home)
     reading = _Reading(policy, HeaderIndex(), texts)
 
-    def read(left_out: Mapping[ObjectName, DefectError]) -> dict[ObjectName, RepositoryView]:
-        views = {**described, **{key: unusable(described[key], error) for key, error in left_out.items()}}
-        if find_needed is None:
-            views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
-            return views
-        skipped = {key: replace(view, role=RepositoryRole.SKIPPED) for key, view in views.items()}
-        views |= {key: view for key, view in skipped.items() if view.problem is None}
-        while needed := _needed(views, find_needed):
-            views |= _read_all(needed, mirrors, reading)
-        return views
+    def without(left_out: Mapping[ObjectName, DefectError]) -> dict[ObjectName, RepositoryView]:
+        usable = {**views, **{key: unusable(views[key], error) for key, error in left_out.items()}}
+        available = [view for view in usable.values() if view.is_available]
+        fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in available))
+        groups = track(available_by_url(available).items(), "reading repositories")
+        pages = (_read_url(fetched[url], siblings, reading) for url, siblings in groups)
+        return usable | {view.key: view for view in chain.from_iterable(pages)}
 
-    views = isolate(lambda: described, read, lambda key: f"Repository {key}")[0]
-    return dict(sorted(_with_commits(views, tag_commits(views, mirrors)).items()))
+    return isolate(lambda: views, without, lambda key: f"Repository {key}")[0]
 
 
-def _with_commits(
-    views: Mapping[ObjectName, RepositoryView], tags: Mapping[str, Oid]
+def with_commits_of_tags(
+    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return views in which every upstreamLock names a commit."""
+    """Return views in which no upstreamLock names the object of a tag of any of them. Idempotent.
+
+    kpt writes that object's id for an annotated tag, and everything here compares commits.
+    """
+    tags = tag_commits(views, mirrors)
 
     def of(package: PackageState) -> PackageState:
         header = package.main_header and with_commits(package.main_header, tags)
@@ -121,23 +103,6 @@ class _Reading(NamedTuple):
     texts: Mapping[str, str]
 
 
-def _needed(views: Mapping[ObjectName, RepositoryView], find_needed: FindNeeded) -> list[RepositoryView]:
-    """Return the views that a shard needs and that were not read yet."""
-    urls = find_needed(views)
-    missing = (v for v in views.values() if v.role is RepositoryRole.SKIPPED and v.url in urls)
-    return [replace(view, role=RepositoryRole.PLANNED) for view in missing]
-
-
-def _read_all(
-    views: Iterable[RepositoryView], mirrors: Mirrors, reading: "_Reading"
-) -> dict[ObjectName, RepositoryView]:
-    views = list(views)
-    fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in views))
-    groups = track(available_by_url(views).items(), "reading repositories")
-    read = (_read_url(fetched[url], siblings, reading) for url, siblings in groups)
-    return {view.key: view for view in chain.from_iterable(read)}
-
-
 def describe_repositories(
     registrations: Sequence[Registration],
     mirrors: Mirrors,
@@ -148,7 +113,9 @@ def describe_repositories(
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return the views of registered repositories without content; none is read.
 
-    What `check` refuses is not opened, and of two addresses of one repository only the first one is.
+    `check` refuses repositories that must not be read: they are not opened, and of two addresses of one
+    repository only the first one is. `home` is the URL of the control repository, which is read at the
+    address of the run.
     """
 
     def described(registration: Registration) -> RepositoryView:

@@ -11,8 +11,8 @@ from reconciler.inventory.inventory import Commit, DeletionBranch, Draft, GroupB
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.trailers import ConflictName
 from reconciler.policy import Policy
-from reconciler.read.repositories import read_repositories
 from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
@@ -31,7 +31,7 @@ def repo(tmp_path: Path) -> Repo:
 def read(tmp_path: Path, repo: Repo) -> Read:
     def view() -> RepositoryView:
         registrations = [registration(str(repo.path))]
-        return read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())[
+        return read_registered(registrations, Mirrors(tmp_path / "cache"), Policy())[
             ObjectName("default", "edge")
         ]
 
@@ -156,7 +156,7 @@ def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo
         registration(str(repo.path), name="next", branch="next", directory="/db"),
     ]
 
-    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+    views = read_registered(registrations, Mirrors(tmp_path / "cache"), Policy())
 
     assert [group.paths for group in views[ObjectName("default", "edge")].groups] == [("db",), ("db",)]
 

@@ -21,8 +21,8 @@ from reconciler.read.dependencies import (
     read_index_directory,
     read_published,
 )
-from reconciler.read.repositories import read_repositories
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.unit.read.test_repositories import registration
 
 
@@ -51,7 +51,7 @@ class World:
             registration(str(path), name=path.stem, directory="sub" if path.stem == "sub" else "")
             for path in sorted(self.root.glob("*.git"))
         ]
-        views = read_repositories(registrations, self.mirrors, policy or Policy())
+        views = read_registered(registrations, self.mirrors, policy or Policy())
         variants = tuple(
             SimpleNamespace(
                 key=ObjectName("default", "v"),

@@ -12,8 +12,8 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Draft, PackageState, RepositoryView, Source, Sourced
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.repositories import read_repositories
 from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 
 OURS = kptfile(owner="default/default/pv", location="edge/nginx")
 W = "drafts/nginx/packagevariant-1"
@@ -42,7 +42,7 @@ def read(tmp_path: Path) -> Read:
     """Read registrations from scratch; views by their name."""
 
     def views(*registrations: Sourced[Repository]) -> Mapping[str, RepositoryView]:
-        views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+        views = read_registered(registrations, Mirrors(tmp_path / "cache"), Policy())
         assert all(key == view.key for key, view in views.items())
         return {key.name: view for key, view in views.items()}
 

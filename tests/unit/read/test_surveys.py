@@ -1,6 +1,5 @@
-"""What a view of a repository holds besides packages: directories, files, owners of code, rounds."""
+"""What a view of a repository holds besides packages: directories, files, owners of code."""
 
-from collections.abc import Container, Mapping
 from pathlib import Path
 
 import pygit2
@@ -8,13 +7,14 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import RepositoryRole, RepositoryView
-from reconciler.names.ids import ObjectName, Oid
+from reconciler.inventory.inventory import RepositoryRole
+from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
 from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
-from reconciler.read.repositories import read_repositories
+from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
@@ -139,7 +139,7 @@ def test_owners_of_code_are_those_that_the_forge_reads(
 
     def read(*, is_used: bool) -> str:
         policy = Policy(forges=rules, pull_requests=PullRequestPolicy(code_owners=is_used))
-        (view,) = read_repositories([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
+        (view,) = read_registered([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
         return view.code_owners
 
     assert read(is_used=True) == (f"* @{path}" if path else "")
@@ -157,51 +157,22 @@ def test_owners_of_code_that_are_too_long_are_not_read(
         limits=Limits(manifest_bytes=20),
     )
 
-    (view,) = read_repositories([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
+    (view,) = read_registered([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
 
     assert view.code_owners == text
 
 
-# Rounds
-
-
-def test_repositories_are_read_round_by_round_as_they_are_needed(tmp_path: Path) -> None:
-    names = ("a", "b", "c")
-    made = {name: make_repository(tmp_path / f"{name}.git", {"x": "1"}) for name in names}
-    registrations = [registration(str(made[name].path), name=name) for name in names]
-    rounds: list[set[str]] = []
-
-    def find_needed(views: Mapping[ObjectName, RepositoryView]) -> Container[str]:
-        read = {key.name for key, view in views.items() if view.head}
-        rounds.append(read)
-        return {str(made[name].path).removesuffix(".git") for name in ("a", *("b" for _ in read))}
-
-    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy(), find_needed=find_needed)
-
-    assert rounds == [set(), {"a"}, {"a", "b"}]
-    assert {key.name: (view.role, view.head is not None) for key, view in views.items()} == {
-        "a": (RepositoryRole.PLANNED, True),
-        "b": (RepositoryRole.PLANNED, True),
-        "c": (RepositoryRole.SKIPPED, False),
-    }
-
-
-def test_refused_repository_is_neither_read_nor_skipped(repo: Repo, tmp_path: Path) -> None:
+def test_refused_repository_is_not_read(repo: Repo, tmp_path: Path) -> None:
     problem = Problem(Location("r.yaml"), "Refused", "no")
     registrations = [
         registration(str(repo.path)),
         registration(str(tmp_path / "x.git"), name="oci", type="oci"),
     ]
 
-    def read(**options: object) -> list[RepositoryView]:
-        views = read_repositories(
-            registrations, Mirrors(tmp_path / "cache"), Policy(), lambda _: problem, **options
-        )
-        return list(views.values())
+    described = describe_repositories(registrations, Mirrors(tmp_path / "cache"), Policy(), lambda _: problem)
+    views = read_repositories(described, Mirrors(tmp_path / "cache"), Policy())
 
-    everything = read()
-    assert everything == read(find_needed=lambda _: {everything[0].url})
-    refused, oci = everything
+    refused, oci = views.values()
     assert (refused.problem, refused.head, refused.role) == (problem, None, RepositoryRole.PLANNED)
     assert oci.problem is not None
     assert oci.problem != problem

@@ -13,10 +13,10 @@ from reconciler.inventory.inventory import Control, Inventory, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
 from reconciler.policy import Policy
-from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.unit.read.test_repositories import registration
 
 NOTHING = PackageTrees()
@@ -52,7 +52,7 @@ class World:
             registration(str(self.edge.path), name="edge"),
             registration(str(self.up.path.parent / "gone.git"), name="gone"),
         ]
-        views = read_repositories(registered, self.mirrors, Policy())
+        views = read_registered(registered, self.mirrors, Policy())
         declared = [
             SimpleNamespace(key=ObjectName("default", "v"), manifest=_manifest(upstream))
             for upstream in upstreams

@@ -10,8 +10,9 @@ from reconciler.git.commits import PackageAnnotation, parse_annotations
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryView, Sourced
 from reconciler.policy import Policy
-from reconciler.read.repositories import discovery, read_repositories
+from reconciler.read.repositories import discovery
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.unit.read.test_repositories import registration
 
 OURS = kptfile(owner="default/default/pv")
@@ -23,7 +24,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def read(tmp_path: Path, *registrations: Sourced[Repository]) -> Mapping[str, RepositoryView]:
-    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+    views = read_registered(registrations, Mirrors(tmp_path / "cache"), Policy())
     return {key.name: view for key, view in views.items()}
 
 
@@ -83,11 +84,11 @@ def test_annotations_of_a_commit_of_many_packages_are_parsed_once(
 def test_packages_hold_the_texts_of_other_values(repo: Repo, tmp_path: Path) -> None:
     repo.commit({"web/x": "1", "api/Kptfile": OURS})
     registered, mirrors = [registration(str(repo.path))], Mirrors(tmp_path / "cache")
-    alone = read_repositories(registered, mirrors, Policy())
+    alone = read_registered(registered, mirrors, Policy())
     (packages,) = (view.packages for view in alone.values())
     held = {text: text.encode().decode() for text in ("web", str(packages["web"].main_tree))}
 
-    (view,) = read_repositories(registered, mirrors, Policy(), texts=held).values()
+    (view,) = read_registered(registered, mirrors, Policy(), texts=held).values()
 
     web = view.packages["web"]
     assert view.packages == packages

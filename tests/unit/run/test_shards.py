@@ -1,17 +1,19 @@
 """Which repositories one of several shards reads: its own, those that it needs, or the whole fleet."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from reconciler.forge.registry import Forges
-from reconciler.git.repository import Mirrors
+from reconciler.expand import expand
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.inventory.inventory import Inventory, RepositoryRole
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import normalise_url
-from reconciler.read.inventory import read_inventory
 from reconciler.records.state import REFUSED_DELETIONS, RefusedDeletionsRecord, RefusedVariant, record_bytes
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
 from tests.unit.read.test_inventory import BASE, KPTFILE, REPOSITORY, TIME, create
 
 PLANNED, READ, SKIPPED = RepositoryRole.PLANNED, RepositoryRole.READ, RepositoryRole.SKIPPED
@@ -61,14 +63,18 @@ class Fleet:
         return url_of(self.root, name)
 
     def read(self, part: int, parts: int = 2) -> Inventory:
-        forges = Forges(shard=Shard(part, parts), writes=False)
-        return read_inventory(str(self.root / "control.git"), Mirrors(self.root / "cache"), {}, forges=forges)
+        return self.inputs(part, parts).inventory
+
+    def inputs(self, part: int, parts: int = 2) -> RunInputs:
+        return read_inputs(
+            RunOptions(str(self.root / "control.git"), self.root / "cache", Shard(part, parts))
+        )
 
     def roles(self, inventory: Inventory) -> dict[str, tuple[RepositoryRole, bool]]:
         """Return role and whether there is content, by role of the repository in this world."""
         names = {self.mine: "mine", self.other: "other", "up": "up"}
         return {
-            names[key.name]: (view.role, view.head is not None)
+            names.get(key.name, key.name): (view.role, view.head is not None)
             for key, view in inventory.repositories.items()
         }
 
@@ -84,6 +90,22 @@ def test_shard_reads_its_own_repositories_and_their_upstreams(tmp_path: Path) ->
         fleet.url(fleet.mine),
         *(v.url for v in read.repositories.values() if v.head),
     }
+
+
+def test_variants_are_expanded_once_unless_something_was_read_later(tmp_path: Path) -> None:
+    unread = name_of(tmp_path, "unread", 1)
+    create(tmp_path, unread, {"README.md": "edge"})
+    fleet = Fleet(tmp_path, REPOSITORY.format(name=unread, repo=f"../{unread}.git", directory=""))
+    assert fleet.inputs(0).expanded == expand(fleet.read(0))
+
+    lock = {"repo": fleet.url(fleet.other), "directory": "web", "ref": "main", "commit": "1" * 40}
+    text = KPTFILE + f"upstreamLock: {json.dumps({'type': 'git', 'git': lock})}\n"
+    shutil.rmtree(tmp_path / f"{fleet.mine}.git")
+    create(tmp_path, fleet.mine, {"web/Kptfile": text})
+    inputs = fleet.inputs(0)
+
+    assert fleet.roles(inputs.inventory)["other"] == (READ, True)
+    assert inputs.expanded is None
 
 
 def test_upstreams_are_planned_by_the_shard_that_holds_them(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Repositories that a shard reads: its clusters', their upstreams, and the whole fleet where that decides."""
 
 import pytest
+from reconciler.dependencies.catalog.published import DependencyInputs
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
@@ -11,19 +12,13 @@ from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLo
 from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.read.shards import (
-    assign_roles,
-    planned_clusters,
-    static_needs,
-    variant_needs,
-    why_dependencies,
-    why_whole_fleet,
-)
 from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
+from reconciler.run.shards import named_urls, planned_clusters, wanted
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.values import replace
 
 OWN, OTHER = "own", "other"
+PLANNED, READ, SKIPPED = RepositoryRole.PLANNED, RepositoryRole.READ, RepositoryRole.SKIPPED
 
 
 def variant(repository: str, package: str, source: str = "blueprints") -> PackageVariantSpec:
@@ -57,26 +52,32 @@ def share(inventory: Inventory, *skipped: str) -> tuple[Inventory, Shard]:
         key: replace(view, cluster=view.cluster or key.name) for key, view in inventory.repositories.items()
     }
     views |= {
-        key: replace(view, role=RepositoryRole.SKIPPED, packages={})
-        for key, view in views.items()
-        if key.name in skipped
+        key: replace(view, role=SKIPPED, packages={}) for key, view in views.items() if key.name in skipped
     }
     shard = Shard(shard_of(own, parts), parts)
-    return assign_roles(replace(inventory, repositories=views), shard), shard
+    part = replace(inventory, repositories=views)
+    clusters = planned_clusters(part, shard)
+    roles = {key: PLANNED if view.cluster in clusters else READ for key, view in views.items()}
+    views = {
+        key: view if view.role is SKIPPED else replace(view, role=roles[key]) for key, view in views.items()
+    }
+    return replace(part, repositories=views), shard
 
 
 def why(inventory: Inventory) -> str:
     part, shard = share(inventory, OTHER)
-    return why_whole_fleet(part, expand(part), shard)
+    return wanted(expand(part), part, DependencyInputs(), shard)[1]
+
+
+def named(part: Inventory, shard: Shard) -> set[str]:
+    urls = named_urls(part, planned_clusters(part, shard))
+    return {key.name for key, view in part.repositories.items() if view.url in urls}
 
 
 def test_upstreams_of_planned_variants_are_needed_and_no_others(world: ModelWorld) -> None:
     inventory = world.inventory()
-    part, shard = share(inventory, OTHER, "rare")
 
-    assert url(inventory, OWN) in static_needs(part, shard)
-    assert url(inventory, OTHER) not in static_needs(part, shard)
-    assert variant_needs(part, expand(part)) == {url(inventory, "blueprints")}
+    assert named(*share(inventory, OTHER, "rare")) == {OWN, "blueprints"}
     assert why(inventory) == ""
 
 
@@ -86,19 +87,28 @@ def test_repositories_of_one_cluster_are_planned_together(world: ModelWorld) -> 
         key: replace(view, cluster="pair") if key.name in {OWN, OTHER} else view
         for key, view in inventory.repositories.items()
     }
-    part, shard = share(replace(inventory, repositories=views), "rare")
+    part, shard = share(replace(inventory, repositories=views))
 
     assert "pair" in planned_clusters(part, shard)
-    assert url(inventory, OTHER) in static_needs(part, shard)
-    assert part.repositories[ObjectName(NAMESPACE, OTHER)].role is RepositoryRole.PLANNED
+    assert named(part, shard) == {OWN, OTHER, "blueprints", "rare"}
 
 
 def test_name_that_only_an_existing_package_may_have_is_looked_up(world: ModelWorld) -> None:
     world.variants["c"] = variant(OTHER, "Web")
-    inventory = world.inventory()
-    part, _ = share(inventory, OTHER)
 
-    assert url(inventory, OTHER) in variant_needs(part, expand(part))
+    assert OTHER in named(*share(world.inventory(), OTHER))
+
+
+def test_whole_fleet_decides_whether_a_set_names_an_existing_package(world: ModelWorld) -> None:
+    world.variants["c"] = variant(OTHER, "Web")
+    part, shard = share(world.inventory(), OTHER)
+    desired = expand(part)
+    variants = [replace(v, set_key=A_SET if v.key.name == "c" else None) for v in desired.variants]
+
+    urls, reason = wanted(replace(desired, variants=tuple(variants)), part, DependencyInputs(), shard)
+
+    assert reason == "a set names packages that cannot be made"
+    assert urls == {view.url for view in part.repositories.values()}
 
 
 A_SET = ObjectName("default", "s")
@@ -127,7 +137,7 @@ def test_whole_fleet_decides_which_names_of_a_set_are_wrong(
     problem = Problem(Location("manifests/s.yaml", 1), reason, "Wrong").owned_by(owner)
     desired = replace(expand(part), problems=(problem,))
 
-    assert why_whole_fleet(part, desired, shard) == expected
+    assert wanted(desired, part, DependencyInputs(), shard)[1] == expected
 
 
 def test_package_left_behind_is_found_without_its_record(world: ModelWorld) -> None:
@@ -163,18 +173,23 @@ def test_whole_fleet_decides_what_deleted_packages_needed(world: ModelWorld) -> 
 def test_shard_with_the_control_repository_proposes_the_lock(world: ModelWorld) -> None:
     inventory = replace(world.inventory(), reviewed=ReviewedLock())
     part, shard = share(inventory, OTHER)
-    reasons = {
-        why_whole_fleet(part, expand(part), Shard(number, shard.parts)) for number in range(shard.parts)
-    }
+    desired, parts = expand(part), (Shard(number, shard.parts) for number in range(shard.parts))
+    reasons = {wanted(desired, part, DependencyInputs(), one)[1] for one in parts}
 
     assert reasons == {"", "it proposes the lock"}
 
 
 def test_whole_fleet_decides_what_a_planned_cluster_depends_on(world: ModelWorld) -> None:
     part, shard = share(world.inventory(), OTHER)
+    desired = expand(part)
     own, other = (part.repositories[ObjectName(NAMESPACE, name)].cluster for name in (OWN, OTHER))
 
-    assert why_dependencies(part, shard, [], {other}) == ""
-    assert why_dependencies(part, shard, [f"locks/{other}.json"], ()) == ""
-    for locked, dependent in (([f"locks/{own}.json"], ()), ([], {own}), ([], {""})):
-        assert why_dependencies(part, shard, locked, dependent)
+    def reason(locked: str, inventory: Inventory = part) -> str:
+        dependencies = DependencyInputs(locks={f"locks/{locked}.json": b""})
+        return wanted(desired, inventory, dependencies, shard)[1]
+
+    record = next(record for record in part.records.values() if record.repository == OWN)
+    needed = replace(record, name="needed", requested_by=("a",))
+    assert reason(other) == ""
+    assert reason(own) == "packages of its clusters need other packages"
+    assert reason(other, replace(part, records={**part.records, needed.key: needed})) == reason(own)
