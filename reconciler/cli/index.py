@@ -28,16 +28,16 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES, parse_version, read_index_directory
-from reconciler.read.index_import import (
+from reconciler.report.json import listing
+from reconciler.report.text import problem_lines
+from reconciler.run.options import RunOptions, open_mirrors
+from reconciler.sources.index_import import (
     HEADER,
     find_tagged_versions,
     find_versions,
     header_bytes,
     version_folder,
 )
-from reconciler.report.json import listing
-from reconciler.report.text import problem_lines
-from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.workdir.control_files import add_version, remove_folders, write_layer
 
 

@@ -37,7 +37,7 @@ from reconciler.policy import Limits
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.read.dependencies import parse_version
 from reconciler.read.documents import parse_file, yaml_limits
-from reconciler.read.index_import import (
+from reconciler.sources.index_import import (
     FoundVersion,
     FoundVersions,
     find_tagged_versions,
