@@ -31,19 +31,21 @@ from reconciler.policy import Limits
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.governance import CONFIG_VARIABLE
 from reconciler.read.snapshot import parse_time, snapshot_limits
-from reconciler.read.snapshot.importing import (
-    NO_RESOURCES,
-    ImportOptions,
-    SnapshotFiles,
-    parse_api_resources,
-    parse_kinds,
-    plan_import,
-)
 from reconciler.report.json import API_VERSION, listing
 from reconciler.report.text import problem_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.queries import find_needed_kinds
-from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
+from reconciler.workdir.snapshot import (
+    NO_RESOURCES,
+    ImportOptions,
+    SnapshotFiles,
+    find_directory,
+    parse_api_resources,
+    parse_kinds,
+    plan_import,
+    read_directory,
+    write_directory,
+)
 
 
 def _api_resources_option(purpose: str) -> Callable[[Command], Command]:

@@ -12,16 +12,18 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import format_time, parse_header, read_snapshot, snapshot_limits
-from reconciler.read.snapshot.importing import (
+from reconciler.workdir.snapshot import (
     ImportOptions,
     KindCount,
     SnapshotFiles,
+    find_directory,
     guess_plural,
     parse_api_resources,
     parse_kinds,
     plan_import,
+    read_directory,
+    write_directory,
 )
-from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
 from tests.support.control import World
 
 CLUSTER = GroupKind("example.com", "Cluster")
