@@ -13,7 +13,7 @@ from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.forge import ApiForge, has_issues
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forge

@@ -6,11 +6,10 @@ from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
 from reconciler.forge.api import github
-from reconciler.forge.api.budget import Budget, split
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Transport
 from reconciler.forge.api.products import PRODUCTS
+from reconciler.forge.http import Budget, Transport, split
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.forge.api.budget import Budget, split
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Budget, Transport, split
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential

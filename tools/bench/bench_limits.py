@@ -14,7 +14,7 @@ from tests.support.values import replace
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.forge.api.budget import Budget
+from reconciler.forge.http import Budget
 from reconciler.http.client import Clock
 from reconciler.policy import WriteLimits
 from tools.bench.goals import Goals

@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 
 from reconciler.base.errors import ReconcilerError
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Transport
 from reconciler.forge.api.products import PRODUCTS
+from reconciler.forge.http import Budget, Transport
 from reconciler.git.urls import Credential
 from reconciler.http.client import Client, Clock
 from reconciler.http.connection import Connections

@@ -33,7 +33,7 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.git.urls import Credential
 from reconciler.http.client import StaticToken
 from reconciler.http.errors import InvalidError, MissingError

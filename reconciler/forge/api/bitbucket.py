@@ -30,7 +30,7 @@ from reconciler.forge.api.dialect import (
     RestDialect,
     forbidden_method,
 )
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.git.urls import Credential
 from reconciler.http.client import StaticToken
 from reconciler.http.errors import InvalidError

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 

@@ -17,7 +17,6 @@ from reconciler.forge.api.dialect import (
     PendingError,
     PullRequestExistsError,
 )
-from reconciler.forge.api.http import Transport
 from reconciler.forge.api.listing import (
     Listing,
     is_complete,
@@ -27,6 +26,7 @@ from reconciler.forge.api.listing import (
     recorded_pulls,
 )
 from reconciler.forge.api.products import ApiDialect
+from reconciler.forge.http import Transport
 from reconciler.forge.outgoing import outgoing_pull
 from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState

@@ -25,7 +25,7 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.http.errors import InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential, learn_token
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
@@ -30,7 +29,7 @@ from reconciler.forge.api.dialect import (
     forbidden_method,
     write_times,
 )
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Budget, Transport
 from reconciler.http.client import SENDABLE, SYSTEM_CLOCK, Clock, StaticToken
 from reconciler.http.errors import InvalidError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState

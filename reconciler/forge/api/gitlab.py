@@ -25,7 +25,7 @@ from reconciler.forge.api.dialect import (
     closed_time,
     write_times,
 )
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.http.errors import ForbiddenError, InvalidError, UnauthorizedError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import ceil
 from typing import NamedTuple
 
-from reconciler.forge.api.budget import HOUR_S
 from reconciler.forge.api.dialect import ApiPullRequest
 from reconciler.forge.api.products import ApiDialect
+from reconciler.forge.http import HOUR_S
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED, workspace_number
 from reconciler.records.state import EndedPull, PullHistory, PullMark

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.forge.api import azure
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Transport
 from reconciler.forge.api.products import PRODUCTS
+from reconciler.forge.http import Budget, Transport
 from reconciler.http.client import Clock
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file

@@ -12,10 +12,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.gitea import Gitea
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Budget, Transport
 from reconciler.http.client import SYSTEM_CLOCK, StaticToken
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.forges.bench import HEADS

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.forge.api.budget import Budget
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Budget, Transport
 from reconciler.http.client import Clock, StaticToken
 from reconciler.policy import WriteLimits
 from tests.support.forges.server import Answer, Hosted, Simulator, serving

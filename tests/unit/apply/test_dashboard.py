@@ -14,11 +14,10 @@ from reconciler.apply.outcome import EffectKind, Result, Target
 from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import Exit, Location, UnavailableError
 from reconciler.base.reasons import Phase, Reason
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge
-from reconciler.forge.api.http import Transport
 from reconciler.forge.body_marker import issue_text
+from reconciler.forge.http import Budget, Transport
 from reconciler.http.client import Clock
 from reconciler.http.errors import LimitedError
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file

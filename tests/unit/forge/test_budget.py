@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from reconciler.base.errors import ConfigurationError
-from reconciler.forge.api.budget import Budget, next_turn, split
+from reconciler.forge.http import Budget, next_turn, split
 from reconciler.http.client import Clock
 from reconciler.http.errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError
 from reconciler.policy import WriteLimits

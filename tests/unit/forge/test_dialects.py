@@ -10,7 +10,7 @@ from reconciler.forge.api.dialect import ApiPullRequest, validated
 from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.gitlab import GitLab
-from reconciler.forge.api.http import Transport
+from reconciler.forge.http import Transport
 from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

@@ -12,8 +12,8 @@ from reconciler import __version__
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.progress import listening
 from reconciler.base.redact import learn_credential
-from reconciler.forge.api import http
-from reconciler.forge.api.budget import Budget
+from reconciler.forge import http
+from reconciler.forge.http import Budget
 from reconciler.http.client import ATTEMPTS, StaticToken
 from reconciler.http.errors import (
     ForbiddenError,

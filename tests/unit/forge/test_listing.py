@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.api.budget import Budget
 from reconciler.forge.api.dialect import ApiPullRequest
 from reconciler.forge.api.forge import ApiForge, KnownPulls
+from reconciler.forge.http import Budget
 from reconciler.http.client import Clock
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import HEADS
