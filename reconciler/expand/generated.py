@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
+from reconciler.api.selectors import compile_selector
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
@@ -15,7 +16,6 @@ from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_context, check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
-from reconciler.expand.selectors import compile_selector
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
 from reconciler.expand.upstream import describe_missing, existing_upstreams, find_upstream

@@ -20,6 +20,7 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
@@ -33,7 +34,6 @@ from reconciler.expand.findings import (
 )
 from reconciler.expand.names import is_object_name
 from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
-from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.template import Template, compile_template, hint_for
 from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryView
 from reconciler.names.refs import package_name_error, package_path_error, relative_package

@@ -14,10 +14,10 @@ from reconciler.api.porch import (
     Target,
     VariantTemplate,
 )
+from reconciler.api.selectors import Predicate, SelectorError, compile_selector
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.findings import ExpansionError, Finding
-from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
 from reconciler.inventory.inventory import FieldPath, RepositoryView
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import GroupKind, group_of

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
+from reconciler.api.selectors import compile_selector
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
-from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS

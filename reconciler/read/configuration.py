@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from reconciler.api.meta import LabelSelector
+from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.wording import plural
-from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
 from reconciler.policy.rollouts import Wave

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.api import porch
 from reconciler.api.annotations import INSTALLATION, check_keys
 from reconciler.api.meta import Manifest
+from reconciler.api.migration import migrate_set, untranslated_fields
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, FieldType, parse_model, parse_partly, type_error
 from reconciler.base.defects import DefectError, guard
@@ -22,7 +23,6 @@ from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.expand import check_partial
-from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source, Sourced, SourcedDocument

@@ -7,11 +7,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
+from reconciler.api.selectors import compile_selector
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import Text
-from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant, set_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName

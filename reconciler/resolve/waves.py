@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.api.meta import LabelSelector
+from reconciler.api.selectors import compile_selector
 from reconciler.base.wording import time_text
-from reconciler.expand.selectors import compile_selector
 from reconciler.names.ids import ObjectName
 from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount

@@ -8,6 +8,7 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from reconciler.api.meta import Manifest, label_error
+from reconciler.api.migration import migrate_set, untranslated_fields
 from reconciler.api.porch import (
     GROUP,
     PACKAGE_VARIANT_SET,
@@ -22,7 +23,6 @@ from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.wording import plural, verb
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError
-from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
 from reconciler.names.ids import normalise_url

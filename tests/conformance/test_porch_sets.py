@@ -20,13 +20,13 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.base.errors import Location
 from reconciler.cel import Environment, Failure
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import ExpansionError, joined
 from reconciler.expand.names import variant_identifier, variant_name
 from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
-from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
 from reconciler.expand.template import Renderer, Scope, TemplateError, compile_template
 from reconciler.expand.upstream import describe_missing, find_upstream
