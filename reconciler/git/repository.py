@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -432,6 +433,20 @@ class Mirrors:
             self._fetched = errors
         results.update({m.url: failure for m in mirrors if (failure := errors[m.url]) is not None})
         return results
+
+    def ensure_all(self, objects: Mapping[str, Iterable[Oid]]) -> None:
+        """Fetch missing objects of opened repositories, by normalised URL, in one batch each, side by side.
+
+        A server refuses the whole batch for one missing object: all of it stays missing then.
+        """
+
+        def ensure(url: str) -> None:
+            with suppress(UnavailableError):
+                self.of(url).ensure(objects[url])
+
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            list(pool.map(ensure, objects))
+        effects.check_shutdown()
 
 
 def _fetch_error(mirror: Mirror) -> UnavailableError | DefectError | None:

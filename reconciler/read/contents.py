@@ -1,4 +1,4 @@
-"""Fetch the package contents that rendering needs, one batch of blobs per repository."""
+"""Fetch the package contents that rendering needs, one batch of blobs per repository, side by side."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -44,6 +44,7 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     """
     fetched = _Fetched(limits or Limits())
     files, refused = fetched.files, fetched.refused
+    mirrors.ensure_all(_missing_blobs(needs, mirrors, fetched.limits))
     for url, trees in track(sorted(needs.trees.items()), "fetching packages of repositories"):
         missing = sorted(tree for tree in trees if tree not in files)
         try:
@@ -64,10 +65,23 @@ class _Fetched(Struct):
     refused: dict[Oid, str] = msgspec.field(default_factory=dict)
 
 
+def _missing_blobs(needs: Needs, mirrors: Mirrors, limits: Limits) -> dict[str, set[Oid]]:
+    """Return the blobs of packages in remote repositories; each package of the first one that has it."""
+    blobs: dict[str, set[Oid]] = {}
+    listed = set[Oid]()
+    for url, trees in sorted(needs.trees.items()):
+        with suppress(UnavailableError):
+            mirror = mirrors.of(url)
+            for tree in sorted(trees - listed) if not mirror.is_local else ():
+                # One that cannot be listed is refused when it is read.
+                with suppress(PackageRefusedError, UnavailableError):
+                    blobs.setdefault(url, set()).update(mirror.list_blobs(tree, limits))
+                    listed.add(tree)
+    return blobs
+
+
 def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
     limits, refused = fetched.limits, fetched.refused
-    if not mirror.is_local:
-        trees = _fetch_blobs(mirror, trees, limits, refused)
     for tree in trees:
         try:
             package = mirror.files(tree, limits)
@@ -81,19 +95,3 @@ def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
             continue
         fetched.size = size
         fetched.files[tree] = package
-
-
-def _fetch_blobs(mirror: Mirror, trees: list[Oid], limits: Limits, refused: dict[Oid, str]) -> list[Oid]:
-    """Fetch the blobs of packages in one batch; return those packages that can be listed."""
-    blobs: set[Oid] = set()
-    readable = []
-    for tree in trees:
-        try:
-            blobs |= mirror.list_blobs(tree, limits)
-            readable.append(tree)
-        except (PackageRefusedError, UnavailableError) as error:
-            refused[tree] = str(error)
-    # A server refuses the whole batch for one missing object: then each package is fetched by itself.
-    with suppress(UnavailableError):
-        mirror.ensure(blobs)
-    return readable

@@ -1,8 +1,10 @@
 """Repositories elsewhere, over HTTP on the loopback: partial mirrors, batches of blobs, secrets."""
 
 import random
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +74,22 @@ def test_mirror_is_partial_and_fetches_package_in_one_batch(
     }
     assert present(mirror) - had == 9
     assert not mirror.has(repo.blob(b"4 a"))
+
+
+def test_contents_of_repositories_are_fetched_side_by_side(
+    tmp_path: Path, repo: Repo, server: HttpGit
+) -> None:
+    shutil.copytree(repo.path, tmp_path / "served" / "b.git")
+    mirrors = Mirrors(tmp_path / "cache")
+    names = {mirrors.open(server.url(f"{name}.git")).url: f"p{n}" for n, name in enumerate("ab")}
+    mirrors.fetch_all(server.url(f"{name}.git") for name in "ab")
+    needs = Needs({url: frozenset({repo.tree("main", package)}) for url, package in names.items()})
+    server.barrier, before = threading.Barrier(2), process_count()
+
+    contents = fetch_contents(needs, mirrors)
+
+    assert process_count() - before == 2
+    assert contents.keys() == {repo.tree("main", "p0"), repo.tree("main", "p1")}
 
 
 def test_fetch_follows_branch_that_becomes_a_directory(tmp_path: Path, repo: Repo, server: HttpGit) -> None:

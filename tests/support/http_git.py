@@ -19,7 +19,8 @@ from tests.support.http_body import read_body
 class HttpGit:
     """A server of the repositories below `root`; `requests` has method, path and authorization of each.
 
-    It takes no request with more than `largest` bytes.
+    It takes no request with more than `largest` bytes. With a `barrier` no POST is answered before others are
+    there too.
     """
 
     root: Path
@@ -28,6 +29,7 @@ class HttpGit:
     redirect: str = ""
     moved: dict[str, str] = field(default_factory=dict)
     largest: int = 1 << 30
+    barrier: threading.Barrier | None = None
     requests: list[tuple[str, str, str]] = field(default_factory=list)
 
     def url(self, name: str) -> str:
@@ -60,6 +62,8 @@ def serve(
             sent = self.headers.get("Authorization", "")
             body = read_body(self)
             state.requests.append((self.command, self.path, sent))
+            if state.barrier and self.command == "POST":
+                state.barrier.wait(20)
             if len(body) > state.largest:
                 return self._say(413, {}, b"")
             if state.redirect:
