@@ -20,6 +20,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
+from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     After,
     ApprovalState,
@@ -27,6 +28,7 @@ from reconciler.plan.changes import (
     DraftFacts,
     MoveRef,
     Op,
+    Plan,
     WriteDraft,
     WriteGroup,
 )
@@ -291,6 +293,11 @@ def staged(
     results = result[0] if isinstance(result, tuple) else result
     composed.add(results, lambda parts, own: parts._replace(**{part: own}))
     return tuple(map(stateless, composed.composed.values()))
+
+
+def plan_of(change: Change, context: PlanContext, **fields: Any) -> Plan:
+    """Return a plan of one change, with the state after it."""
+    return Plan(changes=(with_after(change, context.targets[change.package]),), context=context, **fields)
 
 
 def stateless(change: Change) -> Change:

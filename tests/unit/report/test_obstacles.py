@@ -30,6 +30,7 @@ from tests.support.plan_values import (
     a_write,
     field_at,
     oid,
+    plan_of,
     web_context,
 )
 from tests.support.sets import COMMIT, TREE, a_package, repository
@@ -69,7 +70,7 @@ def standstill(
     inventory = {"views": (EDGE, blueprints(*numbers)), **fields.pop("inventory", {})}
     given = {"resolved": {WEB: resolved or a_resolved()}, **fields}
     context = web_context(a_target(**{"package": ON_MAIN, **(target or {})}), inventory=inventory, **given)
-    plan = Plan(changes=(change,), problems=problems, context=context)
+    plan = plan_of(change, context, problems=problems)
     return find_obstacles(plan, change, "edge/web", version, trace or {})
 
 
@@ -204,7 +205,7 @@ def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
     context = web_context(a_target(package=ON_MAIN))
     change = replace(KEPT, waits=True, message="Why")
 
-    found = find_obstacles(Plan(changes=(change,), context=context), change, "edge/web", "v2", {})
+    found = find_obstacles(plan_of(change, context), change, "edge/web", "v2", {})
 
     assert found == Standstill(
         "web/v1",

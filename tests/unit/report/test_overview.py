@@ -26,6 +26,7 @@ from tests.support.plan_values import (
     a_target,
     a_write,
     oid,
+    plan_of,
     web_context,
 )
 from tests.support.sets import a_package
@@ -39,7 +40,7 @@ ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
 
 def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> PackageOverview:
     context = web_context(target or a_target(package=ON_MAIN), **fields)
-    return package_overviews(Plan(changes=(change,), context=context))[WEB, PACKAGE]
+    return package_overviews(plan_of(change, context))[WEB, PACKAGE]
 
 
 def test_package_on_main_waits_for_nothing() -> None:
