@@ -263,7 +263,7 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     if draft is None and conflicts:
         return decision(Op.KEEP, Reason.MERGE_CONFLICT, asked_text(conflicts), waits=True)
     if draft is None:
-        return decision(Op.KEEP, Reason.UP_TO_DATE)
+        return decision(Op.KEEP, Reason.UP_TO_DATE, _equal_text(case))
     if draft.append_only:
         main = "Main has what the package keeps for now" if case.resolved.held_back else "Main is up to date"
         message = f"{main}; the draft has a person's commits and is left to them"
@@ -276,6 +276,15 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
         close=close_pulls(case.target, [draft.ref], "Main is what it should be; nothing is left to propose."),
         waits=waits,
     )
+
+
+def _equal_text(case: Case) -> str:
+    """Return that main has all of a revision but its name, "" where it has that, too."""
+    header, pin = case.target.package.main_header, case.resolved.pin
+    lock = header.upstream_lock if header is not None else None
+    if lock is None or lock.commit == pin.commit.oid:
+        return ""
+    return f"{pin.label} changes nothing here but the name in the Kptfile, which stays {lock.ref}"
 
 
 def _touched_draft(case: Case, draft: Draft, fresh: Package) -> Decision:

@@ -267,7 +267,7 @@ class SetRecord(NamedRecord, frozen=True, kw_only=True):
 
 
 class RolloutPin(Record, frozen=True, kw_only=True):
-    """What a package had before a rollout: `package` is the path of its upstream in the Repository.
+    """Upstream revision of a package before a rollout: `package` is that upstream's path in the Repository.
 
     `main` is its tree on main then. `values` is the digest of what its set's template gave, "" for nothing,
     None if that is not known.

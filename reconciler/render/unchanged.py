@@ -46,7 +46,7 @@ def find_unchanged(rendered: Rendered, resolution: Resolution, inventory: Invent
 
 
 def without_guesses(resolution: Resolution) -> Resolution:
-    """Return the resolution in which variants wait of which nobody knows what main was made with."""
+    """Return the resolution in which variants wait if the values that main was made with are unknown."""
     guesses = {r.variant.key: r for r in resolution.variants if r.held_back and r.held_back.is_guess}
     if not guesses:
         return resolution
@@ -63,7 +63,7 @@ def without_guesses(resolution: Resolution) -> Resolution:
 
 
 def _moving(resolution: Resolution, inventory: Inventory) -> Iterator[ResolvedVariant]:
-    """Yield the variants that are rendered as their set asks for and that no record says main has."""
+    """Yield the variants that are rendered as their set asks for, and that main lacks by the records."""
     missing = {*inventory.unchanged} | {
         member.key
         for rollout in resolution.rollouts

@@ -64,9 +64,9 @@ def find_base(
 def find_equal(
     header: KptfileHeader | None, pin: Pin, record: PackageVariantRecord | None, inventory: Inventory
 ) -> Pin | None:
-    """Return the revision whose resources main has while its Kptfile names another, None for none.
+    """Return the revision of the resources on main, None if its Kptfile names that one.
 
-    A rollout proposes nothing where a revision changes nothing (D42). One that the Kptfile names is itself.
+    A rollout proposes nothing where a revision changes nothing, so the Kptfile may name an earlier one (D42).
     """
     lock = header.upstream_lock if header else None
     if record is None or lock is None or not record.equal_commit:

@@ -69,7 +69,7 @@ class SubpackagePin(Struct, frozen=True):
 class HeldBack(NamedTuple):
     """The pin that a rollout holds back, None before the first one; why, and where that was ordered.
 
-    `is_guess` tells that nobody knows with which values main was made: what is rendered is compared with
+    `is_guess` tells that the values that main was made with are unknown: what is rendered is compared with
     main, and never proposed.
     """
 

@@ -74,7 +74,7 @@ class RollingSet(Struct, frozen=True):
         return f"{pin} {values_digest(self.values[key])}".rstrip() if pin else ""
 
     def main_values(self, key: ObjectName) -> Values | None:
-        """Return the values that main was made with, None if nobody knows them.
+        """Return the values that main was made with, None if they are unknown.
 
         Where what was applied last is on main, or nothing was on its way when people changed main, they are
         those of the record. Else a draft of them may be open, closed, or merged with edits.
@@ -93,35 +93,38 @@ class RollingSet(Struct, frozen=True):
             return last
         before = member.before if member is not None else None
         if before is not None and before.main == main:
-            return self.values_before(before)
+            return self._recorded_before(before)
         is_at_rest = record.local_tree == record.output_tree
         if is_at_rest or member is None or member.published or member.ended:
             return last
-        earlier = self.values_before(before) if before is not None else None
+        earlier = self._recorded_before(before) if before is not None else None
         is_open = record.local_tree == main or outcome.draft is not None
         return earlier if is_open or earlier == last else None
 
     def values_before(self, pin: RolloutPin) -> Values | None:
-        """Return the values that a package had before its rollout, None if nobody knows them."""
-        if not pin.values:
-            return None if pin.values is None else {}
-        record = self.inventory.rollouts.get(self.key)
-        if record is not None and pin.values in (record.values or {}):
-            return (record.values or {})[pin.values]
+        """Return the values that a package had before its rollout, None if they are unknown."""
+        recorded = self._recorded_before(pin)
+        if recorded is not None or pin.values is None:
+            return recorded
+        # A rollout that starts in this run is in no record yet.
         every = (self.values_on_record(key) for key in sorted(self.variants))
         return next((values for values in every if values and values_digest(values) == pin.values), None)
 
+    def _recorded_before(self, pin: RolloutPin) -> Values | None:
+        record = self.inventory.rollouts.get(self.key)
+        return {} if pin.values == "" else ((record.values if record else None) or {}).get(pin.values or "")
+
     def is_at_target(self, key: ObjectName) -> bool:
         """Tell whether main has what a variant asks for."""
-        asked = identity(self.asks_for(key))
+        target = identity(self.asks_for(key))
         main = self.inventory.unchanged.get(key) or identity(self.base(key))
-        return main == asked != "" and self.main_values(key) == self.values[key]
+        return main == target != "" and self.main_values(key) == self.values[key]
 
     def is_asked_to_move(self, key: ObjectName) -> bool:
         """Tell whether a variant asks for another revision, or other values, even if they change nothing."""
-        asked, values = self.asks_for(key), self.values_on_record(key)
-        is_other = identity(self.base(key)) != identity(asked) or values not in (None, self.values[key])
-        return asked is not None and (is_other or self.differs(key))
+        target, values = self.asks_for(key), self.values_on_record(key)
+        is_other = identity(self.base(key)) != identity(target) or values not in (None, self.values[key])
+        return target is not None and (is_other or self.differs(key))
 
     def differs(self, key: ObjectName) -> bool:
         """Tell whether main does not have what a variant asks for."""
@@ -187,9 +190,9 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
 
 
 def _only_joins(rolling: RollingSet) -> bool:
-    """Tell whether nothing but new targets is asked to move: what the others have went through its waves.
+    """Tell whether only new targets are asked to move: their waves brought the others what they have.
 
-    Without the state nobody knows that.
+    Without the state that cannot be told, and new targets wait like all others.
     """
     records, moving = rolling.inventory.records, [*filter(rolling.is_asked_to_move, rolling.variants)]
     is_new = all(_is_new(rolling, key) and key not in records for key in moving)
@@ -218,8 +221,12 @@ def _name(rolling: RollingSet, old: RolloutRecord | None) -> str:
         return ordered
     pins = [pin for key in sorted(rolling.variants) if (pin := rolling.asks_for(key))]
     is_same = old is not None and bare_name(old.revision) == revision
-    known = [member.target for member in old.members] if is_same and old is not None else []
-    if any(known) and pins and not any(target.startswith(identity(pin)) for target in known for pin in pins):
+    targets = [member.target for member in old.members] if is_same and old is not None else []
+    if (
+        any(targets)
+        and pins
+        and not any(target.startswith(identity(pin)) for target in targets for pin in pins)
+    ):
         return f"{pins[0].ref}@{pins[0].commit.oid[:8]}"  # its tag moved
     moves = any(identity(rolling.base(key)) != identity(rolling.asks_for(key)) for key in differing)
     return revision if moves and not is_same else valued
@@ -234,8 +241,9 @@ def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
         before == now or (older and now.startswith(before)) for before, now in pairs if before and now
     ]
     # Where none of its packages is left, or understood, the name of the revision tells.
-    label = names_asked(rolling)[0]
-    return all(compared) if compared else label in ("", record.revision, bare_name(record.revision))
+    label, valued = names_asked(rolling)
+    is_named = record.revision in (label, valued) or record.revision.startswith(f"{label}@")
+    return all(compared) if compared else not label or is_named
 
 
 _MARK = re.compile(r"[@+][0-9a-f]{8}$")
@@ -411,12 +419,14 @@ def _find_failure(
 def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
     """Return the record with the values that its packages had before."""
     recorded = rolling.inventory.rollouts.get(rolling.key)
-    known = dict((recorded.values if recorded else None) or {})
+    values_by_digest = dict((recorded.values if recorded else None) or {})
     used = {member.before.values for member in record.members if member.before and member.before.values}
-    for key in rolling.variants if used - known.keys() else ():
+    for key in rolling.variants if used - values_by_digest.keys() else ():
         if values := rolling.values_on_record(key):
-            known[values_digest(values)] = values
-    return replace(record, values={digest: known[digest] for digest in sorted(used & known.keys())})
+            values_by_digest[values_digest(values)] = values
+    return replace(
+        record, values={digest: values_by_digest[digest] for digest in sorted(used & values_by_digest.keys())}
+    )
 
 
 def recorded_pin(pin: Pin) -> RolloutPin:

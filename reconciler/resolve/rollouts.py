@@ -63,7 +63,7 @@ from reconciler.resolve.waves import Judgement, judge_waves, recorded_waves, wai
 class KeptPin(NamedTuple):
     """Pin that a variant gets in place of the one that it asks for, None for none yet, and why.
 
-    `values` are those that it gets in place of its own, None if nobody knows them. `location` is that of the
+    `values` are those that it gets in place of its own, None if they are unknown. `location` is that of the
     order that decides it, if one does.
     """
 
@@ -430,8 +430,8 @@ def _way_back(
     outcome, name, before = rolling.outcomes.get(member.key), rolling.name(member.key), member.before
     base, values = rolling.base(member.key), rolling.main_values(member.key)
     if not isinstance(outcome, ResolvedVariant) or not rolling.is_at_target(member.key):
-        kept = _kept_pin(rolling, member.key, before, "")
-        return kept.pin, kept.values, ""
+        present = _kept_pin(rolling, member.key, before, "")
+        return present.pin, present.values, ""
     earlier = rolling.inventory.earlier.get(outcome.downstream)
     if before is None and earlier is None:
         before = find_earlier(record)

@@ -208,7 +208,6 @@ def test_a_reverted_value_fails_its_wave(world: RolloutWorld) -> None:
     world.values = {"memory": "1Mi"}
     runs(world)
     merge_all(world)
-    world.policy = replace(world.policy, suspend=False)
     world.run()
     assert world.revert("a1")
 
@@ -249,6 +248,21 @@ def test_a_rollback_brings_revision_and_values_back_together(world: RolloutWorld
 
     assert set(refs(world).values()) == {"web/v1"}
     assert set(memories(world).values()) == {"1Gi"}
+
+
+def test_a_rollback_without_the_state_keeps_values_that_are_unknown(world: RolloutWorld) -> None:
+    world.values = {"memory": "1Mi"}
+    plan = world.run()
+    merge_all(world)
+    world.lose_state()
+    runs(world)
+    world.order(ROLL_BACK, the_rollout(plan).revision)
+
+    plan = world.run()
+
+    assert changed(plan) == []
+    assert set(memories(world).values()) == {"1Gi", "1Mi"}
+    assert any("the values, which a1/web had before" in problem.message for problem in plan.problems)
 
 
 # targets
@@ -327,7 +341,9 @@ def test_a_revision_that_changes_nothing_is_done_at_once(world: RolloutWorld) ->
     assert changed(plan) == []
     assert the_rollout(plan).phase is RolloutPhase.COMPLETE
     assert set(refs(world).values()) == {"web/v1"}
-    assert row(plan, "c1").reason is Reason.UP_TO_DATE
+    kept = row(plan, "c1")
+    assert kept.reason is Reason.UP_TO_DATE
+    assert kept.message == "web/v4 changes nothing here but the name in the Kptfile, which stays web/v1"
 
 
 def test_after_it_the_next_change_has_the_right_base(world: RolloutWorld) -> None:

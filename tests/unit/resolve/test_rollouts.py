@@ -385,6 +385,24 @@ def test_a_repository_that_cannot_be_read_is_waited_for(world: RolloutWorld) -> 
     assert updated(plan) == []
 
 
+def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(world: RolloutWorld) -> None:
+    world.targets = [*FIRST, *SECOND, "c1"]
+    world.run()
+    world.targets = list(EDGES)
+
+    plan = world.run()
+
+    assert row(plan, "c2").message == "Its target is newer than rollout web/v2 of fleet, and moves after it"
+    merge_all(world)
+    world.order(GO, "web/v2/first")
+    complete_second(world)
+    assert updated(world.run()) == ["c1"]
+    merge_all(world)
+    plan = world.run()
+    assert updated(plan) == ["c2"]
+    assert len(the_rollout(plan).record.members) == len(EDGES)
+
+
 def test_a_later_target_has_what_the_others_had_and_moves_with_its_wave(world: RolloutWorld) -> None:
     world.targets = [*FIRST, *SECOND, "c1"]
     world.push("c2", {"web": None})
