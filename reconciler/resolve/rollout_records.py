@@ -192,7 +192,7 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
 def _only_joins(rolling: RollingSet) -> bool:
     """Tell whether only new targets are asked to move: their waves brought the others what they have.
 
-    Without the state that cannot be told, and new targets wait like all others.
+    Without the state that is unknown, and new targets wait like all others.
     """
     records, moving = rolling.inventory.records, [*filter(rolling.is_asked_to_move, rolling.variants)]
     is_new = all(_is_new(rolling, key) and key not in records for key in moving)
