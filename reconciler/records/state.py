@@ -269,8 +269,8 @@ class SetRecord(NamedRecord, frozen=True, kw_only=True):
 class RolloutPin(Record, frozen=True, kw_only=True):
     """Upstream revision of a package before a rollout: `package` is that upstream's path in the Repository.
 
-    `main` is its tree on main then. `values` is the digest of what its set's template gave, "" for nothing,
-    None if that is not known.
+    `main` is its tree on main then, where its values alone change. `values` is the digest of what its set's
+    template gave, "" for nothing, None if that is not known.
     """
 
     repository: str

@@ -364,8 +364,11 @@ def _observed(rolling: RollingSet, member: RolloutMember, now: int) -> RolloutMe
     before = member.before
     if before is None and base is not None and rolling.is_asked_to_move(key):
         values = rolling.values_on_record(key)
-        digest = None if values is None else values_digest(values)
-        before = replace(recorded_pin(base), main=outcome.local or "", values=digest)
+        # Where the revision stays, the tree on main alone tells that people took the values back.
+        main = outcome.local if identity(base) == identity(rolling.asks_for(key)) else None
+        before = replace(recorded_pin(base, values), main=main or "")
+    elif before is not None and before.values is None and not rolling.values[key]:
+        before = replace(before, values="")  # an older version recorded none
     if rolling.is_at_target(key):
         published = member.published if member.published > UNTIMED else now
         is_unhealthy = member.failed == "unhealthy"
@@ -429,8 +432,13 @@ def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRec
     )
 
 
-def recorded_pin(pin: Pin) -> RolloutPin:
-    """Return a pin as a record has it."""
+def recorded_pin(pin: Pin, values: Values | None) -> RolloutPin:
+    """Return a pin, and the values that a package has with it, as a record has them."""
     return RolloutPin(
-        repository=pin.repository, package=pin.name, ref=pin.ref, commit=pin.commit.oid, tree=pin.tree
+        repository=pin.repository,
+        package=pin.name,
+        ref=pin.ref,
+        commit=pin.commit.oid,
+        tree=pin.tree,
+        values=None if values is None else values_digest(values),
     )

@@ -399,7 +399,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
             kept_pins[member.key] = KeptPin(pin, f"{head}; {why}" if why else head, values, at)
         by_wave.setdefault(member.wave, []).append(status._replace(why=why or status.why))
         if member.before is None and pin is not None and not why:
-            member = replace(member, before=recorded_pin(pin))
+            member = replace(member, before=recorded_pin(pin, values))
         members.append(member)
     waves_of = {member.key: member.wave for member in members}
     for key in newcomers(rolling, waves_of):
