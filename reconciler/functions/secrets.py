@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -35,6 +36,8 @@ _LEVELS: Final = 5
 _DECIDED: Final[dict[Oid, bool]] = {}
 """Whether a file has a Secret: each conflict of a file asks again, and both sides of each difference."""
 _MOST_DECIDED: Final = 1 << 16
+_CACHED: Final = 512
+"""Resources in memory: those of a package with a large chart."""
 
 _OTHER_SPELLING: Final = re.compile(rb"[\\!\0]")
 """Part of every spelling without the word itself: an escape, a tag such as `!!binary`, UTF-16."""
@@ -123,19 +126,27 @@ def _secrets(value: Any, level: int, seen: set[str]) -> Iterator[Mapping[str, An
 
 def secret_values(resources: Iterable[Resource]) -> frozenset[str]:
     """Return the values of all Secrets in resources: as written, as plain text and as base64."""
-    likely = (resource.value for resource in resources if _may_have_secret(resource.value))
-    secrets = (secret for value in likely for secret in _secrets(value, 0, set()))
-    return frozenset(value for secret in secrets for value in _values(secret) if len(value) >= _SHORTEST)
+    return frozenset[str]().union(*(_values_of(resource.value) for resource in resources))
 
 
-def _may_have_secret(value: Any) -> bool:
-    """Return whether a value can have a Secret: most have neither the word nor another spelling of it."""
+def _values_of(value: Any) -> frozenset[str]:
     try:
-        data = orjson.dumps(value)
+        return _values_of_json(orjson.dumps(value))
     except orjson.JSONEncodeError:
-        return True
+        return _long_values(value)
+
+
+@lru_cache(maxsize=_CACHED)
+def _values_of_json(data: bytes) -> frozenset[str]:
+    """Return the values of Secrets in a resource, which all steps see, and packages of one chart have."""
     # What JSON itself escapes in ordinary texts is no other spelling.
-    return _may_hold(data.replace(b"\\n", b"").replace(b'\\"', b""), b"Secret")
+    may_have = _may_hold(data.replace(b"\\n", b"").replace(b'\\"', b""), b"Secret")
+    return _long_values(orjson.loads(data)) if may_have else frozenset()
+
+
+def _long_values(value: Any) -> frozenset[str]:
+    secrets = _secrets(value, 0, set())
+    return frozenset(text for secret in secrets for text in _values(secret) if len(text) >= _SHORTEST)
 
 
 def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:
