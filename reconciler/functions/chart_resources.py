@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from reconciler.base.wording import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
 from reconciler.functions.wire import default_path
-from reconciler.krm.documents import DocumentKind, split_file
+from reconciler.krm.documents import DocumentKind, PackageFile, split_file
 from reconciler.krm.values import copy_value, is_same
 
 _TESTS: Final = frozenset(("test", "test-success", "test-failure"))
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_CACHED: Final = 256
+"""Templates, of a few large charts."""
 _HOOK: Final = "helm.sh/hook"
 _GLUED: Final = re.compile(r"(?m)^---(?=[^\s-])")
 """A separator with text right behind it, as trimming in templates leaves it: Helm separates there too."""
@@ -38,7 +41,7 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
         most = f"limits.yamlDocuments is {limits.yaml_documents}, limits.packageBytes {limits.package_bytes}"
         raise ChartError(f"The chart {call.chart.name} gives {what}: {most}", call.path)
     for template in templates:
-        split = split_file(_GLUED.sub("---\n", template.text).encode(), "")
+        split = _documents(template.text)
         if split.problem is not None:
             line = f":{split.problem.line}" if split.problem.line else ""
             raise ChartError(
@@ -50,10 +53,16 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
                 continue
             for made in _resources(call, document.value, document.text, template.path, package):
                 other = by_identity.setdefault(made.identity, (made, template.path))
-                if not is_same(other[0].value, made.value):
+                if other[0] is not made and not is_same(other[0].value, made.value):
                     what = f"{template.path} of the chart {call.chart.name} gives {made.kind} {made.name}"
                     raise ChartError(f"{what} with other content than {other[1]}", call.path)
     return [resource for resource, _ in by_identity.values()]
+
+
+@lru_cache(maxsize=_CACHED)
+def _documents(text: str) -> PackageFile:
+    """Return the documents of what a template gives: most give the same for all clusters and versions."""
+    return split_file(_GLUED.sub("---\n", text).encode(), "")
 
 
 def _resources(call: ChartCall, value: Any, text: str, template: str, package: str) -> Iterator[Resource]:
@@ -62,7 +71,7 @@ def _resources(call: ChartCall, value: Any, text: str, template: str, package: s
         for item in items:
             yield from _resources(call, item, "", template, package)
         return
-    resource = Resource(value if isinstance(value, dict) else {}, package=package)
+    resource = Resource(copy_value(value) if isinstance(value, dict) else {}, package=package)
     if not (resource.api_version and resource.kind and resource.name):
         why = "no resource with apiVersion, kind and metadata.name"
         raise ChartError(f"{template} of the chart {call.chart.name} gives {why}", call.path)
@@ -71,7 +80,7 @@ def _resources(call: ChartCall, value: Any, text: str, template: str, package: s
         return
     if text:
         resource.written = f"# Source: {template}\n{text.strip()}\n"
-        resource.held = copy_value(value)
+        resource.held = value
     path = _template_file(template) if call.by_template else _resource_file(resource)
     resource.path = f"{package}/{path}" if package else path
     yield resource
