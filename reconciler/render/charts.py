@@ -60,7 +60,8 @@ _MANIFESTS: Final = (".yaml", ".yml", ".json")
 _PLATFORM: Final = "kubernetes"
 _SOURCE: Final = b"# Source: "
 _IDENTIFIERS: Final = re.compile(
-    rb"[ ]*# kpt-merge: [^\n]*|\n[ ]+internal\.kpt\.dev/upstream-identifier:[^\n]*|\n  annotations:(?=\n)"
+    rb"[ ]*# kpt-merge: [^\n]*|\n[ ]+internal\.kpt\.dev/upstream-identifier:[^\n]*"
+    rb"|\n  annotations:(?:\s*\{\})?(?=\n)"
 )
 _CAPABILITIES: Final = ("kubeVersion", "apiVersions")
 
@@ -309,13 +310,15 @@ def _distance(files: Files, side: _Side) -> int:
     """Return the number of lines that a package does not share with what it led to, of what charts gave."""
     changed_paths = {path for path, file in files.items() if side.plain.get(path) != file}
     changed_paths |= {path for path, file in side.local.items() if file.data.startswith(_SOURCE)}
-    lines = ([Counter(_lines(tree.get(path))) for tree in (files, side.local)] for path in changed_paths)
-    return sum((ours - theirs).total() + (theirs - ours).total() for ours, theirs in lines if ours != theirs)
+    return sum(_difference(files.get(path), side.local.get(path)) for path in changed_paths)
 
 
-def _lines(file: File | None) -> list[bytes]:
-    """Return the lines of a file without the identifiers that an update adds."""
-    return _IDENTIFIERS.sub(b"", file.data).splitlines() if file is not None else []
+@lru_cache(maxsize=4096)
+def _difference(ours: File | None, theirs: File | None) -> int:
+    """Return the number of lines that two files do not share, without the identifiers that an update adds."""
+    texts = (b"" if file is None else file.data for file in (ours, theirs))
+    lines = [Counter(_IDENTIFIERS.sub(b"", text).splitlines()) for text in texts if ours != theirs]
+    return sum((lines[side] - lines[1 - side]).total() for side in range(len(lines)))
 
 
 def _sides(

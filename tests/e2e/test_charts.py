@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.runtimes.helm import HelmRuntime
 from reconciler.names.objects import Files
 from reconciler.render import charts
 from reconciler.resolve import up_to_date
@@ -529,3 +531,29 @@ def test_package_of_an_older_run_moves_without_a_conflict_and_keeps_its_edits(wo
     before = world.all_refs()
     assert world.run("apply", cache="another").code == 0
     assert world.all_refs() == before
+
+
+def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts write `annotations: {}`, which an update fills: that is no edit, which would be looked for."""
+    rendered: list[str] = []
+    run = HelmRuntime.run
+
+    def count(runtime: HelmRuntime, call: FunctionCall) -> FunctionRun:
+        rendered.append(call.claimed)
+        return run(runtime, call)
+
+    empty = DEPLOYMENT.replace("  labels:", "  annotations:\n    {}\n  labels:")
+    with world.edit("blueprints", "Write no annotations") as folder:
+        (folder / "web/charts/web/templates/workload.yaml").write_text(empty)
+    for tag in ("v4", "v5"):
+        world.tag("blueprints", f"web/{tag}", "main")
+        with world.edit("blueprints", "Another version") as folder:
+            (folder / "web/charts/web/values.yaml").write_text("replicas: 1\nready: 2\ngrace: 20\n")
+    set_variants(world, revision=4)
+    apply_and_merge(world)
+    set_variants(world, revision=5)
+    monkeypatch.setattr(HelmRuntime, "run", count)
+
+    assert world.run("plan").code == 0
+
+    assert len(rendered) <= 2 * len(EDGES)

@@ -86,7 +86,7 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
     }
     if not local or not changed:
         return files
-    identities = {document.identity for file in local.values() for document in documents_of(file)}
+    identities = frozenset[Identity]().union(*map(_identities, local.values()))
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
         metadata, identity = child(root_of(document.tree), "metadata"), document.identity
@@ -173,8 +173,14 @@ def _with_attributions(files: Files, attributions: Mapping[Identity, tuple[str, 
     }
 
 
+@lru_cache(maxsize=_CACHED_FILES)
+def _identities(file: File) -> frozenset[Identity]:
+    return frozenset(document.identity for document in documents_of(file))
+
+
+@lru_cache(maxsize=_CACHED_FILES)
 def _with_comments_of(file: File, rendered: File | None) -> File:
-    if rendered is None or b"kpt-merge" not in rendered.data:
+    if rendered is None or file == rendered or b"kpt-merge" not in rendered.data:
         return file
     theirs = documents_of(rendered)
     comments = {_own_identity(d): d.comment for d in theirs if has_merge_comment(d.comment)}
