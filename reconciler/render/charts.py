@@ -149,7 +149,9 @@ def render_charts(
     prepared: dict[tuple[str, ...], Files] = {}
     blocked: dict[ObjectName, Blocked] = {}
     for resolved in variants:
-        if resolved.settled is None and _chart_steps(contents.get(resolved.pin.tree, {})):
+        # A new revision may drop its chart: what the old one rendered to is what goes.
+        pins = (resolved.pin, resolved.base, resolved.draft_base)
+        if resolved.settled is None and any(_chart_steps(contents.get(pin.tree, {})) for pin in pins if pin):
             try:
                 sides[resolved.variant.key] = list(
                     _sides(resolved, contents, inventory, write_fields, prepared)

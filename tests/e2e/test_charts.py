@@ -1,5 +1,6 @@
 """Charts in a fleet: what lands is manifests, and what people edit of them survives the next chart."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -531,6 +532,26 @@ def test_package_of_an_older_run_moves_without_a_conflict_and_keeps_its_edits(wo
     before = world.all_refs()
     assert world.run("apply", cache="another").code == 0
     assert world.all_refs() == before
+
+
+def test_chart_that_a_revision_drops_takes_its_manifests_and_keeps_an_edit(world: World) -> None:
+    apply_and_merge(world)
+    edit(world, "edge-2", "service_web.yaml", "None", "ClientIP")
+    with world.edit("blueprints", "Without the chart") as folder:
+        shutil.rmtree(folder / "web/charts")
+        (folder / "web/chart.yaml").unlink()
+        (folder / "web/Kptfile").write_text(KPTFILE.partition("pipeline:")[0])
+        (folder / "web/service.yaml").write_text(SERVICE)
+    world.tag("blueprints", "web/v4", "main")
+    set_variants(world, revision=4)
+
+    apply_and_merge(world)
+
+    for edge in EDGES:
+        assert files(world, edge) == {"service.yaml"}
+        assert RECORD not in git(world.root / f"{edge}.git", "ls-tree", "-r", "--name-only", "main:web")
+    assert "sessionAffinity: ClientIP" in main(world, "edge-2", "service.yaml")
+    assert "sessionAffinity: None" in main(world, "edge-1", "service.yaml")
 
 
 def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
