@@ -353,7 +353,8 @@ def _bring(
         return beside(needed.repository.removeprefix(_FILE))
     if (in_git := _in_git(address)) is not None:
         if not (reader.is_own or reader.control or reader.policy.addresses or _is_elsewhere(in_git[0])):
-            raise RefusedError(f"{what} of {without_user(in_git[0])}, an address of this machine")
+            hint = "Clone the chart, and name its directory: that of this machine may depend on others of it."
+            raise RefusedError(f"{what} of {without_user(in_git[0])}, an address of this machine", hint=hint)
         return _from_git(address, version, reader, depth + 1)
     listing = find_chart_version(address, version, reader.client, reader.policy.limits)
     return _fetched(listing, version, reader, depth + 1)

@@ -262,7 +262,37 @@ def test_chart_of_a_repository_names_no_address_of_this_machine(
 
         assert from_chart("https://c.example.com/web", tmp_path / "new", "--config", config) == 4
 
-    assert "an address of this machine" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "an address of this machine" in printed
+    assert "Clone the chart, and name its directory" in printed
+
+
+def test_dependencies_in_a_registry_are_brought_with_theirs(tmp_path: Path) -> None:
+    """The lock chooses a version that is not the newest; a tag has `_` for a plus."""
+    with serve_registry(tmp_path) as registry:
+        for version in ("1.0.0", "1.1.0+build.1", "1.2.0"):
+            registry.push_chart("charts/web", version, archive(tmp_path, version))
+        where = f"oci://{registry.address}/charts"
+        shop = tmp_path / "shop"
+        shop.mkdir()
+        metadata = "apiVersion: v2\nname: shop\nversion: 3.0.0\n" + needing("web", "^1", where)
+        (shop / "Chart.yaml").write_text(metadata)
+        (shop / "Chart.lock").write_text("dependencies:\n- {name: web, version: 1.1.0+build.1}\n")
+        (tmp_path / "all").mkdir()
+        registry.push_chart("charts/shop", "3.0.0", pack(shop, tmp_path / "all/shop.tgz").read_bytes())
+        metadata = "apiVersion: v2\nname: all\nversion: 1.0.0\n" + needing("shop", "3.x", where)
+        (tmp_path / "all/Chart.yaml").write_text(metadata)
+        (tmp_path / "all/shop.tgz").unlink()
+        mirrors = f"  registries: {{mirrors: {{'{registry.address}': 'http://{registry.address}'}}}}\n"
+
+        assert from_chart(tmp_path / "all", tmp_path / "new", "--config", settings(tmp_path, mirrors)) == 0
+
+    charts = tmp_path / "new/charts/all/charts/shop"
+    assert "version: 3.0.0" in (charts / "Chart.yaml").read_text()
+    assert "version: 1.1.0+build.1" in (charts / "charts/web/Chart.yaml").read_text()
+    text = (tmp_path / "new/chart.yaml").read_text()
+    assert f"{where}/shop:3.0.0@sha256:" in text
+    assert f"{where}/web:1.1.0_build.1@sha256:" in text
 
 
 @pytest.fixture
