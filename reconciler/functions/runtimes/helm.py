@@ -33,7 +33,7 @@ from reconciler.functions.charts import (
     without_schemas,
 )
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
-from reconciler.functions.runtimes.helm_worker import OLD_VERSION
+from reconciler.functions.runtimes.helm_worker import OLD_VERSION, pass_a_second
 from reconciler.functions.runtimes.process import limit_process, run_process
 from reconciler.functions.runtimes.worker import Worker
 from reconciler.krm.schema import served_everywhere
@@ -146,6 +146,7 @@ class HelmRuntime:
             api_versions, asks = _apis(call)
             options += [f"--api-versions={api_version}" for api_version in api_versions]
             plain = self._template(call, folder, options)
+            pass_a_second(plain)
             differs = {"random": self._template(call, folder, options)}
             if call.chart.asks_version and not call.kube_version:
                 differs["version"] = self._template(call, folder, [*options, f"--kube-version={OLD_VERSION}"])

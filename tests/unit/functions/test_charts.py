@@ -181,7 +181,17 @@ MONITOR = (
     '{{ if .Capabilities.APIVersions.Has "m.example.com/v1" }}\n'
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n{{ end }}"
 )
+TIMED = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  at: {{ now | %s | quote }}\n"
 REFUSED = [
+    *(
+        Refused(
+            f"the time of the run by {function.split()[0]}",
+            chart(a=TIMED % function),
+            config(),
+            "each time (data.at of ConfigMap a)",
+        )
+        for function in ('date "2006-01-02T15:04:05Z"', "unixEpoch")
+    ),
     Refused(
         "an unknown field",
         chart(a=DEPLOYMENT),
