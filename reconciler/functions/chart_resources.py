@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from reconciler.base.wording import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
@@ -62,7 +64,9 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
 @lru_cache(maxsize=_CACHED)
 def _documents(text: str) -> PackageFile:
     """Return the documents of what a template gives: most give the same for all clusters and versions."""
-    return split_file(_GLUED.sub("---\n", text).encode(), "")
+    split = split_file(_GLUED.sub("---\n", text).encode(), "")
+    # Nodes take many times the memory of their text, and nothing edits these.
+    return split.with_documents(replace(document, tree=None) for document in split.documents)
 
 
 def _resources(call: ChartCall, value: Any, text: str, template: str, package: str) -> Iterator[Resource]:
