@@ -419,11 +419,15 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
     after = merged if isinstance(merged, Package) else fresh
+    unready = after.unready if isinstance(after, Package) else ()
+    # A blueprint is published with open points: once it is, they are to be filled further down.
+    if not case.target.view.deployment and isinstance(after, Package) and not after.failed:
+        unready = () if after.tree == case.target.package.main_tree else unready
     facts = DraftFacts(
         ready=is_proposed(draft) and isinstance(after, Package) and after.ready and not package.conflicts,
         conflicts=tuple(masked(conflict, package.files) for conflict in package.conflicts),
         answers=tuple(masked_answer(answer, package.files) for answer in package.answers),
-        unready=after.unready if isinstance(after, Package) else (),
+        unready=unready,
         failed=isinstance(after, Package) and after.failed,
         faults=after.faults if isinstance(after, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),

@@ -87,6 +87,12 @@ def test_an_unmet_gate_is_shown_elsewhere(tmp_path: Path) -> None:
     assert said.code == 0
     assert "not ready: config.injection.Team.team: no injectors defined" in said.out
     assert "refs/tags/web/v1" in refs(world.root / f"{EDGE}.git")
+    # A blueprint with an open point is a blueprint: from then on nobody is asked to repair it.
+    for command in ("apply", "plan", "status"):
+        after = world.run(command)
+        assert after.code == 0
+        assert "not ready" not in after.out
+        assert "readiness gates" not in after.out
 
 
 @pytest.mark.parametrize("deployment", [True, False])
