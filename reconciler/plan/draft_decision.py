@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import GitUpstream
+from reconciler.api.kptfile import INJECTION_PREFIX
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
@@ -421,8 +422,9 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     after = merged if isinstance(merged, Package) else fresh
     unready = after.unready if isinstance(after, Package) else ()
     # A blueprint is published with open points: once it is, they are to be filled further down.
-    if not case.target.view.deployment and isinstance(after, Package) and not after.failed:
-        unready = () if after.tree == case.target.package.main_tree else unready
+    is_published = isinstance(after, Package) and after.tree == case.target.package.main_tree
+    if is_published and not case.target.view.deployment:
+        unready = tuple(gate for gate in unready if not str(gate).startswith(INJECTION_PREFIX))
     facts = DraftFacts(
         ready=is_proposed(draft) and isinstance(after, Package) and after.ready and not package.conflicts,
         conflicts=tuple(masked(conflict, package.files) for conflict in package.conflicts),

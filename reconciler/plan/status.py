@@ -120,7 +120,8 @@ def _variant(
     unwritten = missing if missing and not missing.pushed and change.written else None
     error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
     yield _ensured(change, error, injection, unwritten)
-    yield _ready(change, error or injection or (missing_text(change, missing) if missing else ""))
+    unfilled = injection if change.unready else ""  # a published blueprint may have empty points
+    yield _ready(change, error or unfilled or (missing_text(change, missing) if missing else ""))
     after = undone(change, context.targets[change.package], missing) if missing else change.after
     yield _draft(after.has_draft)
     # What was rendered may be there all the same: in a draft that a person closed, say.
