@@ -290,13 +290,12 @@ class _Run:
             raise _StepError(message, Reason.PROTECTED_FIELD)
 
     def _with_warnings(self, run: StepRun, function: str, output: Iterable[Resource]) -> StepRun:
-        """Return a run with warnings about its output; a step says once what one before it said."""
+        """Return a run with warnings about its output, but for those of earlier steps."""
         if self._policy.compatible or run.exit_code:
             return run
-        said = {(result.message, str(result.file)) for done in self.done for result in done.results}
-        new = [
-            r for r in check_output(function, output, self._package) if (r.message, str(r.file)) not in said
-        ]
+        earlier = {str(result) for done in self.done for result in done.results}
+        warnings = check_output(function, output, self._package)
+        new = [warning for warning in warnings if str(warning) not in earlier]
         return replace(run, results=(*run.results, *new)) if new else run
 
     def _other_paths(self, resources: Iterable[Resource]) -> Iterator[str]:

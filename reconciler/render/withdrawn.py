@@ -1,6 +1,6 @@
 """Take out of packages what their variants wrote there and do not ask for any more.
 
-Functions need none of this: they stand in the Kptfile, and both sides of an update are rendered with them.
+Functions need none of this: the Kptfile lists them, and both sides of an update are rendered with them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def take_back(
 ) -> tuple[tuple[ResolvedVariant, ...], Contents]:
     """Return the variants with the packages on main as they would be without what is withdrawn. Total.
 
-    What people changed since stays, and so does what no record tells of.
+    What people changed since stays, and so does what no record has.
     """
     more = ChartContents(contents)
     result = []
@@ -70,8 +70,8 @@ def without_withdrawn(
     object that no injector names now. A context that was made for the variant alone goes, unless the
     repository `keeps_context`.
     """
-    asked = context_keys(spec.package_context)
-    gone = {key: value for key, value in written.items() if key not in asked}
+    wanted = context_keys(spec.package_context)
+    gone = {key: value for key, value in written.items() if key not in wanted}
     marks = [INJECTED.encode(), *([PACKAGE_CONTEXT_NAME.encode()] if gone else [])]
     files = dict(local)
     for path, file in local.items():
@@ -81,7 +81,7 @@ def without_withdrawn(
         context = find_context(documents)
         for document in documents:
             keys = gone if document is context else {}
-            if keys and _is_made(path, document, original) and not (asked or keeps_context):
+            if keys and _is_made(path, document, original) and not (wanted or keeps_context):
                 rest = mapping_at(document.data, "data").keys() - gone.keys() - {NAME, PACKAGE_PATH}
                 if not rest and len(documents) == 1:
                     del files[path]

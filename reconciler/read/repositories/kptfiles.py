@@ -39,7 +39,7 @@ def read_header(data: bytes) -> KptfileHeader:
 
 
 def with_commits(header: KptfileHeader, tags: Mapping[str, Oid]) -> KptfileHeader:
-    """Return a header whose upstreamLock names a commit: kpt writes the object of an annotated tag there.
+    """Return a header with a commit in its upstreamLock: kpt writes the object of an annotated tag there.
 
     `tags` are the commits of the tags of all repositories by the ids of their objects.
     """

@@ -174,7 +174,7 @@ def update_strategy(file: File | None) -> Strategy | None:
 
 
 def _is_rendered(steps: Steps) -> bool:
-    """Return whether a field is one that `kpt fn render` writes: it is nobody's edit."""
+    """Return whether a field is one that `kpt fn render` writes, and so no edit."""
     return steps[:2] == ("status", "renderStatus") or steps[:3] == _RENDERED
 
 

@@ -168,7 +168,7 @@ def _are_two_packages(path: str, whole: Sides) -> bool:
 
 
 def _choose_package(path: str, whole: Sides, settings: MergeSettings, report: MergeReport) -> int:
-    """Return the side whose package stays, local's while nobody decides: a mixture would be neither."""
+    """Return the number of the side that stays, local's while it is open: a mixture would be neither."""
     name = f"{path}/{KPTFILE}"
     theirs, ours = (upstream_node(side.get(name)) for side in whole[1:])
     winner = resolver_for(settings.policy, name, "Kptfile")(("upstream",))
