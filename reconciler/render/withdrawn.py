@@ -70,8 +70,8 @@ def without_withdrawn(
     object that no injector names now. A context that was made for the variant alone goes, unless the
     repository `keeps_context`.
     """
-    wanted = context_keys(spec.package_context)
-    gone = {key: value for key, value in written.items() if key not in wanted}
+    current = context_keys(spec.package_context)
+    gone = {key: value for key, value in written.items() if key not in current}
     marks = [INJECTED.encode(), *([PACKAGE_CONTEXT_NAME.encode()] if gone else [])]
     files = dict(local)
     for path, file in local.items():
@@ -81,7 +81,7 @@ def without_withdrawn(
         context = find_context(documents)
         for document in documents:
             keys = gone if document is context else {}
-            if keys and _is_made(path, document, original) and not (wanted or keeps_context):
+            if keys and _is_made(path, document, original) and not (current or keeps_context):
                 rest = mapping_at(document.data, "data").keys() - gone.keys() - {NAME, PACKAGE_PATH}
                 if not rest and len(documents) == 1:
                     del files[path]
