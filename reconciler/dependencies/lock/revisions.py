@@ -169,8 +169,8 @@ def transfer_ownership(
             controller = claim.running if package in refused else claim.target
             after[resource] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
         elif mine or may_stay:
-            is_held = holder is not None
-            after[resource] = OwnershipEntry(package=holder, owners=tuple(mine), retained=is_held)
+            stays = holder is not None
+            after[resource] = OwnershipEntry(package=holder, owners=tuple(mine), retained=stays)
     return after
 
 
