@@ -6,8 +6,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.api.kptfile import GitUpstream
-from reconciler.api.kptfile import INJECTION_PREFIX
+from reconciler.api.kptfile import INJECTION_PREFIX, GitUpstream
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
