@@ -28,10 +28,9 @@ from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError
-from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor, refuse_credentials
-from reconciler.base.wire import read_record
-from reconciler.base.wording import plural
+from reconciler.base.text import plural, terminal
+from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.forge.outgoing import outgoing_pull

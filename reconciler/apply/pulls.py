@@ -11,7 +11,7 @@ from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.http import Transport
 from reconciler.forge.local.approval import LocalMerge

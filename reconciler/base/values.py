@@ -1,9 +1,13 @@
-"""Values that are compared by some of their fields, and values that are held once."""
+"""Values that are compared by some of their fields, held once, made late, or written as JSON."""
 
-from functools import cache
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+import msgspec
+import orjson
 from msgspec import Struct
 
 from reconciler.base.text import Text
@@ -49,3 +53,72 @@ def share(value: T, held: T | None) -> T:
 def whole_number(text: str) -> int | None:
     """Return the number that a text of others spells in at most 18 digits, None for any other text. Total."""
     return int(text) if len(text) < 19 and text.isascii() and text.isdecimal() else None  # noqa: PLR2004 - fits
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of records: immutable, camelCase on disk, unknown fields refused."""
+
+
+R = TypeVar("R")
+_SURE_DEPTH = 200
+"""Less nested values can be written."""
+_LONG_INTEGER = re.compile(rb"[0-9]{19}")
+
+
+def read_record(data: bytes | str, model: type[R]) -> R:
+    """Return the record that a JSON text has.
+
+    Raises:
+        ValueError: It is none, or none that could be written again; the message names the field.
+    """
+    try:
+        record = msgspec.json.decode(data, type=model)
+        text = data if isinstance(data, bytes) else data.encode()
+        if text.count(b"{") + text.count(b"[") > _SURE_DEPTH or _LONG_INTEGER.search(text):
+            canonical_json(record)
+    except TypeError as error:
+        raise ValueError(f"It cannot be written again: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"Invalid JSON: {error}") from error
+    return record
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return a record or plain data as JSON: sorted keys, two-space indent, final newline. Deterministic."""
+    plain = msgspec.to_builtins(value)
+    return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LazyMapping(Mapping[K, V]):
+    """A mapping that `make` returns at the first use, and that never changes after.
+
+    `make` must be pure: whether and when it is called changes nothing but time.
+    """
+
+    def __init__(self, make: Callable[[], Mapping[K, V]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[K, V]:
+        return self._make()
+
+    def __getitem__(self, key: K) -> V:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._made
+
+    def __repr__(self) -> str:
+        return repr(self._made)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.base.errors import MissingEngineError
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cel.failure import CelError, Failure, not_a_string
 from reconciler.policy import Limits
 

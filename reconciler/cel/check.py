@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cel.failure import CelError, offset_of
 from reconciler.policy import Limits
 

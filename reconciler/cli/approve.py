@@ -8,9 +8,8 @@ from typing import NamedTuple
 import click
 
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
-from reconciler.base.escape import terminal
 from reconciler.base.progress import open_task, track
-from reconciler.base.text import Text
+from reconciler.base.text import Text, terminal
 from reconciler.cli.output import (
     Output,
     dry_run_option,

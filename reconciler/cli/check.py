@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.apply.check_comment import write_check_comment
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
-from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
+from reconciler.base.text import terminal
 from reconciler.cli.differences import diff_option, html_option, show_check_differences, write_page
 from reconciler.cli.output import (
     Output,

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from reconciler.base.errors import Exit, UsageError
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cli.init import editor_schemas
 from reconciler.cli.output import Output, make_printer, output_options, show_files
 from reconciler.workdir.demo import (

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.base.errors import UsageError
-from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display, open_task
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import plural, terminal
 from reconciler.cli.output import Printer, require_readable
 from reconciler.plan.changes import Change
 from reconciler.plan.chart_values import template_of

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from reconciler.base.errors import Exit
-from reconciler.base.escape import message_line, terminal
 from reconciler.base.suggestions import next_step
-from reconciler.base.wording import plural
+from reconciler.base.text import message_line, plural, terminal
 from reconciler.cli.output import Output, control_options, make_printer, output_options
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.json import listing

@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from reconciler.base.errors import Exit, UsageError, worst
-from reconciler.base.escape import terminal
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import terminal
 from reconciler.cli.output import (
     Output,
     Printer,

@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from reconciler.base.errors import Exit, UsageError
-from reconciler.base.escape import message_line, terminal
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import message_line, terminal
 from reconciler.cli.output import (
     Output,
     control_options,

@@ -9,7 +9,7 @@ import click
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cli.index_sync import missing, sync
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 from reconciler.dependencies.catalog.index import (

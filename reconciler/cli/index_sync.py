@@ -6,7 +6,7 @@ import click
 
 from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cli.output import (
     Output,
     Printer,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cli.output import (
     Output,
     Printer,

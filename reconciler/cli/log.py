@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 import click
 
 from reconciler.base.defects import LOGGER, DefectError
-from reconciler.base.escape import inert
 from reconciler.base.redact import Redactor
+from reconciler.base.text import inert
 from reconciler.report.console import folded
 
 _OF_DEFECTS = (

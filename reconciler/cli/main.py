@@ -15,9 +15,9 @@ from reconciler import __version__
 from reconciler.base import effects
 from reconciler.base.defects import is_machine_limit
 from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
-from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
+from reconciler.base.text import terminal
 from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.log import DefectLog, Event, bug_lines, rendered, show
 from reconciler.cli.output import redact_standard_streams

@@ -14,9 +14,9 @@ import click
 from msgspec import Struct
 
 from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
-from reconciler.base.escape import inert, terminal
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
+from reconciler.base.text import inert, terminal
 from reconciler.cli.common import is_quiet, terminal_width, wants_color
 from reconciler.cli.log import Event, rendered
 from reconciler.report.console import Paint, ansi, folded, plain

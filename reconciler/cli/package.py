@@ -14,9 +14,8 @@ from msgspec.structs import asdict
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base import effects
 from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
-from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
-from reconciler.base.wording import plural
+from reconciler.base.text import plural, terminal
 from reconciler.cli.output import (
     Output,
     cache_dir_option,

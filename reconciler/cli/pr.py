@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.base.errors import Exit, RefusedError, worst
-from reconciler.base.escape import terminal
 from reconciler.base.progress import track
+from reconciler.base.text import terminal
 from reconciler.cli.output import (
     Output,
     Printer,

@@ -12,7 +12,7 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository, RepositorySpec
 from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural, some
+from reconciler.base.text import plural, some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.expansion import expand
 from reconciler.expand.variants import owner_key

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
-from reconciler.base.escape import terminal
+from reconciler.base.text import terminal
 from reconciler.cli.output import (
     Output,
     control_options,

@@ -13,7 +13,7 @@ from reconciler.base import effects
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.cli.output import (
     Command,
     Output,

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, UsageError, worst
-from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import terminal
 from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.output import (
     Output,

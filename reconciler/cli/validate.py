@@ -9,11 +9,10 @@ import click
 
 from reconciler.base import effects
 from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
-from reconciler.base.escape import message_line
 from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import message_line, plural
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.working_copy import find_working_copy

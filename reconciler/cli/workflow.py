@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.base.errors import Location, RefusedError
-from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
-from reconciler.base.text import Text
+from reconciler.base.text import Text, terminal
 from reconciler.names.problems import Problem
 from reconciler.report.json import dump
 

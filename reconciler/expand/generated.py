@@ -8,7 +8,7 @@ from reconciler.api.meta import LabelSelector
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.api.selectors import compile_selector
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream

@@ -14,7 +14,7 @@ from reconciler.base.effects import effect
 from reconciler.base.errors import ConfigurationError, UnavailableError
 from reconciler.base.progress import call
 from reconciler.base.redact import mask_tokens, outgoing_fields
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.http.addresses import find_server, resolve
 from reconciler.http.client import (
     ATTEMPTS,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import BinaryIO, Final, cast
 
 from reconciler.base.errors import RefusedError
-from reconciler.base.wording import plural, visible
+from reconciler.base.text import plural, visible
 from reconciler.names.file_names import file_path_error
 from reconciler.policy import Limits
 

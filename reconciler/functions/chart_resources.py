@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.resource import Resource
 from reconciler.functions.wire import default_path

@@ -17,7 +17,7 @@ from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import closest_function, find_claim, parse_image

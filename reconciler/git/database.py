@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pygit2
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
 from reconciler.git.history import History
 from reconciler.git.trees import (

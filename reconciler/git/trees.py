@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.names.file_names import file_name_error
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode, TreeEntry

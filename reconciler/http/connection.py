@@ -15,7 +15,7 @@ import httpcore
 import httpx
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 
 _MOST_WORDS = 300
 _REFUSAL_BYTES = 1 << 16

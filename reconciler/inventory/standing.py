@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.names.ids import ObjectKey, Oid
 
 if TYPE_CHECKING:

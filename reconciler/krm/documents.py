@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
-from reconciler.base.wording import plural
 from reconciler.krm.merge import Identity, TextFormat, child, identity_of, root_of
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,

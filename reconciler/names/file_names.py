@@ -8,7 +8,7 @@ from itertools import chain, count
 from posixpath import splitext
 
 from reconciler.base.errors import RefusedError
-from reconciler.base.wording import plural, visible
+from reconciler.base.text import plural, visible
 
 _LONGEST_NAME = 255
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from reconciler.api.porch import GROUP
 from reconciler.base.errors import Exit
-from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.wording import plural
+from reconciler.base.text import Text, plural
+from reconciler.base.values import LazyMapping
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.lock import changes as lock_changes

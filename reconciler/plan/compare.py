@@ -8,10 +8,8 @@ from msgspec import Struct, field
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.values import PartlyCompared
-from reconciler.base.wire import read_record
-from reconciler.base.wording import some
+from reconciler.base.text import Text, some
+from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import ClusterUpdate

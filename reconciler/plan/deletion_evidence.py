@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.wording import some, time_text, verb
+from reconciler.base.text import Text, some, time_text, verb
 from reconciler.expand import expand
 from reconciler.expand.authored import is_paused
 from reconciler.expand.targets import named_clusters

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
+from reconciler.base.text import plural, some
 from reconciler.base.values import whole_number
-from reconciler.base.wording import plural, some
 from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import ALLOW_DELETES, Desired, owner_key
 from reconciler.inventory.inventory import Inventory

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.wording import plural
+from reconciler.base.text import Text, plural
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import NamedObject, ObjectName, Oid, PackageKey

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import orjson
 
-from reconciler.base.wording import json_text, plural
+from reconciler.base.text import json_text, plural
 from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import (
     Draft,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural, visible
+from reconciler.base.text import plural, visible
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.inventory.inventory import Inventory, PullRequest, PullState
 from reconciler.names.ids import ObjectName, Oid, PackageKey

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural, visible
+from reconciler.base.text import plural, visible
 from reconciler.dependencies.lock import changes as lock_changes
 from reconciler.dependencies.lock import format as formats
 from reconciler.dependencies.lock.convert import read_locks

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.names.ids import NamedObject, PackageKey
 from reconciler.plan.deletion_guard import deletion_consent
 

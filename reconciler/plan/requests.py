@@ -15,8 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.reasons import UNWANTED, Reason
-from reconciler.base.text import join_texts
-from reconciler.base.wording import plural, visible
+from reconciler.base.text import join_texts, plural, visible
 from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import short_branch

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from reconciler.base.text import Text
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import Text, plural, verb
 from reconciler.plan.changes import Change, Unfinished
 from reconciler.render.update import Conflict
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import verb
+from reconciler.base.text import verb
 from reconciler.inventory.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.names.ids import Lifecycle, PackageKey
 from reconciler.names.problems import Problem

@@ -12,7 +12,7 @@ from reconciler.api.meta import LabelSelector
 from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.base.errors import ConfigurationError, Location
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
 from reconciler.policy.rollouts import Wave

@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.names.ids import Oid

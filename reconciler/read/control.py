@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.base.errors import ConfigurationError, UnavailableError, UsageError
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.git.cache import MirrorLocation
 from reconciler.git.commits import CommitData
 from reconciler.git.history import History

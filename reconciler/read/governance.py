@@ -6,8 +6,8 @@ from difflib import SequenceMatcher
 from msgspec import Struct
 
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UnavailableError
-from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.base.values import LazyMapping
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signatures import tag_fault
 from reconciler.git.trees import PackageRefusedError

@@ -13,10 +13,10 @@ from reconciler.api.porch import GROUP, REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import Location, UnavailableError
-from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
 from reconciler.base.redact import learn_names, shown_credentials
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
+from reconciler.base.values import LazyMapping
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges

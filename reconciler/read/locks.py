@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.forge.local.merge import find_outside
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror

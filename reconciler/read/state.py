@@ -16,10 +16,8 @@ from msgspec.structs import force_setattr, replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location, UnavailableError
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.values import Refused
-from reconciler.base.wire import Record, read_record
-from reconciler.base.wording import plural
+from reconciler.base.text import Text, plural
+from reconciler.base.values import Record, Refused, read_record
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import parse_remote

@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from msgspec import Struct, field
 
-from reconciler.base.wire import Record, canonical_json, read_record
+from reconciler.base.values import Record, canonical_json, read_record
 from reconciler.names.ids import NamedObject, ObjectName
 from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from reconciler.base.wire import Record, canonical_json
+from reconciler.base.values import Record, canonical_json
 from reconciler.names.ids import ObjectName
 from reconciler.records.state import NamedRecord
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import some
+from reconciler.base.text import some
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Phase, Reason, find_facts
-from reconciler.base.text import Text, join_texts
-from reconciler.base.wording import age_text, plural, some, words
+from reconciler.base.text import Text, age_text, join_texts, plural, some, words
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem

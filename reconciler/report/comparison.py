@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.base.escape import terminal
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, terminal, verb
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference

@@ -4,8 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.base.escape import cell, code, terminal
-from reconciler.base.wording import plural
+from reconciler.base.text import cell, code, plural, terminal
 from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark
 from reconciler.plan.changes import Change
 from reconciler.render.answers import Answer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.escape import terminal
+from reconciler.base.text import terminal
 from reconciler.dependencies.lock.format import LockUpdate, ownership_entries
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, PackageId

@@ -9,8 +9,7 @@ from stat import S_IFMT
 from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base.escape import inert, is_visible, terminal
-from reconciler.base.wording import plural
+from reconciler.base.text import inert, is_visible, plural, terminal
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
 from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues

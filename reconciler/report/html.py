@@ -20,11 +20,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct, field
 
-from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
-from reconciler.base.text import Text
-from reconciler.base.wording import plural
+from reconciler.base.text import Text, plural, terminal
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal

@@ -10,7 +10,7 @@ import orjson
 
 from reconciler.base.errors import Exit, worst
 from reconciler.base.redact import Redactor
-from reconciler.base.wording import json_text
+from reconciler.base.text import json_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (

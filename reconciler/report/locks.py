@@ -5,9 +5,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.text import plural, terminal
 from reconciler.dependencies.lock.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.dependencies.lock.format import ClusterUpdate, LockChange, LockOp, LockUpdate
 from reconciler.dependencies.model.instances import Resolution, Resolved

@@ -13,10 +13,9 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFoun
 from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base import escape
+from reconciler.base import text
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.text import Text, join_texts
-from reconciler.base.wording import plural
+from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
@@ -205,9 +204,7 @@ def _losses(changes: Iterable[Change]) -> list[str]:
 
 def _commit_text(commit: UpstreamChange) -> str:
     """Return a commit as Markdown."""
-    subject, author, oid = (
-        escape.cell(_short(t)) for t in (commit.subject, commit.author, commit.commit[:8])
-    )
+    subject, author, oid = (text.cell(_short(t)) for t in (commit.subject, commit.author, commit.commit[:8]))
     return f"{subject} ({author}, {oid})"
 
 
@@ -362,13 +359,13 @@ def fill(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    # Markdown is not HTML: the filters below escape, autoescape would garble code spans.
+    # Markdown is not HTML: the filters below text, autoescape would garble code spans.
     environment = Environment(  # noqa: S701
         loader=FunctionLoader(load_template), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters["code"] = escape.code
-    environment.filters["cell"] = escape.cell
-    environment.filters["block"] = escape.block
+    environment.filters["code"] = text.code
+    environment.filters["cell"] = text.cell
+    environment.filters["block"] = text.block
     environment.filters["plural"] = plural
     return environment
 

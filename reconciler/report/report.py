@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.wording import plural, some
+from reconciler.base.text import Text, plural, some
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, Refusal

@@ -6,8 +6,7 @@ from urllib.parse import quote
 
 from reconciler import __version__
 from reconciler.base.errors import Location
-from reconciler.base.escape import message_line
-from reconciler.base.text import Text
+from reconciler.base.text import Text, message_line
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import Comparison

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.wording import age_text, json_text, plural
+from reconciler.base.text import age_text, json_text, plural, terminal
 from reconciler.plan.changes import SubpackageNote
 from reconciler.report.build import ANSWER, MENDING, MOST_ROWS
 from reconciler.report.console import Color, Paint, indented, plain, table_rows

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text, join_texts
-from reconciler.base.wording import plural, some
+from reconciler.base.text import Text, join_texts, message_line, plural, some, terminal
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Effect, LockProposal, Op, Outcome, PinChange, Refusal
 from reconciler.plan.status import PackageStatus

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.base.wording import time_text
+from reconciler.base.text import time_text
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import CheckState, Inventory
 from reconciler.inventory.snapshot import Snapshot

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from reconciler.api.meta import LabelSelector
 from reconciler.api.selectors import compile_selector
-from reconciler.base.wording import time_text
+from reconciler.base.text import time_text
 from reconciler.names.ids import ObjectName
 from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount

@@ -11,8 +11,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
-from reconciler.base.text import Text
-from reconciler.base.wording import plural, time_text
+from reconciler.base.text import Text, plural, time_text
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.forge.registry import Forges
 from reconciler.git.command import run_git

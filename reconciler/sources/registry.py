@@ -18,7 +18,7 @@ import msgspec
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import learn_token
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.git.urls import Credential, is_local_host
 from reconciler.http.addresses import find_server, resolve, shown
 from reconciler.http.client import (

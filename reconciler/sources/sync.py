@@ -12,7 +12,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.dependencies.catalog.index import collect_needs
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue

@@ -6,7 +6,7 @@ from pathlib import Path
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
 from reconciler.base.errors import Exit, RefusedError
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.git.repository import Mirror
 from reconciler.policy import Policy
 from reconciler.records.upstream_lock import IMAGES_PATH, ImagesLock, lock_bytes

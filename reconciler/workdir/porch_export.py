@@ -20,7 +20,7 @@ from reconciler.api.porch import (
 )
 from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError
 from reconciler.krm.yaml import YamlError, emit, load_documents

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
 from reconciler.names.file_names import check_names

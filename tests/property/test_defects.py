@@ -31,7 +31,7 @@ NOT_OF_ONE_UNIT = {
         "Upstream._read_named_revision",
     ): "pydantic takes a ValueError for a wrong field",
     ("reconciler.base.progress", "Task.advance"): "it counts units, and has none",
-    ("reconciler.base.wire", "read_record"): "a ValueError is a record that is refused",
+    ("reconciler.base.values", "read_record"): "a ValueError is a record that is refused",
     ("reconciler.base.redact", "outgoing_file"): "what may not be written is a failed write of the state",
     ("reconciler.base.redact", "refuse_credentials"): "the same",
     ("reconciler.base.redact", "mask_credentials"): "all that is printed passes it",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.base.wire import Record
+from reconciler.base.values import Record
 from reconciler.dependencies.lock.format import LockedRevision, LockOp
 from reconciler.dependencies.model.instances import OwnershipEntry, Resolved
 from reconciler.plan.changes import PinChange

@@ -22,7 +22,7 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.base.errors import Location
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import Desired, expand
 from reconciler.inventory.inventory import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.records.state import PackageVariantRecord, branch_records
 from tests.support.world import git
 

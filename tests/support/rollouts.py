@@ -17,7 +17,7 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.base.errors import Location
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.expand import expand
 from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject

@@ -1,4 +1,4 @@
-from reconciler.base.lazy import LazyMapping
+from reconciler.base.values import LazyMapping
 
 
 def test_mapping_is_made_at_its_first_use_and_once() -> None:

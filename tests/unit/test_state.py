@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.names.trailers import BOX
 from reconciler.records.state import (
     VARIANTS_FORMAT,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 
 ROOT = Path(__file__).parents[2]
 NO_COUNTS = {

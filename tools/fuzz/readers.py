@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.reasons import Reason
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.lock.convert import read_locks

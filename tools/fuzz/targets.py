@@ -8,7 +8,7 @@ import yaml
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.base.errors import ConfigurationError
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.model.instances import record_bytes as lock_record_bytes
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results

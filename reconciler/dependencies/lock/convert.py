@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedRevision,

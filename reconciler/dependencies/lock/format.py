@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Exit, ReconcilerError
-from reconciler.base.wire import Record
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
+from reconciler.base.values import Record
 from reconciler.dependencies.model.instances import (
     SCHEMA,
     Instance,

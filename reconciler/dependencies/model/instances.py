@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.base.wire import Record, canonical_json
+from reconciler.base.values import Record, canonical_json
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance, SkippedNeed
 from reconciler.dependencies.model.packages import Install, InterfaceNeed, PackageNeed

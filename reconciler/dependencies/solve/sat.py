@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.base.wording import plural, verb
+from reconciler.base.text import plural, verb
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.dependencies.solve.problem import (

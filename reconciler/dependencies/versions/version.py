@@ -9,7 +9,7 @@ from typing import Any
 
 import semver
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 
 _UINT64 = 2**64
 _LONGEST = 256

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeGuard
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.base.escape import terminal
 from reconciler.base.redact import mask_credentials, refuse_credentials
+from reconciler.base.text import terminal
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     ApiPullRequest,

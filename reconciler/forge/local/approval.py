@@ -8,7 +8,7 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.base.progress import track
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.forge.local.merge import (
     DeletionHead,
     DraftHead,

@@ -8,7 +8,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from reconciler.base.redact import outgoing_file
-from reconciler.base.wire import Record, canonical_json, read_record
+from reconciler.base.values import Record, canonical_json, read_record
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, HEADS, PROPOSED
 

@@ -16,8 +16,8 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from reconciler.base.text import some
 from reconciler.base.values import Refused, whole_number
-from reconciler.base.wording import some
 from reconciler.functions.charts import (
     CHART_FILE,
     RENDER_HELM_CHART,

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, cast
 
 from msgspec import Struct
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.wire import API_VERSION, KIND, parse_results
 from reconciler.krm.yaml import Aliases, YamlError, YamlLimits, emit, load_documents

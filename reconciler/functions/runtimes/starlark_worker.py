@@ -21,7 +21,7 @@ import orjson
 import starlark
 from msgspec import Struct
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 
 _DEPTH: Final = 2000
 _STEPS_PER_CHECK: Final = 1000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from yaml.error import Mark
 from typing import Any
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 from msgspec import Struct
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
 

@@ -13,8 +13,8 @@ import orjson
 from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
-from reconciler.base.wording import plural
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlError, YamlLimits
 from reconciler.krm.yaml.scalars import (

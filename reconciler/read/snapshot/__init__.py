@@ -13,7 +13,7 @@ from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import LATEST_S, plural
+from reconciler.base.text import LATEST_S, plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, json_value, load_json

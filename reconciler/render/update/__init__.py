@@ -2,7 +2,7 @@
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import Exit
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.krm.yaml import YamlError
 from reconciler.names.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy

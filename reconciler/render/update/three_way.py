@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.functions.package_files import package_directories, package_of
 from reconciler.krm.merge import MergedText, merge_text
 from reconciler.names.objects import File, Files, Mode

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from reconciler.base.errors import Location
-from reconciler.base.wire import read_record
+from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.convert import lock_solution, read_locks

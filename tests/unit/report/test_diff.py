@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 

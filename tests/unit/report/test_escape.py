@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reconciler.base.escape import block, cell, code, inert, message_line, terminal
-from reconciler.base.wording import json_text
+from reconciler.base.text import block, cell, code, inert, json_text, message_line, terminal
 
 IGNORABLE = [
     *((0x34F, 0x350), (0x61C, 0x61D), (0x115F, 0x1161), (0x17B4, 0x17B6), (0x180B, 0x1810), (0xAD, 0xAE)),

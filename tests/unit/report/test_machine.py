@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from reconciler.base.errors import Exit
-from reconciler.base.escape import block
 from reconciler.base.redact import Redactor
+from reconciler.base.text import block
 from reconciler.plan.changes import Outcome, exit_of, exits_of
 from reconciler.report.build import build_report
 from reconciler.report.diff import FileChange

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.base.wording import plural
+from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy
