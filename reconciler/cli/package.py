@@ -26,10 +26,9 @@ from reconciler.cli.output import (
     output_options,
     show_files,
 )
-from reconciler.functions.package_files import other_documents
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtimes.pipelines import open_runtimes
-from reconciler.functions.runtimes.time_limits import limited
+from reconciler.functions.resources import other_documents
+from reconciler.functions.runtimes.pipelines import limited, open_runtimes
 from reconciler.functions.secrets import MASK, hides_field
 from reconciler.functions.step import PipelineResult, result_list
 from reconciler.git.working_copy import find_working_copy

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.base.text import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
-from reconciler.functions.resource import Resource
-from reconciler.functions.wire import default_path
+from reconciler.functions.protocol import default_path
+from reconciler.functions.resources import Resource
 from reconciler.krm.documents import DocumentKind, PackageFile, split_file
 from reconciler.krm.values import copy_value, is_same
 

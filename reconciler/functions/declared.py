@@ -6,8 +6,8 @@ from reconciler.api.porch import Function, PackageVariant, PackageVariantSet
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import parse_image
+from reconciler.functions.field_checks import check_configuration
 from reconciler.functions.pipeline import StepEngine, find_engine
 from reconciler.functions.step import Stage, Step
 from reconciler.inventory.inventory import FieldPath, Source, Sourced

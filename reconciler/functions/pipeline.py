@@ -1,7 +1,4 @@
-"""Run the pipelines of a package: sub-packages first, mutators in order, then validators; all or nothing.
-
-Pure: functions that are not built in are run by the given runtimes.
-"""
+"""Warn of what a function makes or leaves that its author hardly meant: no function fails because of it."""
 
 import posixpath
 from collections import Counter
@@ -19,19 +16,28 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
 from reconciler.functions import builtin
-from reconciler.functions.builtin.configuration import check_configuration
+from reconciler.functions.builtin.call import file_of
 from reconciler.functions.catalog import closest_function, find_claim, parse_image
 from reconciler.functions.chart_resources import to_resources
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartCall, ChartError, find_value, read_charts
-from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
-from reconciler.functions.package_files import (
+from reconciler.functions.field_checks import FieldFault, check_configuration, check_kptfiles
+from reconciler.functions.protocol import (
+    FunctionCall,
+    FunctionResult,
+    FunctionRuntime,
+    ProtocolError,
+    check_path,
+    default_path,
+    from_items,
+    to_items,
+)
+from reconciler.functions.resources import (
     IGNORE_FILE,
     PackageResources,
+    Resource,
     read_resources,
     write_resources,
 )
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRuntime
 from reconciler.functions.secrets import hide_secrets, secret_values
 from reconciler.functions.step import (
     FunctionTimeoutError,
@@ -45,13 +51,65 @@ from reconciler.functions.step import (
     parse_steps,
     select,
 )
-from reconciler.functions.warnings import check_output, unseen_documents
-from reconciler.functions.wire import ProtocolError, check_path, default_path, from_items, to_items
-from reconciler.krm.values import copy_value, mappings_at, value_at
+from reconciler.krm.documents import DocumentKind
+from reconciler.krm.values import copy_value, mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, YamlError
 from reconciler.names.file_names import NamesError, TakenNames, check_names, without_numbers
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy, Limits
+
+_DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
+_TEXTS: Final = (("metadata", "labels"), ("metadata", "annotations"), ("data",))
+_CHART: Final = "Chart.yaml"
+
+
+def check_output(
+    function: str, resources: Iterable[Resource], package: PackageResources
+) -> Iterator[FunctionResult]:
+    """Yield warnings about the resources that a function returned.
+
+    A text that became a number or a boolean, which the API server refuses; and a list of references of which
+    `set-namespace` changes none, as that of the catalog.
+    """
+    for resource in resources:
+        file = package.split.get(resource.source)
+        written = file.documents[resource.part].value if file and resource.part is not None else {}
+        for path in _TEXTS if resource.kind == "ConfigMap" else _TEXTS[:2]:
+            values, before = mapping_at(resource.value, *path), mapping_at(written, *path)
+            for name in _untyped(values, before):
+                field = ".".join((*path, name))
+                message = f"{field} of {resource.kind} {resource.name} was text before: quote the field"
+                yield FunctionResult(message, "warning", file=file_of(resource))
+        depends = str(resource.annotations.get(_DEPENDS_ON) or "")
+        if function == "set-namespace" and "," in depends and "/namespaces/" in depends:
+            message = f"{resource.kind} {resource.name}: set-namespace leaves a list in {_DEPENDS_ON} alone"
+            yield FunctionResult(message, "warning", file=file_of(resource))
+
+
+def _untyped(values: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of values that are numbers or booleans, and were texts."""
+    for name, value in values.items():
+        if type(value) in (int, float, bool) and type(before.get(name)) is str:
+            yield name
+
+
+def unseen_documents(package: PackageResources) -> Iterator[str]:
+    """Yield a warning for each file with objects without a name, or that is no YAML: no function sees them.
+
+    Charts have such files, and other data is none of functions.
+    """
+    charts = tuple(path.removesuffix(_CHART) for path in package.files if path.rpartition("/")[2] == _CHART)
+    for path, split in package.split.items():
+        if charts and path.startswith(charts):
+            continue
+        why = f"it is no YAML: {split.problem}" if split.problem is not None else ""
+        for document in split.documents:
+            if document.kind is DocumentKind.DATA and isinstance(document.value, dict):
+                has_kind = document.value.get("apiVersion") and document.value.get("kind")
+                why = why or ("it has no metadata.name" if has_kind else "")
+        if why:
+            yield f"Functions do not see {path}: {why}"
+
 
 StepLimit = Callable[[], AbstractContextManager[object]]
 """Bounds the time of each step; the core has no clock."""

@@ -18,8 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.functions.package_files import RESOURCE_ENDINGS
-from reconciler.functions.resource import Resource
+from reconciler.functions.resources import RESOURCE_ENDINGS, Resource
 from reconciler.functions.step import StepRun
 from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents

@@ -7,9 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.base.reasons import Reason
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.wire import result_value
+from reconciler.functions.protocol import FunctionResult, result_value
+from reconciler.functions.resources import Resource
 from reconciler.krm.yaml import Path
 from reconciler.names.objects import Files
 

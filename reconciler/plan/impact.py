@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct, field
 
 from reconciler.dependencies.lock.convert import PORTER_KIND
-from reconciler.functions.resource import LOCAL_CONFIG
+from reconciler.functions.resources import LOCAL_CONFIG
 from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, NamedObject

@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import ConfigurationError, Location, UsageError
 from reconciler.base.text import plural
-from reconciler.functions.kptfile_check import check_kptfiles
+from reconciler.functions.field_checks import check_kptfiles
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
 from reconciler.names.ids import Oid

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.functions.package_files import RESOURCE_ENDINGS
+from reconciler.functions.resources import RESOURCE_ENDINGS
 from reconciler.functions.secrets import hides_field
 from reconciler.krm.documents import ResourceDocument, documents_of
 from reconciler.krm.merge import Node, path_text, root_of

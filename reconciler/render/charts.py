@@ -21,9 +21,8 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_NAME
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
-from reconciler.functions.package_files import IGNORE_FILE, INPUT, package_directories, package_of
 from reconciler.functions.pipeline import RunPipelines, declared_steps
-from reconciler.functions.resource import LOCAL_CONFIG
+from reconciler.functions.resources import IGNORE_FILE, INPUT, LOCAL_CONFIG, package_directories, package_of
 from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stage, Step
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot

@@ -15,7 +15,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.functions.catalog import parse_image
-from reconciler.functions.package_files import INPUT
+from reconciler.functions.resources import INPUT
 from reconciler.functions.secrets import values_in_secrets
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.krm.yaml.tree import path_text

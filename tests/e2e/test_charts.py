@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.helm import HelmRuntime
 from reconciler.names.objects import Files
 from reconciler.render import charts

@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionCall
+from reconciler.functions.protocol import FunctionCall
 from reconciler.functions.runtimes.container import ContainerRuntime
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File

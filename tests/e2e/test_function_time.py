@@ -14,7 +14,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.functions import builtin
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtimes.time_limits import limited
+from reconciler.functions.runtimes.pipelines import limited
 from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
 from tests.support.command_server import run_reconciler

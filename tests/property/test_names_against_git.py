@@ -13,7 +13,7 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.functions.charts import RenderedTemplate
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirrors
 from reconciler.names.file_names import (

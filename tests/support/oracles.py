@@ -10,7 +10,7 @@ from types import ModuleType
 
 import yaml
 
-from reconciler.functions.package_files import read_resources
+from reconciler.functions.resources import read_resources
 from tests.support.conformance import PROJECT
 from tests.support.git import run
 from tests.support.merges import read_tree

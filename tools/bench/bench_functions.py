@@ -27,8 +27,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.functions.package_files import read_resources, write_resources
 from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.resources import read_resources, write_resources
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.krm.yaml import emit

@@ -20,7 +20,7 @@ from reconciler.functions.charts import (
     read_charts,
     values_of,
 )
-from reconciler.functions.wire import check_path
+from reconciler.functions.protocol import check_path
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.file_names import file_path_error
 from reconciler.names.objects import File

@@ -17,7 +17,7 @@ from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import PackageLock, resolution_path
-from reconciler.functions.package_files import other_documents, read_resources
+from reconciler.functions.resources import other_documents, read_resources
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import ObjectName, Oid

@@ -11,7 +11,7 @@ from reconciler.base.errors import ConfigurationError
 from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.model.instances import record_bytes as lock_record_bytes
-from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
+from reconciler.functions.protocol import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
 from reconciler.git.trees import UnsafeEntry, check_entry, parse_tree
 from reconciler.krm.documents import split_file

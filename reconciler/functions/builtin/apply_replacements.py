@@ -7,8 +7,8 @@ from typing import Any, Final
 from reconciler.base.booleans import parse_boolean
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.krm.values import copy_value
 from reconciler.krm.yaml import Scalar, Tree, YamlError
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.krm.values import mapping_at, value_at
 
 

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldSpec, parse_specs
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 
 # kustomize's prefix transformer skips these kinds, apart from the Kptfile.
 _NEVER_RENAMED: Final = frozenset(("Namespace", "CustomResourceDefinition", "APIService", "Kptfile"))

@@ -12,7 +12,7 @@ from reconciler.base.booleans import parse_boolean
 from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import FunctionFailedError, as_text
 from reconciler.functions.patterns import PatternError, compile_pattern
-from reconciler.functions.resource import Resource
+from reconciler.functions.resources import Resource
 from reconciler.krm.yaml import Field, Raw, Scalar, SetValue, Style, Tree, YamlError, emit
 from reconciler.krm.yaml import Sequence as YamlSequence
 

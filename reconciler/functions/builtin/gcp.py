@@ -12,9 +12,8 @@ from reconciler.functions.builtin.call import (
     ensure_mapping,
     file_of,
 )
-from reconciler.functions.resource import LOCAL_CONFIG, Resource
-from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.wire import default_path, path_below
+from reconciler.functions.protocol import FunctionResult, default_path, path_below
+from reconciler.functions.resources import LOCAL_CONFIG, Resource
 from reconciler.krm.values import mapping_at, value_at
 
 _HIERARCHY: Final = "ResourceHierarchy"

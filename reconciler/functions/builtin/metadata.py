@@ -7,8 +7,8 @@ import orjson
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text, file_of
 from reconciler.functions.builtin.fields import FieldRef, FieldSpec, find_spec, parse_specs
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 
 _ANNOTATION_TEMPLATE: Final = "spec/template/metadata/annotations"
 _ANNOTATION_SPECS: Final = (

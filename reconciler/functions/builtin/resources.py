@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of
-from reconciler.functions.resource import LOCAL_CONFIG, Resource
-from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.wire import PROTOCOL_ANNOTATIONS, default_path, path_below
+from reconciler.functions.protocol import PROTOCOL_ANNOTATIONS, FunctionResult, default_path, path_below
+from reconciler.functions.resources import LOCAL_CONFIG, Resource
 from reconciler.krm.values import copy_value, mapping_at, value_at
 
 TARGET_PATH: Final = "config.kubernetes.io/target-path"

@@ -11,8 +11,8 @@ from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, masked_in_secret
 from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
 
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
 
 _WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
 _FIELDS: Final = ("name", "newName", "newTag", "digest")

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.fields import FieldSpec, parse_specs
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.krm.schema import is_namespaced_kind
 from reconciler.krm.values import mappings_at
 

@@ -18,8 +18,8 @@ from reconciler.functions.builtin.call import (
 from reconciler.functions.builtin.fields import put_text
 from reconciler.functions.catalog import APPLY_SETTERS, parse_image
 from reconciler.functions.patterns import compile_pattern, quote
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.krm.values import differences, is_same
 from reconciler.krm.yaml import (
     Edit,

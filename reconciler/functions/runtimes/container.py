@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.process import ProcessRun, read_run, run_process, write_call
 from reconciler.functions.runtimes.result_cache import ImageCache
 from reconciler.policy import FunctionPolicy

@@ -32,10 +32,9 @@ from reconciler.functions.charts import (
     random_values,
     without_schemas,
 )
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION, pass_a_second
-from reconciler.functions.runtimes.process import limit_process, run_process
-from reconciler.functions.runtimes.worker import Worker
+from reconciler.functions.runtimes.process import Worker, limit_process, run_process
 from reconciler.krm.schema import served_everywhere
 from reconciler.krm.values import differences, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents

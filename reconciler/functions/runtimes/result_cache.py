@@ -1,7 +1,4 @@
-"""Results of functions and of whole pipelines, cached on disk by a digest of everything that they depend on.
-
-Losing the cache costs time only: the same code, configuration and input give the same result.
-"""
+"""Results of functions and pipelines, cached on disk by a digest of everything that they depend on."""
 
 import hashlib
 import os
@@ -16,13 +13,25 @@ from typing import Any, Final
 import orjson
 from msgspec.structs import asdict
 
-from reconciler.base.digest import checked, with_digest
 from reconciler.base.reasons import Reason
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun, parse_results, result_value
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
-from reconciler.functions.wire import parse_results, result_value
 from reconciler.names.objects import File, Files, Mode, tree_id
 from reconciler.policy import FunctionPolicy, Limits
+
+_DIGEST_BYTES = 32
+
+
+def with_digest(data: bytes) -> bytes:
+    """Return bytes behind their SHA-256 digest."""
+    return hashlib.sha256(data).digest() + data
+
+
+def checked(stored: bytes) -> bytes | None:
+    """Return the bytes behind a digest, None if they are not those that it was made of."""
+    data = stored[_DIGEST_BYTES:]
+    return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None
+
 
 _FORMAT: Final = 2
 """Incremented when the meaning of cached bytes changes."""

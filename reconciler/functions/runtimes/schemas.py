@@ -13,8 +13,7 @@ import orjson
 
 from reconciler.base.booleans import parse_boolean
 from reconciler.functions.catalog import SCHEMA_VALIDATORS
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
-from reconciler.functions.wire import place_of
+from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun, place_of
 from reconciler.names.ids import group_of
 
 _LIBRARIES: Final = ("jsonschema_rs", "kubernetes_validate")

@@ -9,8 +9,8 @@ import orjson
 
 from reconciler.base.values import Refused
 from reconciler.functions.catalog import STARLARK
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
-from reconciler.functions.runtimes.worker import Worker
+from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.runtimes.process import Worker
 from reconciler.policy import FunctionPolicy
 
 _WORKER: Final = "reconciler.functions.runtimes.starlark_worker"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
+from reconciler.functions.resources import RESOURCE_ENDINGS, ignored_paths
 from reconciler.krm.documents import ResourceDocument, documents_of, join_documents, resources_in
 from reconciler.krm.merge import (
     ATTRIBUTION,

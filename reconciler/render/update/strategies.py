@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
-from reconciler.functions.package_files import RESOURCE_ENDINGS, ignored_paths
+from reconciler.functions.resources import RESOURCE_ENDINGS, ignored_paths
 from reconciler.krm.merge import FieldConflict, Winner
 from reconciler.krm.values import value_at
 from reconciler.names.objects import File, Files

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from reconciler.base.text import plural
-from reconciler.functions.package_files import package_directories, package_of
+from reconciler.functions.resources import package_directories, package_of
 from reconciler.krm.merge import MergedText, merge_text
 from reconciler.names.objects import File, Files, Mode
 from reconciler.render.update.merge_report import MergeReport

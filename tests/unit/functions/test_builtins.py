@@ -10,8 +10,8 @@ from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.search_replace import glob_pattern
 from reconciler.functions.pipeline import run_steps
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
+from reconciler.functions.resources import Resource
 from reconciler.functions.step import Stage, Step
 from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionRuntime
+from reconciler.functions.protocol import FunctionRuntime
 from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files, Mode

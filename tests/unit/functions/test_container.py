@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.runtime import FunctionCall
+from reconciler.functions.protocol import FunctionCall
 from reconciler.functions.runtimes.container import ContainerRuntime
 from reconciler.policy import FunctionPolicy
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.functions.package_files import ignored_paths, read_resources
+from reconciler.functions.resources import ignored_paths, read_resources
 from reconciler.names.objects import File, Mode
 
 PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.schemas import SchemaRuntime
 from reconciler.functions.step import PipelineResult, result_list
 from reconciler.names.ids import Oid

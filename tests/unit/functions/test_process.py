@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.process import ExecRuntime
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File

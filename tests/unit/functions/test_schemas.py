@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.schemas import SchemaRuntime
 
 RUNTIME = SchemaRuntime()

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from reconciler.functions.resource import Resource
+from reconciler.functions.resources import Resource
 from reconciler.functions.secrets import hides_field, holds_secret, secret_values, values_in_secrets
 from reconciler.names.objects import File, Files
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.policy import FunctionPolicy
 

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.resource import Resource
-from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.wire import from_items, parse_results, place_of, result_value, to_items
+from reconciler.functions.protocol import (
+    FunctionResult,
+    from_items,
+    parse_results,
+    place_of,
+    result_value,
+    to_items,
+)
+from reconciler.functions.resources import Resource
 
 PATH, INDEX = "internal.config.kubernetes.io/path", "internal.config.kubernetes.io/index"
 OLD_PATH, OLD_INDEX = "config.kubernetes.io/path", "config.kubernetes.io/index"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.digest import checked, with_digest
 from reconciler.base.errors import UnavailableError
+from reconciler.functions.runtimes.result_cache import checked, with_digest
 from reconciler.git import cache
 from reconciler.git.cache import (
     CACHE_HINT,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.kptfile import KPTFILE, GitUpstream, KptfileHeader
 from reconciler.base.errors import UnavailableError
-from reconciler.functions.kptfile_check import check_kptfiles
+from reconciler.functions.field_checks import check_kptfiles
 from reconciler.git.repository import Mirrors
 from reconciler.names.objects import File
 from reconciler.read.repositories.kptfiles import HeaderIndex, read_header

@@ -10,7 +10,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.expansion import expand
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun, Unrunnable
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.inventory.snapshot import Snapshot
