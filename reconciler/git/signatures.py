@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from reconciler.policy import VerifyRule
-from reconciler.policy.verification import parse_gpg_keys
+from reconciler.policy import VerifyRule, parse_gpg_keys
 
 _SIGNATURE = re.compile(
     rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----", re.MULTILINE

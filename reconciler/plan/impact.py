@@ -15,8 +15,7 @@ from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, NamedObject
 from reconciler.names.objects import Files
 from reconciler.names.substitution import OwnValues
-from reconciler.policy import RiskPolicy
-from reconciler.policy.risks import REGISTRY, REMOVAL
+from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

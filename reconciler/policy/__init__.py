@@ -1,15 +1,15 @@
-"""Settings of one instance: the model of `reconciler.yaml`, which is the policy that every stage reads.
+"""Settings of registries: where they are read, and how much of them."""
 
-A new setting is one field here: its type is validated, its docstring is in the JSON schema, and its
-environment variable follows from its name. Values that are made in Python are not validated.
-"""
-
+import base64
+import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from reconciler.policy.forges import (
     CredentialRule,
@@ -29,8 +29,6 @@ from reconciler.policy.pull_requests import (
     PullRequestPolicy,
     ReviewRule,
 )
-from reconciler.policy.registries import RegistryPolicy
-from reconciler.policy.risks import RiskPolicy
 from reconciler.policy.rollouts import RolloutPolicy
 from reconciler.policy.settings import (
     SETTINGS,
@@ -46,7 +44,123 @@ from reconciler.policy.settings import (
     refuse_field,
     sorted_set,
 )
-from reconciler.policy.verification import VerifyRule
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryPolicy(SettingsGroup):
+    """Registries, which `index sync` and `package from-chart` read, and no other command."""
+
+    mirrors: dict[str, Annotated[str, Field(pattern=r"^(https?://)?[^/:]")]] = field(default_factory=dict)
+    """Where names below a prefix are read, by prefix: `xpkg.crossplane.io: mirror.example.com/xpkg`.
+
+    `http://` before a mirror reads it without encryption. The names of packages stay what they are.
+    """
+    at_once: Bound = 4
+    """Requests side by side."""
+    silence_s: Annotated[Bound, Field(alias="silence")] = 30
+    """Longest silence of a registry within one answer, in seconds."""
+    answer_s: Annotated[Bound, Field(alias="answer")] = 300
+    """Longest time of one answer, in seconds."""
+    wait_s: Annotated[Bound, Field(alias="wait")] = 120
+    """Longest wait that a registry may ask for with Retry-After, in seconds."""
+    tags: Bound = 50_000
+    """Tags of one package."""
+    versions: Bound = 10_000
+    """New versions of one run; the next run continues."""
+    layer_bytes: Bound = 64 << 20
+    """Size of one layer or configuration, as it is sent, in bytes."""
+    unpacked_bytes: Bound = 256 << 20
+    """Size of the layers of one image when they are unpacked, in bytes."""
+
+
+LOSS: Final = "loss"
+DELETION: Final = "deletion"
+CONFLICT: Final = "conflict"
+REMOVAL: Final = "removal"
+REGISTRY: Final = "registry"
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "rbac": ("*.rbac.authorization.k8s.io", "ServiceAccount"),
+    "crd": ("CustomResourceDefinition.apiextensions.k8s.io", "APIService.apiregistration.k8s.io"),
+    "namespace": ("Namespace",),
+    "storage": ("PersistentVolume", "PersistentVolumeClaim", "*.storage.k8s.io"),
+    "admission": ("*.admissionregistration.k8s.io",),
+}
+"""Kinds of resources by class, the most dangerous first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RiskPolicy(SettingsGroup):
+    """Changes that reports list first."""
+
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Kinds of resources by class, as `Kind.group` with `*`; a class of this name is replaced, or added."""
+    registries: tuple[str, ...] = ()
+    """Prefixes of the images in use; images of other registries are the class `registry`. Empty: those
+    that the package has on main."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Every class, the most dangerous first: deletions, built-in classes, registries, further classes."""
+        added = (name for name in self.kinds if name not in KINDS)
+        return tuple(dict.fromkeys((DELETION, REMOVAL, *KINDS, REGISTRY, *added)))
+
+    def of_kind(self, group_kind: str) -> tuple[str, ...]:
+        """Return the classes of a kind of resource, written as `Kind.group`."""
+        patterns = {**KINDS, **self.kinds}
+        return tuple(
+            name for name in self.classes if any(fnmatchcase(group_kind, p) for p in patterns.get(name, ()))
+        )
+
+
+_SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
+_ARMOUR = re.compile(
+    r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+: [^\n]*\n)*\n"
+    r"([A-Za-z0-9+/=\n]+?)\n(?:=[A-Za-z0-9+/]{4}\n)?-----END PGP PUBLIC KEY BLOCK-----"
+)
+
+
+def parse_gpg_keys(text: str) -> bytes:
+    """Return the packets of armoured public keys, as `gpg --export` without `--armor` writes them.
+
+    Raises:
+        ValueError: The text is no armoured public key.
+    """
+    lines = "\n".join(line.strip() for line in text.strip().splitlines())
+    blocks = _ARMOUR.findall(lines)
+    if not blocks or _ARMOUR.sub("", lines).strip():
+        raise ValueError("this is no public key as `gpg --armor --export` writes it")
+    try:
+        return b"".join(base64.b64decode(block.replace("\n", ""), validate=True) for block in blocks)
+    except binascii.Error as error:
+        raise ValueError(f"this public key is damaged: {error}") from error
+
+
+def _gpg_key(text: str) -> str:
+    parse_gpg_keys(text)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRule(SettingsGroup):
+    """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
+
+    prefix: Annotated[str, Field(min_length=1)]
+    """Prefix of the repository URLs, by any scheme and spelling; the longest match wins."""
+    signed: Literal["tag"] = "tag"
+    """Object that must be signed: the tag, because a signed commit has no name of a revision."""
+    ssh_keys: tuple[Annotated[str, Field(pattern=_SSH_KEY)], ...] = ()
+    """Public keys of OpenSSH, one line each."""
+    gpg_keys: tuple[Annotated[str, AfterValidator(_gpg_key)], ...] = ()
+    """Public keys of GnuPG, armoured."""
+    line: Internal[int] = 0
+    """Line of the rule in the configuration."""
+
+    @model_validator(mode="after")
+    def _any_key(self) -> Self:
+        if not self.ssh_keys and not self.gpg_keys:
+            raise ValueError("set sshKeys, gpgKeys or both; without a key nothing can be verified")
+        return self
+
 
 __all__ = [
     "PROPOSED",

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.inventory.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy
-from reconciler.policy.schedule import next_opening
+from reconciler.policy.pull_requests import next_opening
 
 
 def read_opening(policy: Policy, now_s: float) -> Opening:

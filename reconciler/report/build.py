@@ -25,7 +25,7 @@ from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.losses import Loss
 from reconciler.plan.reviewers import find_people
 from reconciler.plan.status import PackageStatus, current_states, current_statuses
-from reconciler.policy.risks import CONFLICT, DELETION, LOSS
+from reconciler.policy import CONFLICT, DELETION, LOSS
 from reconciler.report.report import (
     Action,
     ApprovableRow,

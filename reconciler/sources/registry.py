@@ -34,7 +34,7 @@ from reconciler.http.client import (
 from reconciler.http.errors import ReplyKind, SilentError
 from reconciler.http.reply_cache import CachedReply, ReplyCache
 from reconciler.names.ids import is_prefix
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find
 
 T = TypeVar("T")

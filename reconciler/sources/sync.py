@@ -33,8 +33,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.http.errors import MissingError
 from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
-from reconciler.policy import Limits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import Limits, RegistryPolicy
 from reconciler.read.dependencies import parse_version
 from reconciler.read.documents import parse_file, yaml_limits
 from reconciler.sources.index_import import (

@@ -11,7 +11,7 @@ import pytest
 from reconciler.base.errors import ReconcilerError
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import RegistryPolicy
 from reconciler.sources.registry import RegistryClient
 from tests.support.git import make_repository
 from tests.support.http_git import serve

@@ -19,7 +19,7 @@ from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.http.client import Clock
 from reconciler.http.errors import LimitedError, MissingError, UnauthorizedError
 from reconciler.http.reply_cache import ReplyCache
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import RegistryPolicy
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import Blob, DigestError, RegistryClient
 from tests.support.forges.server import VirtualClock

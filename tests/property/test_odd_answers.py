@@ -16,8 +16,7 @@ from reconciler.forge.api.forge import ApiForge
 from reconciler.git.repository import Mirror
 from reconciler.http.client import Clock
 from reconciler.inventory.inventory import PullRequest
-from reconciler.policy import Limits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import Limits, RegistryPolicy
 from reconciler.sources.charts import fetch_chart, find_chart_version
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import SyncRequest, SyncResult, find_new_versions

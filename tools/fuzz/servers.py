@@ -22,8 +22,7 @@ from reconciler.http.client import Client, Clock
 from reconciler.http.connection import Connections
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest
 from reconciler.names.ids import Oid
-from reconciler.policy import ForgeKind, Limits, WriteLimits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import ForgeKind, Limits, RegistryPolicy, WriteLimits
 from reconciler.records.state import PullHistory, PullMark
 from reconciler.sources.charts import fetch_chart, find_chart_version
 from reconciler.sources.registry import Blob, RegistryClient

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.policy.schedule import check_cron, next_opening
+from reconciler.policy.pull_requests import check_cron, next_opening
 
 # Wednesday
 NOW = datetime(2026, 7, 15, 12, 30, 20, tzinfo=UTC)

@@ -5,7 +5,7 @@ import base64
 import pytest
 from pydantic import TypeAdapter
 
-from reconciler.policy.verification import VerifyRule, parse_gpg_keys
+from reconciler.policy import VerifyRule, parse_gpg_keys
 
 
 def armoured(packets: bytes, indent: str = "") -> str:

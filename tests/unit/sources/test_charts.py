@@ -13,8 +13,7 @@ from reconciler.base.errors import ReconcilerError, UnavailableError, UsageError
 from reconciler.git.cache import MirrorLocation
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Remote
-from reconciler.policy import Limits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import Limits, RegistryPolicy
 from reconciler.sources.charts import choose_version, fetch_chart, find_chart_in_git, find_chart_version
 from reconciler.sources.registry import DigestError, RegistryClient
 from tests.support.git import make_repository

@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.base.errors import RefusedError
 from reconciler.functions.archives import ArchiveReader
-from reconciler.policy import Limits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import Limits, RegistryPolicy
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import pull_bundle, pull_packages, pull_xpkg
 from tests.support.registry import MemoryRegistry, layer, serve_gate

@@ -14,7 +14,7 @@ from reconciler.git.urls import Credential
 from reconciler.http.client import Clock
 from reconciler.http.errors import ForbiddenError, MissingError, UnauthorizedError
 from reconciler.http.reply_cache import CachedReply, ReplyCache
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import RegistryPolicy
 from reconciler.sources.registry import Blob, RegistryClient, split_name
 from tests.support.forges.server import VirtualClock
 from tests.support.registry import Answer, Asked, Gate, MemoryRegistry, serve_gate

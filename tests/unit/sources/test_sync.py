@@ -16,8 +16,7 @@ from reconciler.git.cache import MirrorLocation
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Remote
 from reconciler.inventory.inventory import Source, SourcedDocument
-from reconciler.policy import Limits
-from reconciler.policy.registries import RegistryPolicy
+from reconciler.policy import Limits, RegistryPolicy
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import SyncRequest, SyncResult, find_new_versions
 from tests.support.dependency_manifests import crossplane, install, installation, package, provider, world_of
