@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.foreign import ForeignManifest, ForeignModel, Items
+from reconciler.api.meta import ForeignManifest, ForeignModel, Items
 
 
 class GroupVersionKind(ForeignModel):

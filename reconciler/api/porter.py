@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from reconciler.api.foreign import ForeignModel, Items
+from reconciler.api.meta import ForeignModel, Items
 
 
 class PorterModel(ForeignModel):
