@@ -37,8 +37,8 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
+from reconciler.krm.yaml.apply import plan_splice, splice
 from reconciler.krm.yaml.edits import edited
-from reconciler.krm.yaml.splice import plan_splice, splice
 from reconciler.krm.yaml.tree import line_comment
 from tests.support.corpus import ABSENT, CORPUS
 

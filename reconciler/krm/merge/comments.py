@@ -18,8 +18,8 @@ from reconciler.krm.merge.fields import elements_by_key, infer_keys
 from reconciler.krm.merge.nodes import Node, root_of
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Path, SetLineComment, Tree, YamlError, end_line
-from reconciler.krm.yaml.comments import CommentPosition, Gap, Line, Lines, Owner
-from reconciler.krm.yaml.splice import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
+from reconciler.krm.yaml.apply import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
+from reconciler.krm.yaml.tree import CommentPosition, Gap, Line, Lines, Owner
 
 _MAX_PAIRS: Final = 2_000_000
 """difflib looks at every pair of equal lines: its time is quadratic for texts that repeat a line."""

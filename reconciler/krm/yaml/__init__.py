@@ -5,7 +5,6 @@ document with `apply_edits`, which leaves every other byte as it is; write new t
 """
 
 from reconciler.krm.yaml.apply import apply_edits, edit_tree
-from reconciler.krm.yaml.comments import Comments
 from reconciler.krm.yaml.compose import decode
 from reconciler.krm.yaml.edits import (
     AddKey,
@@ -31,6 +30,7 @@ from reconciler.krm.yaml.limits import (
 from reconciler.krm.yaml.load import Document, DocumentSource, Path, json_value, load_documents, load_json
 from reconciler.krm.yaml.tree import (
     Alias,
+    Comments,
     Entry,
     Field,
     Item,

@@ -1,10 +1,11 @@
-"""Edit a document: by splicing where possible, else by a ruamel.yaml round trip; both checked by parsing."""
+"""Edit a document: by splicing where possible, else by a ruamel.yaml round trip; both checked."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 
 from msgspec.structs import replace
 
@@ -22,13 +23,476 @@ from reconciler.krm.yaml.edits import (
     edited,
     plain_value,
 )
+from reconciler.krm.yaml.emit import (
+    Indentation,
+    Raw,
+    Style,
+    emit,
+    emit_entry,
+    emit_item,
+    indent_lines,
+    is_collection,
+    write_key,
+    write_scalar,
+)
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Path
-from reconciler.krm.yaml.splice import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
-from reconciler.krm.yaml.tree import Mapping, Tree
+from reconciler.krm.yaml.scalars import ScalarError, type_tagged
+from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
+
+ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""Unusual line breaks of YAML 1.1; code that looks for line feeds would miss them."""
+_ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
+_WIDEST: Final = 9
+_KEPT_BREAKS: Final = re.compile(r"[|>][1-9]?\+")
+_EMPTY_LINES: Final = re.compile(r"(?:\r?\n[ \t]*)+(?=\r?\n)")
+
+
+class Replacement(NamedTuple):
+    """`text[start:end]` becomes `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+class CannotSpliceError(Exception):
+    """A valid edit that one replacement cannot express."""
+
+
+def splice(text: str, replacements: Iterable[Replacement]) -> str:
+    """Apply all replacements, insertions at one place in their order; CRLF files get CRLF in the new text.
+
+    Raises:
+        CannotSpliceError: Two replacements overlap.
+    """
+    crlf = "\r\n" in text
+    parts: list[str] = []
+    position = 0
+    for start, end, new in sorted(replacements, key=lambda edit: (edit.start, not edit.new)):
+        if start < position:
+            raise CannotSpliceError
+        parts += (text[position:start], new.replace("\n", "\r\n") if crlf else new)
+        position = end
+    parts.append(text[position:])
+    return "".join(parts)
+
+
+def _line_start(text: str, offset: int) -> int:
+    """Return the offset where the line of `offset` starts."""
+    return text.rfind("\n", 0, offset) + 1
+
+
+def _line_end(text: str, offset: int) -> int:
+    """Return the offset where the line of `offset` ends, before its line break."""
+    end = text.find("\n", offset)
+    end = len(text) if end < 0 else end
+    return end - 1 if end > offset and text[end - 1] == "\r" else end
+
+
+def _next_line(text: str, offset: int) -> int:
+    """Return the offset of the next line, or the end of the text."""
+    end = text.find("\n", offset)
+    return len(text) if end < 0 else end + 1
+
+
+def _starts_line(text: str, offset: int) -> bool:
+    """Tell whether only spaces precede `offset` on its line."""
+    return not text[_line_start(text, offset) : offset].strip(" ")
+
+
+def plan_splice(tree: Tree, edit: Edit) -> Replacement:
+    """Return the replacement of text that performs an edit.
+
+    Raises:
+        CannotSpliceError: The edit needs more than a splice.
+        YamlError: The edit names an absent field, or its value cannot be written.
+    """
+    edit = _without_alias(tree, edit)
+    match edit:
+        case SetValue():
+            return _set_value(tree, edit)
+        case AddKey():
+            return _add_key(tree, edit)
+        case InsertItem():
+            return _insert_item(tree, edit)
+        case DeleteKey(path) | DeleteItem(path):
+            return _delete(tree, path)
+        case SetLineComment(path, text):
+            return _set_line_comment(tree, path, text)
+        case SetHeadComment(path, text):
+            return _set_head_comment(tree, path, text)
+        case _:
+            assert_never(edit)
+
+
+def _without_alias(tree: Tree, edit: Edit) -> Edit:
+    """Turn an edit inside an aliased value into one that replaces the alias by the edited value."""
+    inside = edit.path if isinstance(edit, (AddKey, InsertItem)) else edit.path[:-1]
+    for length in range(1, len(inside) + 1):
+        node = tree.find(inside[:length])
+        if node is None:
+            break
+        if isinstance(node, Alias):
+            return SetValue(inside[:length], edited(node.value, replace(edit, path=edit.path[length:])))
+    return edit
+
+
+def _set_value(tree: Tree, edit: SetValue) -> Replacement:
+    """Set the value at a path, or add it where the path is absent."""
+    if not edit.path:
+        return _replace_root(tree, edit.value)
+    slot = tree.slot(edit.path)
+    if slot is not None:
+        return _replace_value(tree, slot, edit.value)
+    name = edit.path[-1]
+    if not isinstance(name, str):
+        raise CannotSpliceError
+    value = edit.value
+    if isinstance(value, Raw):
+        value = Raw(_raw_entry(name, value, tree.indentation))
+    return _add_key(tree, AddKey(edit.path[:-1], name, value))
+
+
+def _add_key(tree: Tree, edit: AddKey) -> Replacement:
+    node = tree.find(edit.path)
+    if not isinstance(node, Mapping) or not node.raw.value:
+        value = edit.value if isinstance(edit.value, Raw) else {edit.key: edit.value}
+        return _add_first(tree, edit.path, node, value)
+    before = _find_entry(node, edit.before)
+    after = _find_entry(node, edit.after) or node.entries[-1]
+    if node.style is Style.FLOW:
+        value = plain_value(edit.value)
+        value = value[edit.key] if isinstance(edit.value, Raw) else value
+        text = f"{_flow_text(tree, edit.key)}: {_flow_text(tree, value)}"
+        return _insert_flow(tree, text, before=before, after=after)
+    indentation = tree.indentation
+    text = edit.value.text if isinstance(edit.value, Raw) else emit_entry(edit.key, edit.value, indentation)
+    return _insert_block(tree, text, before=before, after=after)
+
+
+def _insert_item(tree: Tree, edit: InsertItem) -> Replacement:
+    node = tree.find(edit.path)
+    if not isinstance(node, Sequence) or not node.raw.value:
+        return _add_first(tree, edit.path, node, edit.value if isinstance(edit.value, Raw) else [edit.value])
+    items = node.items
+    before = items[edit.index] if edit.index < len(items) else None
+    if node.style is Style.FLOW:
+        value = plain_value(edit.value)
+        text = _flow_text(tree, value[0] if isinstance(edit.value, Raw) else value)
+        return _insert_flow(tree, text, before=before, after=items[-1])
+    indentation = tree.indentation
+    text = edit.value.text if isinstance(edit.value, Raw) else emit_item(edit.value, indentation)
+    return _insert_block(tree, text, before=before, after=items[min(edit.index, len(items)) - 1])
+
+
+def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
+    """Replace the value of an existing entry or item."""
+    if slot.parent.style is Style.FLOW:
+        text = None if _is_scalar(value) and not _is_json(tree) else _flow_text(tree, plain_value(value))
+        return _replace_inline(tree, slot, text, value)
+    if isinstance(value, Raw):
+        root = Tree.parse(value.text).root
+        if _is_block(root):
+            return _replace_with_block(tree, slot, value.text, is_list=isinstance(root, Sequence))
+        return _replace_inline(tree, slot, value.text, value)
+    if is_collection(value):
+        text = emit(value, tree.indentation)
+        return _replace_with_block(tree, slot, text, is_list=not isinstance(value, dict))
+    return _replace_inline(tree, slot, None if _is_scalar(value) else emit(value), value)
+
+
+def _flow_text(tree: Tree, value: Any) -> str:
+    """Write a value or key on one line, as JSON in a document of JSON."""
+    return json.dumps(value, ensure_ascii=False) if _is_json(tree) else emit(value, flow=True)
+
+
+def _is_json(tree: Tree) -> bool:
+    root = tree.root
+    if not isinstance(root, Mapping) or root.style is not Style.FLOW or not root.raw.value:
+        return False
+    return all(isinstance(entry.key, Scalar) and entry.key.style is Style.DOUBLE for entry in root.entries)
+
+
+def _replace_root(tree: Tree, value: Any) -> Replacement:
+    """Replace the value of the document."""
+    text = value.text if isinstance(value, Raw) else emit(value, tree.indentation)
+    root = tree.root
+    if root is None:
+        at = len(tree.text)
+        gap = "" if tree.text[-1:] in ("", "\n") else "\n"
+        return Replacement(at, at, f"{gap}{text}\n")
+    start = root.span.start
+    column = tree.column(start) if _starts_line(tree.text, start) else 0
+    first = "\n" if tree.column(start) and not column and is_collection(value) else ""
+    return _over_trailing_space(
+        tree, Replacement(start, tree.value_end(None), first + indent_lines(text, column))
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (Raw, dict, list, tuple))
+
+
+def _is_block(node: AnyNode | None) -> bool:
+    return isinstance(node, (Mapping, Sequence)) and node.style is Style.BLOCK
+
+
+def _replace_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Replacement:
+    """Put a value on the line of its key or dash; without `text`, a scalar in the style of the old one."""
+    old = slot.value
+    column = tree.column(slot.start)
+    if text is None:
+        text = _scalar_like(tree, slot, value)
+    text = indent_lines(text, column) if slot.parent.style is Style.BLOCK else text
+    start, end = old.span
+    if start == end or _is_block(old):  # the old value is absent or on lines of its own
+        start, end = tree.key_end(slot), tree.value_end(slot) if start != end else tree.key_end(slot)
+        text = f" {text}" if tree.text[start - 1] in ":-" else f": {text}"
+    properties = _kept_properties(old, value)
+    if properties and not _is_block(old):
+        text = f"{properties} {text}"
+    comment = slot.comments.line_span
+    # A comment between the key and a value on a line below stays where it is.
+    follows = comment is not None and comment.start >= start
+    if comment and follows and slot.parent.style is Style.BLOCK and ("\n" in text or comment.start < end):
+        first, *rest = text.split("\n")
+        text = "\n".join([f"{first} {slot.comments.line}", *rest])
+        end = max(end, comment.end)
+    return _over_trailing_space(tree, Replacement(start, end, text))
+
+
+def _scalar_like(tree: Tree, slot: Slot, value: Any) -> str:
+    """Write a scalar in the style of the replaced one."""
+    flow = slot.parent.style is Style.FLOW
+    old = slot.value
+    if not isinstance(old, Scalar):
+        return write_scalar(value, flow=flow, indent=tree.indentation.width)
+    if old.style in (Style.LITERAL, Style.FOLDED):
+        width = _block_width(tree, slot, old)
+    else:
+        width = tree.indentation.width if isinstance(value, str) and "\n" in value else 2
+    return write_scalar(value, like=old.style, flow=flow, indent=width)
+
+
+def _block_width(tree: Tree, slot: Slot, old: Scalar) -> int:
+    """Return the indentation of a block scalar relative to its parent."""
+    _, *lines = old.text.split("\n")
+    content = next((line for line in lines if line.strip()), "")
+    width = len(content) - len(content.lstrip(" ")) - tree.column(slot.start)
+    return width if 0 < width <= _WIDEST else tree.indentation.width
+
+
+def _kept_properties(old: AnyNode, value: Any) -> str:
+    """Return the anchor and tag to keep before a new value; the tag only if it fits the new value."""
+    properties = old.properties
+    if not properties or not isinstance(old, Scalar) or not old.tag:
+        anchor = _ANCHOR.search(properties)
+        return anchor[0] if anchor else ""
+    try:
+        fits = not isinstance(value, (Raw, dict, list, tuple)) and _same(
+            type_tagged(old.tag, value if isinstance(value, str) else write_scalar(value)), value
+        )
+    except ScalarError:
+        fits = False
+    anchor = _ANCHOR.search(properties)
+    return properties if fits else anchor[0] if anchor else ""
+
+
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
+
+
+def _replace_with_block(tree: Tree, slot: Slot, text: str, *, is_list: bool) -> Replacement:
+    """Put a block collection below its key, or behind its dash."""
+    # The comment at the end of the key's line moves in front of the new collection.
+    old = slot.value
+    column = tree.column(slot.start)
+    child = _child_column(tree, slot, is_list=is_list)
+    start = tree.key_end(slot)
+    end = max(start, tree.value_end(slot))
+    comment = slot.comments.line_span
+    end = max(end, comment.end if comment else 0)
+    anchor = _ANCHOR.search(old.properties)
+    decoration = "".join(f" {part}" for part in (anchor[0] if anchor else "", slot.comments.line) if part)
+    body = indent_lines(text, child)
+    if isinstance(slot, Entry) or decoration:
+        new = f"{decoration}\n{' ' * child}{body}"
+    else:
+        new = " " * (child - column - 1) + body
+    return _over_trailing_space(tree, Replacement(start, end, new))
+
+
+def _over_trailing_space(tree: Tree, replacement: Replacement) -> Replacement:
+    """Include the spaces that end the line: behind a block scalar they would become part of it.
+
+    So would blank lines below one that keeps its line breaks at the end.
+    """
+    end = _line_end(tree.text, replacement.end)
+    if "\n" not in replacement.new or tree.text[replacement.end : end].strip():
+        return replacement
+    blank = _EMPTY_LINES.match(tree.text, end) if _KEPT_BREAKS.search(replacement.new) else None
+    return replacement._replace(end=blank.end() if blank else end)
+
+
+def _child_column(tree: Tree, slot: Slot, *, is_list: bool) -> int:
+    """Return the column of a new block collection: that of the old one if it has the same kind."""
+    old = slot.value
+    column = tree.column(slot.start)
+    if _is_block(old) and isinstance(old, Sequence) is is_list:
+        return tree.column(old.content_start)
+    if isinstance(slot, Item):
+        return column + 2
+    indentation = tree.indentation
+    return column + (0 if is_list and indentation.compact_lists else indentation.width)
+
+
+def _find_entry(node: Mapping, name: str | None) -> Slot | None:
+    return None if name is None else node.find(name)
+
+
+def _add_first(tree: Tree, path: Path, node: AnyNode | None, value: Any) -> Replacement:
+    """Put the first entry or item into an empty, null or absent collection."""
+    if not path:
+        return _replace_root(tree, value)
+    if node is not None and node.value:
+        raise CannotSpliceError
+    return _set_value(tree, SetValue(path, value))
+
+
+def _raw_entry(name: str, raw: Raw, indentation: Indentation) -> str:
+    """Return `key: value` for a raw value; a block collection starts on the next line."""
+    root = Tree.parse(raw.text).root
+    key = write_key(name)
+    if isinstance(root, (Mapping, Sequence)) and root.style is Style.BLOCK:
+        width = 0 if isinstance(root, Sequence) and indentation.compact_lists else indentation.width
+        return f"{key}:\n{' ' * width}{indent_lines(raw.text, width)}"
+    return f"{key}: {raw.text}"
+
+
+def _insert_block(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:
+    column = tree.column((before or after).start)
+    pad = " " * column
+    if before is None:
+        at = _line_end(tree.text, tree.extent(after).end)
+        return _over_trailing_space(tree, Replacement(at, at, f"\n{pad}{indent_lines(text, column)}"))
+    at = tree.extent(before).start
+    if _starts_line(tree.text, at):
+        at = _line_start(tree.text, at)
+        return Replacement(at, at, f"{pad}{indent_lines(text, column)}\n")
+    return Replacement(at, at, f"{indent_lines(text, column)}\n{pad}")
+
+
+def _insert_flow(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> Replacement:
+    if before is not None:
+        return Replacement(before.start, before.start, f"{text}, ")
+    at = tree.slot_end(after)
+    return Replacement(at, at, f", {text}")
+
+
+def _delete(tree: Tree, path: Path) -> Replacement:
+    """Delete an entry or item with its own comments."""
+    slot = tree.slot(path)
+    if slot is None:
+        raise YamlError(f"There is no field {_path_text(path)}")
+    siblings: tuple[Slot, ...]
+    siblings = slot.parent.entries if isinstance(slot.parent, Mapping) else slot.parent.items
+    if len(siblings) == 1:
+        empty: dict[str, object] | list[object] = {} if isinstance(slot.parent, Mapping) else []
+        if slot.parent.style is Style.FLOW:
+            return Replacement(slot.parent.content_start, slot.parent.span.end, "{}" if empty == {} else "[]")
+        holder = tree.slot(path[:-1])
+        return _replace_value(tree, holder, empty) if holder else _replace_root(tree, empty)
+    if slot.parent.style is Style.FLOW:
+        # Up to the next sibling, or for the last one from the end of its predecessor.
+        if "#" in siblings[0].parent.text:  # a comment ends at its line break, which must stay
+            raise CannotSpliceError
+        if slot.index == 0:
+            return Replacement(siblings[0].start, siblings[1].start, "")
+        return Replacement(tree.slot_end(siblings[slot.index - 1]), tree.slot_end(siblings[slot.index]), "")
+    return _delete_lines(tree, siblings, slot.index)
+
+
+def _delete_lines(tree: Tree, siblings: tuple[Slot, ...], index: int) -> Replacement:
+    """Delete whole lines; for the first entry behind a dash, the text up to the next entry."""
+    text = tree.text
+    start, end = tree.extent(siblings[index])
+    if not _starts_line(text, start):
+        if index > 0:  # behind a `?`, which only an explicit key has
+            raise CannotSpliceError
+        return Replacement(start, tree.extent(siblings[index + 1]).start, "")
+    start = _line_start(text, start)
+    after = _next_line(text, end)
+    if text[after - 1 : after] != "\n" and start > 0:
+        return Replacement(_line_end(text, start - 1), after, "")
+    return Replacement(start, after, "")
+
+
+def _set_line_comment(tree: Tree, path: Path, text: str | None) -> Replacement:
+    slot = _block_slot(tree, path)
+    old = slot.comments.line_span
+    comment = _comment_lines(text)
+    if len(comment) > 1:
+        raise YamlError("A line comment has one line")
+    if old is not None:
+        start = old.start if comment else len(tree.text[: old.start].rstrip(" \t"))
+        return Replacement(start, old.end, "".join(comment))
+    at = _end_of_first_line(tree, slot)
+    rest = tree.text[at : _line_end(tree.text, at)]
+    if rest.strip():
+        raise YamlError(f"The field {_path_text(path)} does not end its line")
+    return Replacement(at, at, "".join(f" {line}" for line in comment))
+
+
+def _set_head_comment(tree: Tree, path: Path, text: str | None) -> Replacement:
+    slot = _block_slot(tree, path)
+    old = slot.comments.head_span
+    pad = " " * tree.column(slot.start)
+    lines = _comment_lines(text)
+    joined = "\n".join(line if number == 0 or not line else pad + line for number, line in enumerate(lines))
+    if old is None:
+        return Replacement(slot.start, slot.start, f"{joined}\n{pad}" if joined else "")
+    if joined:
+        return Replacement(old.start, old.end, joined)
+    if _starts_line(tree.text, old.start):
+        return Replacement(_line_start(tree.text, old.start), _next_line(tree.text, old.end), "")
+    return Replacement(old.start, slot.start, "")
+
+
+def _block_slot(tree: Tree, path: Path) -> Slot:
+    slot = tree.slot(path)
+    if slot is None:
+        raise YamlError(f"There is no field {_path_text(path)}")
+    if slot.parent.style is Style.FLOW:
+        raise YamlError(f"The field {_path_text(path)} is in flow style, where comments have no owner")
+    return slot
+
+
+def _path_text(path: Path) -> str:
+    return ".".join(map(str, path)) or "at the root"
+
+
+def _comment_lines(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    lines = [line.strip() for line in text.split("\n")]
+    return [line if not line or line.startswith("#") else f"# {line}" for line in lines]
+
+
+def _end_of_first_line(tree: Tree, slot: Slot) -> int:
+    """Return the offset where a line comment of the slot goes."""
+    value = slot.value
+    if isinstance(value, (Mapping, Sequence)) and value.style is Style.BLOCK:
+        if isinstance(slot, Item):
+            raise YamlError("An item that is a block collection has no line of its own")
+        return value.span.start + len(value.properties) if value.properties else tree.key_end(slot)
+    if isinstance(value, Scalar) and value.style in (Style.LITERAL, Style.FOLDED):
+        return _line_end(tree.text, value.content_start)
+    return tree.slot_end(slot)
+
 
 _BOM: Final = "\ufeff"
 _BLANK_LINES: Final = re.compile(r"^[ \t]*\n", re.MULTILINE)

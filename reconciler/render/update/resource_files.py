@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.krm.documents import ResourceFile, join_documents
 from reconciler.krm.merge import Identity, insert_new, merge_formats, merge_lines
-from reconciler.krm.yaml.comments import CommentPosition, lines_of
+from reconciler.krm.yaml.tree import CommentPosition, lines_of
 from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused

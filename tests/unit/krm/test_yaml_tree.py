@@ -16,7 +16,7 @@ from reconciler.krm.yaml import (
     Style,
     Tree,
 )
-from reconciler.krm.yaml.comments import DOCUMENT, CommentPosition
+from reconciler.krm.yaml.tree import DOCUMENT, CommentPosition
 
 TEXT = """# of the document
 
