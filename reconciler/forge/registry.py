@@ -15,8 +15,7 @@ from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
 from reconciler.http.client import SYSTEM_CLOCK, Authorization, Clock
-from reconciler.inventory.authors import repository_commits
-from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
+from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView, repository_commits
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 

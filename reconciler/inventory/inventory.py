@@ -1,5 +1,7 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
+import dataclasses
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -32,7 +34,7 @@ from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import is_group, parent_directories
 from reconciler.names.trailers import NO_ANSWERS, Answers, Ticks
-from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
+from reconciler.policy import Author, CommitPolicy, FunctionPolicy, OnUnavailable, Policy
 from reconciler.records.state import (
     NOTHING_REFUSED,
     PackageVariantRecord,
@@ -801,3 +803,27 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         for view in sorted(views, key=lambda v: (-len(v.directory), v.key)):
             by_url.setdefault(view.url, []).append(view)
         return {url: tuple(views) for url, views in by_url.items()}
+
+
+_UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
+"""Characters that end the name or email in a commit object."""
+
+
+def repository_commits(views: Iterable[RepositoryView], commits: CommitPolicy) -> CommitPolicy:
+    """Return how commits are made to the one repository that the views are of. Order-free.
+
+    An email alone is the name too; where a Repository names neither, the author is the committer.
+
+    Source: porch pkg/externalrepo/git, git.go, commit authors.
+    """
+    ordered = sorted(views, key=lambda view: (-len(view.directory), view.key))
+    return dataclasses.replace(commits, authors=tuple(_authors(ordered)))
+
+
+def _authors(views: Iterable[RepositoryView]) -> Iterator[Author]:
+    for view in views:
+        git = view.manifest.spec.git
+        name = _UNSAFE.sub("", git.author).strip() if git else ""
+        email = _UNSAFE.sub("", git.email).strip() if git else ""
+        if name or email:
+            yield Author(view.directory, name or email, email)

@@ -7,8 +7,7 @@ import msgspec
 import orjson
 
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.inventory.authors import repository_commits
-from reconciler.inventory.inventory import Inventory, PullRequest
+from reconciler.inventory.inventory import Inventory, PullRequest, repository_commits
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
 from reconciler.policy import CommitPolicy
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path

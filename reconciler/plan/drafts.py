@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import orjson
 
 from reconciler.base.text import json_text, plural
-from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import (
     Draft,
     Inventory,
@@ -14,6 +13,7 @@ from reconciler.inventory.inventory import (
     PullRequests,
     PullState,
     RepositoryView,
+    repository_commits,
 )
 from reconciler.names.ids import Lifecycle, Oid
 from reconciler.names.objects import File, Signature, commit_bytes, object_id, tree_id

@@ -12,7 +12,7 @@ from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.progress import stage
-from reconciler.inventory.authors import repository_commits
+from reconciler.inventory.inventory import repository_commits
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.report.diff import DifferenceReader
 from reconciler.run.plan import PlannedRun

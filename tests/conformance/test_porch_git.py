@@ -11,8 +11,7 @@ from reconciler.api.porch import Repository
 from reconciler.base.errors import Location
 from reconciler.forge.local.store import head_branches
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.authors import repository_commits
-from reconciler.inventory.inventory import PackageState, RepositoryView, Source, Sourced
+from reconciler.inventory.inventory import PackageState, RepositoryView, Source, Sourced, repository_commits
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.refs import (
     HEADS,

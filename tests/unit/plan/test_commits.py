@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory.authors import repository_commits
-from reconciler.inventory.inventory import Commit, RepositoryView
+from reconciler.inventory.inventory import Commit, RepositoryView, repository_commits
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.drafts import (
     relabelled,
