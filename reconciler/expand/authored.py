@@ -6,10 +6,16 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import PLACEHOLDER, PackageVariant, PackageVariantSpec, Pipeline, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.expand.findings import Finding
-from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream, check_variant
 from reconciler.expand.porch_checks import validate_variant
-from reconciler.expand.variants import PAUSED, DesiredVariant, OwnerExpansion, VariantCandidate, variant_key
+from reconciler.expand.variants import (
+    PAUSED,
+    DesiredVariant,
+    OwnerExpansion,
+    VariantCandidate,
+    stable_uid,
+    variant_key,
+)
 from reconciler.inventory.inventory import Draft, PackageRevision, RepositoryView, Sourced
 from reconciler.names.ids import PackageKey
 from reconciler.policy import Policy

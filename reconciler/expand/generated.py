@@ -13,7 +13,6 @@ from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.findings import ExpansionError, Finding
-from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_context, check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
@@ -25,6 +24,9 @@ from reconciler.expand.variants import (
     OwnerExpansion,
     VariantCandidate,
     set_key,
+    stable_uid,
+    variant_identifier,
+    variant_name,
 )
 from reconciler.inventory.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.names.ids import NamedObject, ObjectName, PackageKey

@@ -32,9 +32,9 @@ from reconciler.expand.findings import (
     Finding,
     field_name,
 )
-from reconciler.expand.names import is_object_name
 from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
 from reconciler.expand.template import Template, compile_template, hint_for
+from reconciler.expand.variants import is_object_name
 from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryView
 from reconciler.names.refs import package_name_error, package_path_error, relative_package
 

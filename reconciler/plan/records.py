@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.porch import GROUP
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
-from reconciler.expand.names import stable_uid
+from reconciler.expand.variants import stable_uid
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorded_address

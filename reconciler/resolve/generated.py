@@ -14,9 +14,15 @@ from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.instances import Instance, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_downstream
-from reconciler.expand.variants import Desired, DesiredVariant, variant_key
+from reconciler.expand.variants import (
+    Desired,
+    DesiredVariant,
+    stable_uid,
+    variant_identifier,
+    variant_key,
+    variant_name,
+)
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from reconciler.expand.names import is_object_name, stable_uid, variant_name
+from reconciler.expand.variants import is_object_name, stable_uid, variant_name
 
 
 def test_character_that_the_cut_splits_is_replaced() -> None:

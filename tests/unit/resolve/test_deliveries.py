@@ -34,8 +34,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.names import stable_uid
-from reconciler.expand.variants import variant_key
+from reconciler.expand.variants import stable_uid, variant_key
 from reconciler.inventory.inventory import (
     Commit,
     Draft,

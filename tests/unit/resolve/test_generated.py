@@ -15,8 +15,7 @@ from reconciler.dependencies.model.instances import Resolution as LockedResoluti
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions.version import parse_strict
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.names import stable_uid
-from reconciler.expand.variants import Desired, DesiredVariant, variant_key
+from reconciler.expand.variants import Desired, DesiredVariant, stable_uid, variant_key
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
