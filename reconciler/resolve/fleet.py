@@ -40,8 +40,7 @@ from reconciler.resolve.dependency_roots import (
     find_roots,
     requirement_changes,
 )
-from reconciler.resolve.garbage_collect import find_leaving
-from reconciler.resolve.generated import generate, root_key
+from reconciler.resolve.generated import find_leaving, generate, root_key
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
