@@ -264,7 +264,7 @@ def usable_cache(cache_dir: Path | None, *, writes: bool) -> Path | None:
     """
     from tempfile import TemporaryDirectory
 
-    from reconciler.git.cache_directory import default_cache, open_cache
+    from reconciler.git.cache import default_cache, open_cache
 
     try:
         open_cache(cache_dir or default_cache())

@@ -11,8 +11,7 @@ import pygit2
 
 from reconciler.base.errors import UnavailableError
 from reconciler.base.text import plural
-from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
-from reconciler.git.history import History
+from reconciler.git.commits import CommitData, History, decode_text, parse_commit, valid_time
 from reconciler.git.trees import (
     FileCache,
     PackageRefusedError,

@@ -40,9 +40,9 @@ from reconciler.git.command import (
     run_git,
     slow_options,
 )
-from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sha256_error
+from reconciler.git.signing import UNSIGNED, CommitSigning
 from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.names.ids import Oid
 

@@ -11,8 +11,7 @@ from reconciler.base.errors import ConfigurationError, UnavailableError, UsageEr
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, verb
 from reconciler.git.cache import MirrorLocation
-from reconciler.git.commits import CommitData
-from reconciler.git.history import History
+from reconciler.git.commits import CommitData, History
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
 from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository

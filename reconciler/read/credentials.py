@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import learn_credential
-from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.local import read_secret
+from reconciler.git.signing import CommitSigning
 from reconciler.git.urls import Credential
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from reconciler.base.errors import ConfigurationError, Location, RefusedError, U
 from reconciler.base.reasons import Reason
 from reconciler.base.values import LazyMapping
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.signatures import tag_fault
+from reconciler.git.signing import tag_fault
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Place, find_place, is_local_host, is_loopback, local_path, without_user
 from reconciler.inventory.inventory import Control, Inventory, RepositoryView, Trust, available_by_url

@@ -26,7 +26,7 @@ from reconciler.functions.charts import (
     metadata_limits,
     missing_dependencies,
 )
-from reconciler.git.cache_directory import default_cache, open_cache
+from reconciler.git.cache import default_cache, open_cache
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import find_place, is_local_host, without_user

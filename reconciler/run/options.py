@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.git.cache_directory import default_cache, open_cache
+from reconciler.git.cache import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.read.credentials import control_credential

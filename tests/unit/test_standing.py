@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.git.commits import CommitData
-from reconciler.git.history import History
+from reconciler.git.commits import CommitData, History
 from reconciler.inventory.standing import Position, Standing, decide_standing
 from reconciler.names.ids import Oid
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential
-from reconciler.git.commit_signing import CommitSigning, parse_key, sign
+from reconciler.git.signing import CommitSigning, parse_key, sign
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from tests.support.signing import Key, make_key, verify
 from tests.support.values import TOKEN

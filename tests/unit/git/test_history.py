@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git.commits import CommitData
-from reconciler.git.history import History
+from reconciler.git.commits import CommitData, History
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
 

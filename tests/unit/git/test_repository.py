@@ -6,9 +6,9 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
-from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.signing import CommitSigning
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
 from reconciler.names.ids import Oid

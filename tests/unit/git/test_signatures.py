@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.signatures import tag_fault
+from reconciler.git.signing import tag_fault
 from reconciler.policy import VerifyRule
 from tests.support.signing import GpgKey, Key, make_gpg_key, make_key, signing_options
 from tests.support.world import IDENTITY
