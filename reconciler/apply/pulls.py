@@ -14,8 +14,7 @@ from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableErr
 from reconciler.base.text import plural, verb
 from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.http import Transport
-from reconciler.forge.local.approval import LocalMerge
-from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError

@@ -12,8 +12,7 @@ from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
 from reconciler.base.defects import as_defect, is_unforeseen
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.local.store import PullRecord
-from reconciler.forge.local.transaction import LocalTransaction
+from reconciler.forge.local.pulls import LocalTransaction, PullRecord
 from reconciler.git.pack import Pack
 from reconciler.git.push import (
     REFS_PER_PUSH,

@@ -36,8 +36,7 @@ from reconciler.cli.pull_requests import (
     unheld_error,
     without_early,
 )
-from reconciler.forge.local.approval import LocalMerge
-from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.forge.local.merge import DeletionHead, DraftHead, OutdatedError, parse_head
 from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid

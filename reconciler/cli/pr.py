@@ -37,7 +37,7 @@ from reconciler.cli.pull_requests import (
     unheld_error,
 )
 from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
-from reconciler.forge.local.store import head_branches
+from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
 from reconciler.plan.unread import find_unread
 from reconciler.report.console import table_lines

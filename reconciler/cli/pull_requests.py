@@ -18,8 +18,7 @@ from reconciler.expand.expansion import expand
 from reconciler.expand.variants import owner_key
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
-from reconciler.forge.local.store import head_branches
-from reconciler.forge.local.transaction import missing_branch_hint
+from reconciler.forge.local.pulls import head_branches, missing_branch_hint
 from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source

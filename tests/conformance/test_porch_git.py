@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.base.errors import Location
-from reconciler.forge.local.store import head_branches
+from reconciler.forge.local.pulls import head_branches
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import PackageState, RepositoryView, Source, Sourced, repository_commits
 from reconciler.names.ids import Lifecycle, ObjectName

@@ -15,7 +15,7 @@ STAGES = sorted(each.name for each in pkgutil.iter_modules(reconciler.__path__) 
 """The packages of ours, of each of which functions are drawn; `make slow` draws more of each."""
 
 ASKED_EVERYWHERE = {
-    ("reconciler.forge.local.store", "number_of"),
+    ("reconciler.forge.local.pulls", "number_of"),
     ("reconciler.git.trees", "_check"),
     ("reconciler.git.repository", "_is_text"),
     ("reconciler.git.trees", "check_entry"),

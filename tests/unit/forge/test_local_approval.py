@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.forge.local import approval as local_approval
-from reconciler.forge.local.approval import LocalMerge
-from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local import forge as local_approval
+from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push

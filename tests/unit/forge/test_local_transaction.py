@@ -17,16 +17,18 @@ from reconciler.forge.local.merge import (
     find_outside,
     proposed_packages,
 )
-from reconciler.forge.local.store import (
+from reconciler.forge.local.pulls import (
     LARGEST_NUMBER,
+    LocalTransaction,
     PullRecord,
     head_branches,
+    missing_branch_hint,
     number_of,
     parse_record,
+    read_records,
     record_bytes,
     unreadable_pull,
 )
-from reconciler.forge.local.transaction import LocalTransaction, missing_branch_hint, read_records
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.inventory.inventory import PullRequest, PullState
