@@ -1,5 +1,6 @@
-"""The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
+"""Texts that are written in place, after everything else: the dashboard, and the comment of `check`."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -11,7 +12,9 @@ from reconciler.base.defects import guard
 from reconciler.base.errors import ReconcilerError
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge, has_issues
-from reconciler.forge.registry import Forge
+from reconciler.forge.registry import Forge, Forges
+from reconciler.git.repository import Mirror
+from reconciler.git.urls import Credential
 from reconciler.http.errors import duration_text
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.problems import Problem
@@ -20,6 +23,8 @@ from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.rejection import dashboard_key, dashboard_title
 from reconciler.plan.status import PackageStatus
+from reconciler.policy import ForgeKind, ForgeRule, Policy, find_rule
+from reconciler.read.credentials import control_credential, find_credentials, lacks_credential
 from reconciler.report.markdown import Dashboard, make_dashboard, merge_parts
 from reconciler.report.report import Names
 
@@ -153,3 +158,55 @@ def _problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
     urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
     here = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
     return tuple(problem for problem, is_own in zip(plan.problems, here, strict=True) if is_own)
+
+
+KEY = "check"
+
+
+def write_check_comment(
+    control: Mirror, trusted: Policy, environment: Mapping[str, str], number: int, body: str
+) -> str:
+    """Write or update the comment; return why it is not there, empty if it is. Safe to repeat.
+
+    Whom it is sent to, and as whom, is decided by the merged configuration, and by the runner for its
+    own repository. A run for a fork may not write, and that is no fault of the change: nothing is raised.
+    """
+    policy = _with_runner(control, trusted, environment)
+    control_secret = control_credential(environment)(control.remote)
+    if control_secret and lacks_credential(policy, environment, control.remote):
+        # A check of pull requests has no secret; the runner's own token may comment all the same.
+        policy = dataclasses.replace(policy, credentials=())
+    forges = Forges()
+    try:
+        with guard(f"comment on pull request {number}"):
+            forges.configure(policy, _Find(policy, environment, forges), environment)
+            forges.of(control).comment(number, key=KEY, body=body)
+    except ReconcilerError as error:
+        return str(error)
+    return ""
+
+
+class _Find:
+    """The credential for an address: what the configuration names, else the control repository's own."""
+
+    def __init__(self, policy: Policy, environment: Mapping[str, str], forges: Forges) -> None:
+        self._named = find_credentials(policy, environment, forges.app_credential)
+        self._own = control_credential(environment)
+
+    def __call__(self, remote: str) -> Credential | None:
+        return self._named(remote) or self._own(remote)
+
+
+def _with_runner(control: Mirror, policy: Policy, environment: Mapping[str, str]) -> Policy:
+    """Return the policy with the forge of this runner, if it hosts the control repository."""
+    server, api = environment.get("GITHUB_SERVER_URL"), environment.get("GITHUB_API_URL")
+    rule = find_rule(policy.forges, control.remote)
+    if rule or not server or not api or control.is_local:
+        return policy
+    gitea = "true" in (environment.get("GITEA_ACTIONS"), environment.get("FORGEJO_ACTIONS"))
+    rule = ForgeRule(server, ForgeKind.GITEA if gitea else ForgeKind.GITHUB, api)
+    return (
+        dataclasses.replace(policy, forges=(*policy.forges, rule))
+        if find_rule([rule], control.remote)
+        else policy
+    )

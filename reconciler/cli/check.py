@@ -8,7 +8,7 @@ import click
 import orjson
 from msgspec.structs import replace
 
-from reconciler.apply.check_comment import write_check_comment
+from reconciler.apply.dashboard import write_check_comment
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.reasons import Reason
 from reconciler.base.text import terminal

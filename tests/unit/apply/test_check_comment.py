@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply import check_comment
-from reconciler.apply.check_comment import KEY, write_check_comment
+from reconciler.apply import dashboard
+from reconciler.apply.dashboard import KEY, write_check_comment
 from reconciler.git.urls import Credential
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.credentials import CONTROL_TOKEN
@@ -36,7 +36,7 @@ class Recording:
 
 @pytest.fixture
 def forges(monkeypatch: pytest.MonkeyPatch) -> type[Recording]:
-    monkeypatch.setattr(check_comment, "Forges", Recording)
+    monkeypatch.setattr(dashboard, "Forges", Recording)
     return Recording
 
 
