@@ -163,7 +163,7 @@ class _Lock(Struct, frozen=True):
 
     def write(self, pins: dict[str, str]) -> None:
         """Put pins where the lock is: on the state branch, or into the working copy where it is reviewed."""
-        from reconciler.workdir.image_digests import pin_in_copy, pin_on_branch
+        from reconciler.workdir.control_files import pin_in_copy, pin_on_branch
 
         if self.policy.lock.is_reviewed:
             copy = find_working_copy(Path(self.control))

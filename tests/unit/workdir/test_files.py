@@ -15,12 +15,12 @@ from reconciler.read.files import read_directory
 from reconciler.workdir.control_files import (
     add_version,
     append_document,
+    pin_in_copy,
     read_manifest_files,
     remove_folders,
     write_layer,
 )
 from reconciler.workdir.directory import check_writable, write_directory
-from reconciler.workdir.image_digests import pin_in_copy
 
 A, B = File.of(b"a\n"), File.of(b"b\n")
 PACKAGE: Files = {
