@@ -13,7 +13,7 @@ from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, Us
 from reconciler.base.suggestions import suggest
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
-from reconciler.cli.index_sync import sync
+from reconciler.cli.index import sync
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import (

@@ -13,7 +13,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
 from reconciler.cli.differences import html_option, write_page
-from reconciler.cli.measuring import Measuring, measuring_options
+from reconciler.cli.metrics import Measuring, measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,

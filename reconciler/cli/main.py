@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from reconciler import __version__
 from reconciler.base import effects
@@ -18,9 +18,8 @@ from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.base.text import terminal
-from reconciler.cli.common import add_common_options, terminal_width
-from reconciler.cli.log import DefectLog, Event, bug_lines, rendered, show
-from reconciler.cli.output import redact_standard_streams
+from reconciler.cli.output import add_common_options, make_printer, redact_standard_streams, terminal_width
+from reconciler.cli.stderr import DefectLog, Event, bug_lines, rendered, show
 from reconciler.cli.watching import run_watched
 
 GROUPS = {
@@ -184,7 +183,7 @@ def _show_progress() -> None:
     if not sys.stderr.isatty() or is_dumb or COMPLETING in os.environ:
         return
     from reconciler.base.progress import show_on
-    from reconciler.cli.progress_line import ProgressLine
+    from reconciler.cli.stderr import ProgressLine
 
     redactor = Redactor.of_environment(os.environ)
     show_on(ProgressLine(sys.stderr.fileno(), lambda text: terminal(redactor.text(text))))
@@ -273,3 +272,25 @@ def _explain(error: Exception, redactor: Redactor) -> int:
 
 if __name__ == "__main__":
     entrypoint()
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> Exit:
+    r"""Print the script that completes commands and options in bash, zsh or fish.
+
+    \b
+    Examples:
+      reconciler completion bash > ~/.local/share/bash-completion/completions/reconciler
+      reconciler completion zsh > ~/.zfunc/_reconciler            with fpath+=~/.zfunc before compinit
+      reconciler completion fish > ~/.config/fish/completions/reconciler.fish
+    """
+    complete = get_completion_class(shell)
+    if complete is not None:
+        # The class of bash would start a bash to learn its version.
+        text = ShellComplete.source(complete(main, {}, "reconciler", COMPLETING))
+        make_printer(color=False).text(f"{text.rstrip()}\n")
+    return Exit.DONE

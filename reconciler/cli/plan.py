@@ -15,7 +15,7 @@ from reconciler.cli.differences import (
     show_differences,
     write_page,
 )
-from reconciler.cli.measuring import Measuring, measuring_options
+from reconciler.cli.metrics import Measuring, measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,

@@ -10,7 +10,7 @@ import pytest
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError
 from reconciler.base.redact import Redactor
-from reconciler.cli.log import DefectLog
+from reconciler.cli.stderr import DefectLog
 from reconciler.krm.yaml import load_documents
 
 

@@ -12,17 +12,19 @@ import pytest
 
 from reconciler.base.errors import Exit, Location, RefusedError, UnavailableError, UsageError
 from reconciler.base.redact import Redactor
-from reconciler.cli.common import add_common_options, terminal_width, wants_color
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
     Printer,
     RedactedStream,
+    add_common_options,
     make_printer,
     printer_to,
     require_readable,
     show_files,
     show_unread,
+    terminal_width,
     usable_cache,
+    wants_color,
     with_shard,
 )
 from reconciler.inventory.shard import Shard

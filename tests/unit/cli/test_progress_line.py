@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.base.progress import NoDisplay, Task, open_task, show_on, track
-from reconciler.cli.progress_line import ProgressLine, line_of
+from reconciler.cli.stderr import ProgressLine, line_of
 
 ERASE = "\r\x1b[2K"
 
