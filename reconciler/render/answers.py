@@ -19,8 +19,8 @@ from reconciler.names.objects import File, Files
 from reconciler.names.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictDecision
-from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
-from reconciler.render.update.three_way import file_text, is_text
+from reconciler.render.update.conflicts import REPLACED, SUBPACKAGE
+from reconciler.render.update.sides import file_text, is_text
 
 FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""

@@ -17,7 +17,7 @@ from reconciler.records.state import ConflictRecord, PackageVariantRecord
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import Conflict, ConflictPolicy
-from reconciler.render.update.conflict_policy import ON_CONFLICT
+from reconciler.render.update.conflicts import ON_CONFLICT
 
 ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 """`spec.replicas=local;spec.template.*=upstream`: the first pattern that matches a field decides."""

@@ -19,13 +19,19 @@ from reconciler.render.answers import (
 )
 from reconciler.render.conflicts import conflict_policy, policy_sources, recorded_by_name
 from reconciler.render.kptfile import strip_ownership
-from reconciler.render.merge_sides import UpdateTrees, prepare_sides
-from reconciler.render.merging import PackageInProgress, VariantInputs, merge_three_way, update_local
+from reconciler.render.merging import (
+    PackageInProgress,
+    UpdateTrees,
+    VariantInputs,
+    merge_three_way,
+    prepare_sides,
+    update_local,
+)
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
-from reconciler.render.update.conflict_policy import Place, describe_decision, find_rule
+from reconciler.render.update.conflicts import Place, describe_decision, find_rule
 from reconciler.render.update.identifiers import add_identifiers
-from reconciler.render.update.three_way import Sides
+from reconciler.render.update.sides import Sides
 from reconciler.resolve.resolution import has_main_moved
 
 _ASK = ConflictPolicy()

@@ -36,16 +36,18 @@ from reconciler.render.kptfile import (
     unmet_gates,
     upstream_functions,
 )
-from reconciler.render.merge_sides import RenderedSides, render_sides, updates_of
 from reconciler.render.merging import (
     Contents,
     PackageInProgress,
     Refusals,
+    RenderedSides,
     VariantInputs,
     base_not_found,
     clone_upstream,
+    render_sides,
     replaced_values,
     update_local,
+    updates_of,
 )
 from reconciler.render.rendered import (
     Blocked,

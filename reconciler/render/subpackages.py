@@ -22,8 +22,7 @@ from reconciler.records.state import SubpackageRecord
 from reconciler.render.charts import ChartContents
 from reconciler.render.conflicts import conflict_policy, policy_sources
 from reconciler.render.kptfile import edit_kptfile, kptfile_value, strip_ownership
-from reconciler.render.merge_sides import prepare_sides
-from reconciler.render.merging import Contents, base_not_found, merge_three_way
+from reconciler.render.merging import Contents, base_not_found, merge_three_way, prepare_sides
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, UpstreamRef
 from reconciler.render.update.identifiers import add_identifiers

@@ -17,8 +17,7 @@ from reconciler.names.objects import Files, tree_id
 from reconciler.render.charts import ChartContents
 from reconciler.render.context import NAME, PACKAGE_PATH, find_context
 from reconciler.render.injection import INJECTED, asks_for
-from reconciler.render.merge_sides import field_at, find_resource, injected_paths, with_fields
-from reconciler.render.merging import Contents
+from reconciler.render.merging import Contents, field_at, find_resource, injected_paths, with_fields
 from reconciler.resolve.resolution import ResolvedVariant
 
 Written = Mapping[str, str | None]

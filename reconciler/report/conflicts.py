@@ -9,7 +9,7 @@ from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mar
 from reconciler.plan.changes import Change
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
-from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
+from reconciler.render.update.resources import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, cut
 
 LONGEST_VALUE = 80

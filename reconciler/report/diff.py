@@ -13,7 +13,7 @@ from reconciler.base.text import inert, is_visible, plural, terminal
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
 from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues
-from reconciler.render.update.three_way import file_text, is_text
+from reconciler.render.update.sides import file_text, is_text
 from reconciler.report.console import Color, Paint, plain
 
 LONGEST_LINE = 300

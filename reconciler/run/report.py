@@ -28,7 +28,7 @@ from reconciler.plan.status import (
     current_statuses,
     status_after,
 )
-from reconciler.render.update.three_way import file_text, is_text
+from reconciler.render.update.sides import file_text, is_text
 from reconciler.report.build import (
     build_report,
     change_order,

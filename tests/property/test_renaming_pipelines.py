@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.policy import MergeMode, Strategy
-from reconciler.render.merge_sides import RenderedUpstreams, prepare_sides
+from reconciler.render.merging import RenderedUpstreams, prepare_sides
 from reconciler.render.update import update_package
 from reconciler.render.update.identifiers import add_identifiers
 from tests.property.test_merge_against_kpt import ORACLE, comparable, oracle, run_kpt

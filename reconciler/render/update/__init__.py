@@ -6,12 +6,17 @@ from reconciler.base.text import plural
 from reconciler.krm.yaml import YamlError
 from reconciler.names.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
-from reconciler.render.update.conflict_policy import ConflictDecision, ConflictPolicy
-from reconciler.render.update.kptfile import UpstreamRef, set_upstream, update_strategy, upstream_of
-from reconciler.render.update.merge_report import Conflict, MergeReport, Updated, UpdateRefused
-from reconciler.render.update.settings import MergeCache, MergeSettings
+from reconciler.render.update.conflicts import (
+    Conflict,
+    ConflictDecision,
+    ConflictPolicy,
+    MergeReport,
+    Updated,
+    UpdateRefused,
+)
+from reconciler.render.update.kptfile_merge import UpstreamRef, set_upstream, update_strategy, upstream_of
+from reconciler.render.update.sides import MergeCache, MergeSettings, Sides
 from reconciler.render.update.strategies import STRATEGIES
-from reconciler.render.update.three_way import Sides
 
 __all__ = [
     "Conflict",

@@ -22,7 +22,7 @@ from reconciler.krm.values import value_at
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.names.file_names import TakenNames, without_numbers
 from reconciler.names.objects import File, Files
-from reconciler.render.update.three_way import Sides
+from reconciler.render.update.sides import Sides
 
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
 # kpt writes what it did to a resource of Google's Config Connector into the annotation `blueprint`.

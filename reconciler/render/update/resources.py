@@ -1,31 +1,149 @@
-"""Match the resources of a package across its three sides, and merge each of them."""
+"""Match the resources of a package across its three sides, merge each, and write them to their files."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.krm.bookkeeping import without_versions
-from reconciler.krm.documents import ResourceDocument, ResourceFile
+from reconciler.krm.documents import ResourceDocument, ResourceFile, join_documents
 from reconciler.krm.merge import (
     ConflictResolver,
     Identity,
     MergedDocument,
     Winner,
+    has_merge_comment,
+    insert_new,
+    is_printed_same,
     is_same,
     merge_document,
     merge_document_like_kpt,
+    merge_formats,
+    merge_lines,
     root_of,
 )
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.values import is_same as values_are_same
 from reconciler.krm.values import mapping_at, value_at
 from reconciler.krm.yaml import Tree
-from reconciler.render.update.comments import DocumentSides, is_unedited, record_dropped_comments
-from reconciler.render.update.conflict_policy import resolver_for
-from reconciler.render.update.merge_report import MergeReport
-from reconciler.render.update.settings import MergeSettings
+from reconciler.krm.yaml.tree import CommentPosition, lines_of
+from reconciler.names.objects import File, Files
+from reconciler.policy import OnConflict
+from reconciler.render.update.conflicts import (
+    Conflict,
+    MergeReport,
+    Rule,
+    RuleKind,
+    UpdateRefused,
+    resolver_for,
+)
+from reconciler.render.update.sides import (
+    FileSides,
+    MergeSettings,
+    Sides,
+    changed_side,
+    is_equal,
+    merged_mode,
+    needs_merge,
+    schemas_of,
+)
+
+OF_UPSTREAM, OF_LOCAL = "comments-of-upstream", "comments-of-local"
+"""The field of a conflict about dropped comments."""
+
+_BOTH_CHANGED = "both sides changed this comment, and local's stays"
+_GONE = "a comment goes with its value"
+_COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+
+
+class DocumentSides(NamedTuple):
+    """One resource on the three sides, and the text of the merged one; None where it is absent."""
+
+    base: Tree | None
+    upstream: Tree | None
+    local: Tree | None
+    merged: str | None
+
+
+def record_dropped_comments(
+    path: str, resource: str, sides: DocumentSides, contested: Iterable[str], report: MergeReport
+) -> None:
+    """Record the comments of upstream or local that the merged document does not have.
+
+    `contested` are comments of upstream that local changed too.
+    """
+    # Parsing the merged document takes as long as merging it.
+    if _may_drop(sides):
+        merged = Tree.parse(sides.merged) if sides.merged is not None else None
+        _record(
+            path, resource, [Counter(_comments(tree)) for tree in (*sides[:3], merged)], contested, report
+        )
+
+
+def record_dropped_lines(
+    path: str, texts: tuple[str, str, str, str], contested: Iterable[str], report: MergeReport
+) -> None:
+    """Record dropped comments of the text between resources: of base, upstream, local and the merged file."""
+    lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
+    _record(path, "file", [Counter(lines_of_side) for lines_of_side in lines], contested, report)
+
+
+def _record(
+    path: str, resource: str, comments: Sequence[Counter[str]], contested: Iterable[str], report: MergeReport
+) -> None:
+    base, upstream, local, merged = comments
+    theirs, ours = ((side - base) - merged for side in (upstream, local))
+    rules = {_BOTH_CHANGED: theirs & Counter(contested), _GONE: theirs - Counter(contested)}
+    if theirs:
+        text = "\n".join(theirs.elements())
+        conflict = Conflict(path, resource, OF_UPSTREAM, None, text, None, "Comment")
+        rule = "; ".join(rule for rule, lines in rules.items() if lines)
+        report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, rule))
+    if ours:
+        conflict = Conflict(path, resource, OF_LOCAL, None, None, "\n".join(ours.elements()), "Comment")
+        report.record_decided(conflict, OnConflict.UPSTREAM, Rule(RuleKind.MERGE, _GONE))
+
+
+def _may_drop(sides: DocumentSides) -> bool:
+    """Return whether the merge may drop a comment, by their texts: parsing comments is costly."""
+    old, theirs, ours = (tree.text if tree is not None else "" for tree in sides[:3])
+    if "#" not in theirs and "#" not in ours:
+        return False
+    base, upstream, local, merged = (
+        Counter(_COMMENT.findall(text)) for text in (old, theirs, ours, sides.merged or "")
+    )
+    return any((side - base) - merged for side in (upstream, local))
+
+
+def is_unedited(base: Tree, side: Tree, *, like_kpt: bool) -> bool:
+    """Return whether a side has the values and comments of the base, whatever its formatting.
+
+    kpt formats what it fetches. In its own mode, quotes, styles and the order of keys are an edit, as in kpt.
+
+    Source: kpt internal/util/merge/merge3.go, resourceHandler.equals.
+    """
+    if base.text == side.text:
+        return True
+    old, new = root_of(base), root_of(side)
+    before, after = (list(_comments(tree)) if "#" in tree.text else [] for tree in (base, side))
+    if not like_kpt:
+        # kpt's writer reformats a whole file, so quotes and order tell nothing about a person's edit.
+        return is_same(old, new) and sorted(before) == sorted(after)
+    is_compact = base.indentation.compact_lists is side.indentation.compact_lists
+    return is_compact and before == after and is_printed_same(old, new)
+
+
+def _comments(tree: Tree | None) -> Iterator[str]:
+    """Yield the comment lines of a document, without kpt's merge comments."""
+    if tree is None:
+        return
+    yield from (text for text in tree.comments.texts() if not has_merge_comment(text))
+
 
 MERGE_KEYS = "reconciler.dev/merge-keys"
 """On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists without a schema."""
@@ -311,3 +429,223 @@ def _is_encrypted(document: ResourceDocument) -> bool:
     sops = mapping_at(document.data, "sops")
     # SOPS leaves these beside the encrypted values; its message authentication code covers all of them.
     return "mac" in sops or "lastmodified" in sops
+
+
+Results = dict[str, File | None]
+"""The merged file of each path; None where the file is deleted."""
+
+
+def merge_resource_files(
+    sides: Sides, paths: Iterable[str], settings: MergeSettings, report: MergeReport
+) -> Results:
+    """Return the merged files at `paths`, which are YAML on every side that has them.
+
+    Raises:
+        UpdateRefused: In kpt's mode, one side of a file has two resources of one identity.
+        YamlError: A result cannot be written.
+    """
+    files = {path: FileSides(*(side.get(path) for side in sides)) for path in paths}
+    changed = [path for path, three in files.items() if settings.like_kpt or needs_merge(three)]
+    results: Results = {path: changed_side(three) for path, three in files.items()}
+    is_moved = not settings.like_kpt and _is_moved_and_removed(files, settings)
+    if not changed and not is_moved:
+        return results
+    schemas, key = (settings.schemas, ()) if settings.like_kpt else schemas_of(tuple(sides), settings.cache)
+    settings = replace(settings, schemas=schemas, schemas_key=key)
+    # Files are merged one by one first: these results are cached, and few packages move resources.
+    single = {
+        path: settings.cache.result(
+            _cache_key(path, files[path], settings), partial(_merge_file, path, files[path], settings)
+        )
+        for path in changed
+    }
+    if is_moved or any(merged.is_incomplete for merged in single.values()):
+        return results | _merge_together(files, set(changed), settings, report)
+    for path, merged in single.items():
+        results[path] = merged.file
+        report.add(merged.report)
+    return results
+
+
+def _is_moved_and_removed(files: Mapping[str, FileSides], settings: MergeSettings) -> bool:
+    """Return whether one side moved a resource to a new file while the other side removed it."""
+    for mover, remover in (("upstream", "local"), ("local", "upstream")):
+        new = [three for three in files.values() if three.base is None and getattr(three, remover) is None]
+        changed = [
+            three
+            for three in files.values()
+            if three.base is not None and not is_equal(three.base, getattr(three, remover))
+        ]
+        if not new or not changed:
+            continue
+        moved = {resource for three in new for resource in _identities(getattr(three, mover), settings)}
+        before = {resource for three in changed for resource in _identities(three.base, settings)}
+        after = {resource for three in changed for resource in _identities(getattr(three, remover), settings)}
+        if moved & (before - after):
+            return True
+    return False
+
+
+def _identities(file: File | None, settings: MergeSettings) -> Iterator[Identity]:
+    split = settings.cache.split(file)
+    yield from (document.identity for document in (split.documents if split is not None else ()))
+
+
+class _MergedFile(Struct, frozen=True, eq=False):
+    """A file merged by itself; `is_incomplete` if a resource of it may have moved to another file."""
+
+    file: File | None
+    report: MergeReport
+    is_incomplete: bool
+
+
+def _cache_key(path: str, three: FileSides, settings: MergeSettings) -> object:
+    return path, *((f.oid, f.mode) if f is not None else None for f in three), settings.key
+
+
+def _merge_file(path: str, three: FileSides, settings: MergeSettings) -> _MergedFile:
+    report = MergeReport(settings.policy)
+    resources = match_resources(*_split_sides({path: three}, settings), follow_moves=False)
+    if not settings.like_kpt and any(resource.is_incomplete for resource in resources):
+        return _MergedFile(None, report, is_incomplete=True)
+    written = _write(_merge_all(resources, settings, report), {path: three}, settings, report)
+    return _MergedFile(written.get(path), report, is_incomplete=False)
+
+
+def _merge_together(
+    files: Mapping[str, FileSides], changed: set[str], settings: MergeSettings, report: MergeReport
+) -> Results:
+    """Merge the files of a package in which resources may have moved between files."""
+    differing = {
+        path: three for path, three in files.items() if len({f and (f.oid, f.mode) for f in three}) > 1
+    }
+    resources = match_resources(*_split_sides(differing, settings), follow_moves=not settings.like_kpt)
+    touched = changed.union(*(resource.paths for resource in resources if len(resource.paths) > 1))
+    affected = [resource for resource in resources if resource.paths & touched]
+    written = _write(_merge_all(affected, settings, report), files, settings, report)
+    for path in () if settings.like_kpt else sorted(touched - written.keys()):
+        _pieces(path, [], [settings.cache.split(file) for file in files[path]], report)
+    return {path: written.get(path) for path in touched}
+
+
+def _split_sides(
+    files: Mapping[str, FileSides], settings: MergeSettings
+) -> tuple[dict[str, ResourceFile], dict[str, ResourceFile], dict[str, ResourceFile]]:
+    sides: tuple[dict[str, ResourceFile], dict[str, ResourceFile], dict[str, ResourceFile]] = ({}, {}, {})
+    for path, three in files.items():
+        for side, file in zip(sides, three, strict=True):
+            split = settings.cache.split(file)
+            if split is not None:
+                side[path] = split
+    return sides
+
+
+def _merge_all(
+    resources: Iterable[ResourceSides], settings: MergeSettings, report: MergeReport
+) -> list[MergedResource]:
+    merged = (merge_resource(resource, settings, report) for resource in resources)
+    return [resource for resource in merged if resource is not None]
+
+
+def _write(
+    resources: Iterable[MergedResource],
+    files: Mapping[str, FileSides],
+    settings: MergeSettings,
+    report: MergeReport,
+) -> dict[str, File]:
+    by_path: dict[str, list[MergedResource]] = {}
+    for resource in resources:
+        by_path.setdefault(resource.path, []).append(resource)
+    return {path: _file(path, merged, files[path], settings, report) for path, merged in by_path.items()}
+
+
+def _file(
+    path: str, resources: list[MergedResource], three: FileSides, settings: MergeSettings, report: MergeReport
+) -> File:
+    """Return a file of its merged documents, with the merged text between them."""
+    splits = [settings.cache.split(file) for file in three]
+    if settings.like_kpt:  # it drops documents without content
+        pieces, below = [("", resource.text) for resource in _sorted_like_kpt(path, resources)], ""
+    else:
+        pieces, below = _pieces(path, resources, splits, report)
+    form = merge_formats(*(split.format if split is not None else None for split in splits))
+    data = join_documents(pieces, below, form)
+    if three.local is not None and data == three.local.data and three.local.mode == merged_mode(three):
+        return three.local
+    return File.of(data, merged_mode(three))
+
+
+def _pieces(
+    path: str, resources: list[MergedResource], splits: Sequence[ResourceFile | None], report: MergeReport
+) -> tuple[list[tuple[str, str]], str]:
+    """Return each document of a file with the text above it, and the text below the last one."""
+    documents = {resource: resource.sides.documents_in(path) for resource in resources}
+    theirs, ours = (
+        {document.index: r for r, sides in documents.items() if (document := sides[side]) is not None}
+        for side in (1, 2)
+    )
+    base, upstream, local = splits
+    # A document without content that local added stays where the resource below it goes.
+    notes: dict[MergedResource, str] = {}
+    old, note = base.between.splitlines() if base is not None else [], ""
+    for document in local.documents if local is not None else ():
+        if document.index in ours:
+            notes[ours[document.index]], note = note, ""
+        else:
+            lines = document.above.splitlines(keepends=True)
+            note += "".join(line for line in lines if "#" in line and line.strip() not in old)
+    dropped: list[str] = []
+    pieces: list[tuple[str, str]] = []
+    for resource in insert_new((ours[key] for key in sorted(ours)), (theirs[key] for key in sorted(theirs))):
+        above, lost = _merge_between(
+            *(piece.above if piece is not None else None for piece in documents[resource])
+        )
+        dropped += lost
+        pieces.append((notes.get(resource, "") + above, resource.text))
+    below, lost = _merge_between(*(split.below if split is not None else None for split in splits))
+    at_base, at_upstream, at_local = (
+        split.between if split is not None else "" for split in (base, upstream, local)
+    )
+    between = "".join(above for above, _ in pieces) + note + below
+    record_dropped_lines(path, (at_base, at_upstream, at_local, between), [*dropped, *lost], report)
+    return pieces, note + below
+
+
+def _merge_between(base: str | None, upstream: str | None, local: str | None) -> tuple[str, list[str]]:
+    """Merge the text between two documents: marker lines, and documents without content."""
+    old = base or ""
+    theirs, ours = (old if side is None else side for side in (upstream, local))
+    if ours == old or theirs in (old, ours):
+        return (theirs if ours == old else ours), []
+    lines, dropped = merge_lines(lines_of(old), lines_of(theirs), lines_of(ours), CommentPosition.ABOVE)
+    return "".join(f"{' ' * line.column}{line.text}\n" for line in lines), dropped
+
+
+def _sorted_like_kpt(path: str, resources: list[MergedResource]) -> list[MergedResource]:
+    """Keep local's order, and insert each new document before the first with a higher index.
+
+    Source: kyaml kio, LocalPackageWriter sorts by index; documents with the same index stay in order.
+    """
+    existing = {r: local.index for r in resources if (local := r.sides.documents_in(path)[2]) is not None}
+    ordered = sorted(existing, key=lambda r: existing[r])
+    for new in sorted((r for r in resources if r not in existing), key=lambda r: r.index):
+        # kpt's writer sorts by the annotation with the index, which merges like any other value.
+        places = (index for index, other in enumerate(ordered) if other.index > new.index)
+        ordered.insert(next(places, len(ordered)), new)
+    return ordered
+
+
+def check_duplicates(files: Files, settings: MergeSettings) -> None:
+    """Check that no file has two resources of one identity, as kpt does.
+
+    Raises:
+        UpdateRefused: There are such files.
+    """
+    paths = []
+    for path, file in sorted(files.items()):
+        split = settings.cache.split(file)
+        if split is not None and any(document.ordinal for document in split.documents):
+            paths.append(path)
+    if paths:
+        message = f"Found duplicate resources in {', '.join(paths)}"
+        raise UpdateRefused("DuplicateResource", message, paths=tuple(paths))

@@ -8,14 +8,26 @@ from reconciler.krm.merge import FieldConflict, Winner
 from reconciler.krm.values import value_at
 from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
-from reconciler.render.update.comments import is_unedited
-from reconciler.render.update.conflict_policy import Rule, RuleKind, resolver_for
-from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block, upstream_node
-from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE, Conflict, MergeReport, UpdateRefused
-from reconciler.render.update.resource_files import check_duplicates, merge_resource_files
-from reconciler.render.update.settings import MergeSettings
-from reconciler.render.update.three_way import (
+from reconciler.render.update.conflicts import (
+    REPLACED,
+    SUBPACKAGE,
+    Conflict,
+    MergeReport,
+    Rule,
+    RuleKind,
+    UpdateRefused,
+    resolver_for,
+)
+from reconciler.render.update.kptfile_merge import (
+    is_edited_kptfile,
+    merge_kptfile,
+    upstream_block,
+    upstream_node,
+)
+from reconciler.render.update.resources import check_duplicates, is_unedited, merge_resource_files
+from reconciler.render.update.sides import (
     FileSides,
+    MergeSettings,
     Sides,
     file_text,
     has_directory,

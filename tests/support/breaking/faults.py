@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from reconciler.base import redact
 from reconciler.render import update
-from reconciler.render.update.settings import MergeCache
+from reconciler.render.update.sides import MergeCache
 from tests.support.breaking.world import CONTAINERS, PACKAGES
 
 _WORDS = re.compile("|".join(("yew", *PACKAGES, *CONTAINERS)))

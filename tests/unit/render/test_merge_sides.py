@@ -8,12 +8,12 @@ import pytest
 
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
-from reconciler.render.merge_sides import (
+from reconciler.render.merging import (
     UpdateTrees,
     render_sides,
     with_own_fields,
 )
-from reconciler.render.update.three_way import Sides
+from reconciler.render.update.sides import Sides
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
 from tests.support.model import package

@@ -12,10 +12,12 @@ from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.policy import OnConflict, Policy
 from reconciler.render.kptfile import kptfile_value
-from reconciler.render.merge_sides import RenderedSides, RenderedUpstreams, UpdateTrees
 from reconciler.render.merging import (
     NearestBase,
     PackageInProgress,
+    RenderedSides,
+    RenderedUpstreams,
+    UpdateTrees,
     VariantInputs,
     base_not_found,
     clone_upstream,
@@ -26,7 +28,7 @@ from reconciler.render.merging import (
 )
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
-from reconciler.render.update.three_way import Sides
+from reconciler.render.update.sides import Sides
 from reconciler.resolve.resolution import Pin
 from tests.support.model import kptfile, package
 from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved, oid

@@ -6,7 +6,7 @@ from reconciler.names.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
 from reconciler.render.update import ConflictPolicy, UpdateRefused, update_package
-from reconciler.render.update.conflict_policy import describe_decision, find_rule
+from reconciler.render.update.conflicts import describe_decision, find_rule
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import kptfile, package
 

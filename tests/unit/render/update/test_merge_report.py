@@ -8,8 +8,7 @@ from reconciler.krm.merge import FieldConflict, Node, Winner, root_of
 from reconciler.krm.yaml import Tree
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy, Updated
-from reconciler.render.update.conflict_policy import Rule, RuleKind, describe_decision
-from reconciler.render.update.merge_report import DecidedConflict, MergeReport
+from reconciler.render.update.conflicts import DecidedConflict, MergeReport, Rule, RuleKind, describe_decision
 
 ASK, FAIL, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.FAIL, OnConflict.LOCAL, OnConflict.UPSTREAM
 

@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict
-from reconciler.render.update import ConflictPolicy, settings
-from reconciler.render.update.settings import MergeCache, MergeSettings, schemas_of
+from reconciler.render.update import ConflictPolicy, sides
+from reconciler.render.update.sides import MergeCache, MergeSettings, schemas_of
 from tests.support.model import package
 from tests.support.values import replace
 
@@ -39,8 +39,8 @@ def test_file_is_split_once_by_its_bytes_and_mode() -> None:
 
 
 def test_cache_is_emptied_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_MAX_RESULTS", 2)
-    monkeypatch.setattr(settings, "_MAX_DOCUMENTS", 2)
+    monkeypatch.setattr(sides, "_MAX_RESULTS", 2)
+    monkeypatch.setattr(sides, "_MAX_DOCUMENTS", 2)
     cache = MergeCache()
     for number in range(3):
         cache.result(number, lambda: 1)

@@ -12,8 +12,7 @@ from reconciler.render.update import (
     UpstreamRef,
     update_package,
 )
-from reconciler.render.update.conflict_policy import Rule, RuleKind
-from reconciler.render.update.merge_report import DecidedConflict
+from reconciler.render.update.conflicts import DecidedConflict, Rule, RuleKind
 from tests.support.model import kptfile, package
 from tests.support.values import replace
 

@@ -6,8 +6,8 @@ from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy
-from reconciler.render.update.merge_report import MergeReport
-from reconciler.render.update.three_way import (
+from reconciler.render.update.conflicts import MergeReport
+from reconciler.render.update.sides import (
     FileSides,
     Sides,
     file_text,

@@ -16,7 +16,7 @@ from reconciler.render.update import (
     upstream_of,
 )
 from reconciler.render.update.identifiers import with_identifiers
-from reconciler.render.update.kptfile import edit_upstream, set_upstream
+from reconciler.render.update.kptfile_merge import edit_upstream, set_upstream
 from tests.support.merges import files_of
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\n"

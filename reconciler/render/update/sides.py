@@ -1,12 +1,20 @@
-"""The three sides of a package and of a file, and the merge of a file by lines."""
+"""The three sides of a package and of a file, and the options and the cache of a merge."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from reconciler.base.text import plural
 from reconciler.functions.resources import package_directories, package_of
+from reconciler.krm.documents import ResourceFile, resources_in
 from reconciler.krm.merge import MergedText, merge_text
+from reconciler.krm.schema import Schemas, crd_shapes
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
-from reconciler.render.update.merge_report import MergeReport
+from reconciler.policy import MergeMode
+from reconciler.render.update.conflicts import ConflictPolicy, MergeReport
 
 _BINARY_PROBE = 8000
 """In bytes; Git looks for a NUL in as many, and a person reads no longer line."""
@@ -155,3 +163,84 @@ def file_text(file: File | None) -> str | None:
         return file.data.decode() if file else None
     mode = ", executable" if file.mode == Mode.EXECUTABLE else ""
     return f"binary file, {plural(len(file.data), 'byte')}{mode}, {file.oid}"
+
+
+T = TypeVar("T")
+_CRD = b"CustomResourceDefinition"
+_MISSING: Final = object()
+_MAX_RESULTS = 4096
+_MAX_DOCUMENTS = 64
+
+
+class MergeCache(Struct):
+    """Cache of parsed and merged files by content, shared by the updates of a run; emptied when full."""
+
+    _results: dict[Any, Any] = field(default_factory=dict)
+    _files: dict[tuple[Oid, Mode], ResourceFile | None] = field(default_factory=dict)
+
+    def result(self, key: Any, make: Callable[[], T]) -> T:
+        """Return the cached result of `key`, else that of `make`."""
+        cached = self._results.get(key, _MISSING)
+        if cached is not _MISSING:
+            return cached  # type: ignore[no-any-return]
+        if len(self._results) >= _MAX_RESULTS:
+            self._results.clear()
+        value = self._results[key] = make()
+        return value
+
+    def split(self, file: File | None) -> ResourceFile | None:
+        """Return the documents of a file, None where it is no YAML.
+
+        Few are kept: parsed documents are large, and merged files are cached as results.
+        """
+        if file is None:
+            return None
+        key = (file.oid, file.mode)
+        cached = self._files.get(key, _MISSING)
+        if cached is not _MISSING:
+            return cached  # type: ignore[return-value]
+        if len(self._files) >= _MAX_DOCUMENTS:
+            self._files.clear()
+        split = self._files[key] = resources_in(file)
+        return split
+
+
+class MergeSettings(Struct, frozen=True):
+    """Mode, policy, cache and schemas of one update."""
+
+    mode: MergeMode
+    policy: ConflictPolicy
+    cache: MergeCache
+    schemas: Schemas = field(default_factory=Schemas)
+    schemas_key: tuple[str, ...] = ()
+
+    @property
+    def like_kpt(self) -> bool:
+        """Whether to merge exactly as kpt does."""
+        return self.mode is MergeMode.COMPATIBLE
+
+    @property
+    def key(self) -> Any:
+        """The cache key of a merge, apart from the files."""
+        policy = self.policy
+        # The order of field patterns matters, so they are no set.
+        named = tuple(policy.fields.items()), tuple(policy.places.items())
+        return self.mode, policy.default, *named, self.schemas_key
+
+
+def schemas_of(trees: tuple[Files, ...], cache: MergeCache) -> tuple[Schemas, tuple[str, ...]]:
+    """Return the schemas of the CRDs of a package and their cache key; later trees override earlier ones."""
+    files = {file.oid: file for tree in trees for file in tree.values() if _CRD in file.data}
+    key = tuple(files)
+    if not key:
+        return Schemas(), key
+    return cache.result(("schemas", key), lambda: Schemas(crd_shapes(_values(files.values())))), key
+
+
+def _values(files: Any) -> Any:
+    for file in files:
+        try:
+            documents = load_documents(file.data)
+        except YamlError:
+            continue
+        yield from (document.value for document in documents)

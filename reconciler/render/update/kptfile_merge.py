@@ -35,11 +35,9 @@ from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import Edit, Raw, SetValue, Tree, YamlError, edit_tree, emit
 from reconciler.names.objects import File, Files
 from reconciler.policy import Strategy
-from reconciler.render.update.comments import DocumentSides, record_dropped_comments
-from reconciler.render.update.conflict_policy import resolver_for
-from reconciler.render.update.merge_report import MergeReport, UpdateRefused
-from reconciler.render.update.settings import MergeSettings
-from reconciler.render.update.three_way import FileSides, is_equal
+from reconciler.render.update.conflicts import MergeReport, UpdateRefused, resolver_for
+from reconciler.render.update.resources import DocumentSides, record_dropped_comments
+from reconciler.render.update.sides import FileSides, MergeSettings, is_equal
 
 # kpt copies these parts of the merged Kptfile, and no others, into local's.
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
