@@ -20,8 +20,8 @@ from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.context import PlanContext
-from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.rejection import dashboard_key, dashboard_title
+from reconciler.plan.set_diff import claimed_packages
 from reconciler.plan.status import PackageStatus
 from reconciler.policy import ForgeKind, ForgeRule, Policy, find_rule
 from reconciler.read.credentials import control_credential, find_credentials, lacks_credential

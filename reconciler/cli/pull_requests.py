@@ -24,7 +24,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
-from reconciler.plan.approvable import early_deletions, ended_by
+from reconciler.plan.approvals import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.records.state import PackageVariantRecord

@@ -22,8 +22,7 @@ from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
-from reconciler.plan.approvable import find_approvable, find_objections
-from reconciler.plan.approvals import approve_changes
+from reconciler.plan.approvals import approve_changes, find_approvable, find_objections
 from reconciler.plan.changes import Change, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_values import with_templates
 from reconciler.plan.checksum import changed_pins, plan_checksum

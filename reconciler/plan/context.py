@@ -30,8 +30,13 @@ from reconciler.names.refs import (
     deletion_ref,
     short_branch,
 )
-from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
-from reconciler.plan.deletion_guard import deletion_consent
+from reconciler.plan.set_diff import (
+    SetDiff,
+    VariantChange,
+    deletion_consent,
+    diff_variants,
+    without_generated,
+)
 from reconciler.records.state import RecordedDownstream
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet

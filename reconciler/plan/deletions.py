@@ -15,14 +15,6 @@ from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_bra
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Refusal, Write, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Decision, Held, Veto, is_uncertain
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, newest_pull, place_consent
-from reconciler.plan.deletion_evidence import find_outdated
-from reconciler.plan.deletion_guard import (
-    consent_hint,
-    deletion_consent,
-    exceeded_limit,
-    moved_branch,
-    pending_consent,
-)
 from reconciler.plan.drafts import (
     EDIT,
     close_drafts,
@@ -33,6 +25,14 @@ from reconciler.plan.drafts import (
     next_workspace,
     revision_name,
     write_draft,
+)
+from reconciler.plan.set_diff import (
+    consent_hint,
+    deletion_consent,
+    exceeded_limit,
+    find_outdated,
+    moved_branch,
+    pending_consent,
 )
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.base.text import plural
 from reconciler.names.ids import NamedObject, PackageKey
-from reconciler.plan.deletion_guard import deletion_consent
+from reconciler.plan.set_diff import deletion_consent
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3

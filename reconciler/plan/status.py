@@ -24,8 +24,8 @@ from reconciler.plan.changes import (
     Unfinished,
 )
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
-from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.losses import Loss, loss_value
+from reconciler.plan.set_diff import claimed_packages
 from reconciler.plan.texts import asked_text, missing_text
 from reconciler.render.rendered import Package
 from reconciler.resolve.ownership import find_view, package_name

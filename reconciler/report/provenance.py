@@ -20,8 +20,7 @@ from reconciler.functions.secrets import values_in_secrets
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.krm.yaml.tree import path_text
 from reconciler.names.objects import Files
-from reconciler.plan.chart_changes import ChangedValue
-from reconciler.plan.chart_values import ChartDefaults, chart_values
+from reconciler.plan.chart_values import ChangedValue, ChartDefaults, chart_values
 from reconciler.records.upstream_lock import lock_path
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field

@@ -15,8 +15,7 @@ from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.chart_changes import changed_values
-from reconciler.plan.chart_values import with_templates
+from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header

@@ -25,7 +25,6 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, chart_ref, index_ref, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
-from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.index_pull_request import (
     IndexBranch,
     IndexProposal,
@@ -33,6 +32,7 @@ from reconciler.plan.index_pull_request import (
     propose_index,
     withdraw_index,
 )
+from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import CommitPolicy, Limits
 from reconciler.read.dependencies import parse_index
 from reconciler.read.repositories.drafts import split_by_author

@@ -30,8 +30,8 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
-from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.loss_reader import loss_trees
+from reconciler.plan.set_diff import retained_variants
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents

@@ -11,7 +11,7 @@ from reconciler.inventory.inventory import Inventory, PackageState, RepositoryRo
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.refs import package_name_error, relative_package
-from reconciler.plan.deletion_diff import diff_variants, retained_variants, without_generated
+from reconciler.plan.set_diff import diff_variants, retained_variants, without_generated
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.fleet import find_dependent_clusters

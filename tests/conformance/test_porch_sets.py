@@ -42,7 +42,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
-from reconciler.plan.deletion_diff import diff_variants
+from reconciler.plan.set_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from reconciler.records.state import PackageVariantRecord
 from tests.support.conformance import VARIABLE, Case, absence, cases_of, skip_absent, vectors

@@ -12,7 +12,7 @@ from reconciler.expand import Desired, expand
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
-from reconciler.plan.deletion_diff import SetDiff, diff_variants
+from reconciler.plan.set_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
 from tests.support.sets import (
     KIND,

@@ -34,7 +34,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.compose import Changes, Decision, GroupPlace
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
-from reconciler.plan.deletion_diff import SetDiff
+from reconciler.plan.set_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Rendered
 from reconciler.render.update import Conflict

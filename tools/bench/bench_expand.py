@@ -23,7 +23,7 @@ from reconciler.cel import Environment, Failure  # noqa: E402
 from reconciler.expand import expand  # noqa: E402
 from reconciler.inventory.inventory import Inventory  # noqa: E402
 from reconciler.krm.yaml import emit  # noqa: E402
-from reconciler.plan.deletion_diff import diff_variants  # noqa: E402
+from reconciler.plan.set_diff import diff_variants  # noqa: E402
 from reconciler.policy import Limits  # noqa: E402
 from tests.support.git import kptfile, make_repository  # noqa: E402
 from tests.support.hostile import HOSTILE  # noqa: E402

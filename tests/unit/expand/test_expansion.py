@@ -15,7 +15,7 @@ from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.deletion_diff import diff_variants
+from reconciler.plan.set_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from tests.support.sets import (
     FIVE_EXPRESSIONS,

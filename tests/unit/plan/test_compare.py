@@ -26,7 +26,7 @@ from reconciler.plan.compare import (
     compare_locks,
     lock_files,
 )
-from reconciler.plan.deletion_diff import SetDiff, VariantChange
+from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.policy import (
     CredentialRule,
     ForgeKind,

@@ -9,7 +9,7 @@ from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName
-from reconciler.plan.deletion_diff import SetDiff, diff_variants
+from reconciler.plan.set_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
 from tests.support.sets import (
     cluster,

@@ -13,7 +13,7 @@ from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, So
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal
 from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
+from reconciler.plan.set_diff import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.records.state import PackageVariantRecord
 from tests.support import plan_values

@@ -10,8 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
-from reconciler.plan.deletion_diff import diff_variants
-from reconciler.plan.deletion_guard import exceeded_limit, guard_deletions, refused_variants
+from reconciler.plan.set_diff import diff_variants, exceeded_limit, guard_deletions, refused_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
 from tests.support.decision_table import DecisionTable, Row

@@ -10,8 +10,8 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_guard import deletion_consent
 from reconciler.plan.deletions import GuardedPackages, guard_moved
+from reconciler.plan.set_diff import deletion_consent
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row

@@ -21,8 +21,8 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.records import plan_records, record_owners
+from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.records.state import (
     SCHEMA,
     ConflictRecord,

@@ -21,9 +21,8 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget, branch_key
-from reconciler.plan.deletion_diff import SetDiff, VariantChange
-from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
 from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people, withdraw_deletion
+from reconciler.plan.set_diff import RefusedDeletions, SetDiff, VariantChange, deletion_consent
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered

@@ -6,7 +6,7 @@ from reconciler.base.errors import Location
 from reconciler.expand import Desired
 from reconciler.names.problems import Problem
 from reconciler.plan.compare import Side, compare
-from reconciler.plan.deletion_diff import SetDiff
+from reconciler.plan.set_diff import SetDiff
 from reconciler.report.markdown import comparison_markdown
 from reconciler.report.report import Names
 

@@ -43,7 +43,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
-from reconciler.plan.deletion_diff import retained_variants
+from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
