@@ -13,13 +13,14 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
 from reconciler.dependencies.dialects.reading import OWNER, annotation_or_custom, parse_source
-from reconciler.dependencies.lock.convert import (
+from reconciler.dependencies.lock.format import (
     CARVEL_API_VERSION,
     CARVEL_KIND,
     PORTER_KIND,
     PORTER_SCHEMA,
+    ClusterLock,
+    LockedRevision,
 )
-from reconciler.dependencies.lock.format import ClusterLock, LockedRevision
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
     Catalogue,

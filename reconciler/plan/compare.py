@@ -11,8 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, some
 from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import ClusterUpdate
+from reconciler.dependencies.lock.format import ClusterUpdate, read_locks
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.expand.variants import set_key
 from reconciler.inventory.inventory import FieldPath, Inventory

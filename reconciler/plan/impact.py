@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import orjson
 from msgspec import Struct, field
 
-from reconciler.dependencies.lock.convert import PORTER_KIND
+from reconciler.dependencies.lock.format import PORTER_KIND
 from reconciler.functions.resources import LOCAL_CONFIG
 from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents

@@ -10,8 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, visible
 from reconciler.dependencies.lock import changes as lock_changes
 from reconciler.dependencies.lock import format as formats
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file
+from reconciler.dependencies.lock.format import ClusterUpdate, LockUpdate, is_lock_file, read_locks
 from reconciler.dependencies.model import instances
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, LockBranch, PullRequest, PullState, ReviewedLock

@@ -17,7 +17,7 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 )
 from reconciler.dependencies.catalog.index import DependencyInputs, read_index, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
-from reconciler.dependencies.lock import convert as lock_files
+from reconciler.dependencies.lock import format as lock_files
 from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,

@@ -17,8 +17,7 @@ from reconciler.cli.index import index
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, ResolveOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Actions, InstallationType

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from tests.support.dependency_manifests import world_of

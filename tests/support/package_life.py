@@ -5,7 +5,6 @@ from typing import Any
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedRevision,
@@ -14,6 +13,7 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     ResolveOptions,
     ownership_entries,
+    read_locks,
 )
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue

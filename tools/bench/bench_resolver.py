@@ -20,9 +20,8 @@ from tests.support.values import replace
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks, lock_solution
 from reconciler.dependencies.lock.digest import InputDigests
-from reconciler.dependencies.lock.format import LockUpdate, PackageLock, next_lock
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, PackageLock, lock_solution, next_lock
 from reconciler.dependencies.lock.update import ClusterResolver, update_locks
 from reconciler.dependencies.model.cluster import (
     Catalogue,

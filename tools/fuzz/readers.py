@@ -15,8 +15,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import PackageLock, resolution_path
+from reconciler.dependencies.lock.format import PackageLock, read_locks, resolution_path
 from reconciler.functions.resources import other_documents, read_resources
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source

@@ -12,19 +12,14 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import (
-    SHARED_SLOT_KINDS,
-    FleetLocks,
-    exclusive_owners,
-    lock_solution,
-    with_lock,
-)
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     DEFAULT_OPTIONS,
+    SHARED_SLOT_KINDS,
     ClusterLock,
     ClusterUpdate,
     DesiredState,
+    FleetLocks,
     LockedRevision,
     LockOp,
     LockUpdate,
@@ -32,9 +27,12 @@ from reconciler.dependencies.lock.format import (
     SolverPolicy,
     SolverRecord,
     check_lock,
+    exclusive_owners,
     lock_changes,
+    lock_solution,
     next_lock,
     ownership_entries,
+    with_lock,
 )
 from reconciler.dependencies.lock.locked_installs import (
     explanations_of,

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import ClusterLock
+from reconciler.dependencies.lock.format import ClusterLock, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.krm.yaml import load_documents

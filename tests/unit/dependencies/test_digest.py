@@ -11,8 +11,8 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import read_locks
 from reconciler.dependencies.lock.digest import DIGEST_VERSION, InputDigests, compared_fields, encodable
+from reconciler.dependencies.lock.format import read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,

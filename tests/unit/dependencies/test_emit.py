@@ -9,13 +9,13 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import GeneratedManifests, generate_manifests, installed_version
-from reconciler.dependencies.lock.convert import lock_solution
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
     LockedRevision,
     LockScope,
     PackageLock,
+    lock_solution,
     next_lock,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue

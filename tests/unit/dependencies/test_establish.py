@@ -7,15 +7,16 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks, read_locks
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
+    FleetLocks,
     LockScope,
     LockUpdate,
     ResolveOptions,
     ownership_entries,
+    read_locks,
 )
 from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks

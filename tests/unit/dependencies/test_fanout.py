@@ -2,7 +2,7 @@
 
 import msgspec
 
-from reconciler.dependencies.lock.convert import VARIANT_KIND, needed_packages
+from reconciler.dependencies.lock.format import VARIANT_KIND, needed_packages
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 
 BLUEPRINTS = "git.example.com/blueprints"

@@ -8,8 +8,7 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.changes import MoveOp, version_changes
-from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import effective_locks, update_locks
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import record_bytes

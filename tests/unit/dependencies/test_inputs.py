@@ -7,7 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.lock.convert import read_locks
+from reconciler.dependencies.lock.format import read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,

@@ -4,8 +4,13 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import (
+    DEFAULT_OPTIONS,
+    ClusterLock,
+    LockUpdate,
+    ResolveOptions,
+    read_locks,
+)
 from reconciler.dependencies.lock.update import update_locks
 from tests.support.dependency_manifests import (
     bundle,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.convert import read_locks, transferred_pins
+from reconciler.dependencies.lock.format import read_locks, transferred_pins
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (

@@ -9,7 +9,6 @@ from reconciler.base.errors import Location
 from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
-from reconciler.dependencies.lock.convert import lock_solution, read_locks
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -18,7 +17,9 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     lock_changes,
     lock_path,
+    lock_solution,
     next_lock,
+    read_locks,
     resolution_path,
 )
 from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions

@@ -3,8 +3,13 @@
 import pytest
 
 from reconciler.dependencies.lock.changes import version_changes
-from reconciler.dependencies.lock.convert import lock_solution
-from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    ClusterUpdate,
+    LockUpdate,
+    lock_solution,
+    next_lock,
+)
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from tests.support.dependency_manifests import install, needs, package, world_of
 

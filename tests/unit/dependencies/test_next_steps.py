@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks, read_locks
+from reconciler.dependencies.lock.format import FleetLocks, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
@@ -20,7 +20,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.next_steps import NEXT_STEPS
+from reconciler.dependencies.solve.explain import NEXT_STEPS
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.dependencies.lock.convert import ClusterObject, cluster_objects
+from reconciler.dependencies.lock.format import ClusterObject, cluster_objects
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue, bundle_name
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed

@@ -4,8 +4,7 @@ from typing import Any
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, observed_revisions
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import LockedRevision
+from reconciler.dependencies.lock.format import LockedRevision, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject

@@ -15,8 +15,7 @@ from reconciler.dependencies.catalog.cluster_inputs import (
     resolver_settings,
 )
 from reconciler.dependencies.catalog.index import IndexContents, read_index
-from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.versions.version import parse_loose

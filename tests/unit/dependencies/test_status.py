@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks, read_locks
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.status import status_entries, status_files

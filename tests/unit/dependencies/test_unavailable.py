@@ -5,8 +5,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.lock.convert import read_locks
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.report.dependency_graph import dependency_graph

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.lock.convert import lock_solution, with_lock
+from reconciler.dependencies.lock.format import lock_solution, with_lock
 from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.lock.convert import lock_solution, with_lock
+from reconciler.dependencies.lock.format import lock_solution, with_lock
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType

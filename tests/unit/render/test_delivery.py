@@ -9,8 +9,13 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import add_checksum_header, generate_manifests
-from reconciler.dependencies.lock.convert import lock_solution
-from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    ClusterUpdate,
+    LockUpdate,
+    lock_solution,
+    next_lock,
+)
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.expand.variants import variant_key

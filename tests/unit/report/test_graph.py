@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.convert import FleetLocks
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.report.dependency_graph import (
     Edge,
