@@ -87,6 +87,7 @@ def read_package(
         return notes.reading()
     if id_ is None and parsed.metadata.name not in ("", f"{spec.ref_name}.{spec.version}"):
         notes.warn(("metadata", "name"), f"The name should be {spec.ref_name}.{spec.version}")
+    _check_aliases(spec, items, notes)
     installation = InstallationType.NO_RESTRICTIONS
     if spec.installation_type in set(InstallationType):
         installation = InstallationType(spec.installation_type)
@@ -107,6 +108,17 @@ def read_package(
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
+
+
+def _check_aliases(spec: "api.CarvelPackageSpec", items: list[Path], notes: Diagnostics) -> None:
+    """Note a second dependency of one alias: overrides and values by this alias are for both."""
+    seen: set[str] = set()
+    for item, path in zip(spec.dependencies, items, strict=True):
+        if item.alias in seen:
+            notes.warn(
+                (*path, "alias"), f"What installs give {item.alias} is for each dependency of this alias"
+            )
+        seen |= {item.alias} - {""}
 
 
 def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[PlatformNeed]:

@@ -135,6 +135,7 @@ def read_bundle(
     if number is None:
         return notes.reading()
     requires, provided, path = _sections(document, notes)
+    _check_names(requires, path, notes)
     registry = own_name.rpartition("/")[0]
     used = _used_outputs(document)
     requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
@@ -240,6 +241,20 @@ def _used_outputs(document: Document) -> dict[str, set[str]]:
             for alias, name in _OUTPUTS.findall(value):
                 used.setdefault(alias, set()).add(f"output {name}")
     return used
+
+
+def _check_names(requires: Items, path: Path, notes: Diagnostics) -> None:
+    """Refuse a second dependency of one name: both would be one installation.
+
+    Source: Porter, pull request 3067.
+    """
+    first: dict[str, str | int] = {}
+    for key, item in requires:
+        name = str(item.get("name") or "") if isinstance(item, Mapping) else ""
+        if name and first.setdefault(name, key) != key:
+            message = f"Two dependencies are called {name}"
+            hint = "Give each a name of its own: bindings, parameters and outputs are by name."
+            notes.refuse((*path, key, "name"), message, reason=Reason.DUPLICATE_OBJECT, hint=hint)
 
 
 def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagnostics) -> None:

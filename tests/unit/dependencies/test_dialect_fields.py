@@ -205,6 +205,11 @@ CARVEL = [
     ),
     Case({"dependencies": [{}]}, [("spec.dependencies[0]", f"{KINDS} nothing")]),
     Case(
+        {"dependencies": [{"package": NAMED, "alias": "db"}, {"package": NAMED, "alias": "db"}]},
+        (),
+        [("spec.dependencies[1].alias", "What installs give db is for each dependency of this alias")],
+    ),
+    Case(
         {
             "dependencies": [
                 {"or": [{"package": NAMED}, {"package": NAMED, "gvk": {"apiVersion": "g/v1", "kind": "K"}}]}
@@ -374,6 +379,22 @@ def test_requirements_are_found_in_every_generation(
     read = read_bundle({"name": "shop", "version": "1.0.0", **document}, SOURCE)
 
     assert told(read) == ([(path, "'=main' is not a version constraint")], warnings)
+
+
+@pytest.mark.parametrize("second", ["r.io/a", "r.io/b"])
+@pytest.mark.parametrize(
+    "place", ["dependencies", 'custom["io.cnab.dependencies"]', 'custom["org.getporter.dependencies@v2"]']
+)
+def test_two_dependencies_of_a_bundle_with_one_name_are_refused(second: str, place: str) -> None:
+    wanted = {
+        "requires": [{"name": "db", "bundle": {"reference": f"{name}:v1.0.0"}} for name in ("r.io/a", second)]
+    }
+    key = place.removeprefix('custom["').removesuffix('"]')
+    document = {"dependencies": wanted} if place == key else {"custom": {key: wanted}}
+
+    read = read_bundle({"name": "shop", "version": "1.0.0", **document}, SOURCE)
+
+    assert told(read) == ([(f"{place}.requires[1].name", "Two dependencies are called db")], [])
 
 
 def test_requirement_of_a_bundle_is_at_its_item_and_its_version() -> None:
