@@ -42,8 +42,8 @@ from reconciler.names.problems import Problem
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "serviceAccount"),
-    "Provider": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
-    "Function": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
+    "Provider": ("packagePullSecrets", "packagePullPolicy", "serviceAccount"),
+    "Function": ("packagePullSecrets", "packagePullPolicy", "serviceAccount"),
     CARVEL_KIND: ("cluster", "serviceAccountName"),
     PORTER_KIND: ("credentialSets",),
 }
@@ -218,6 +218,7 @@ class PackageGraph(Struct, frozen=True):
                 continue
             aliases, _ = self._names(parent, package.instance)
             values, unknown = self._given(parent, bundle, aliases)
+            warnings += self._wired_credentials(package, bundle, aliases, install)
             for alias in sorted(aliases):
                 values |= dependency_parameters(install, alias)
             for name in sorted(unknown - values.keys()):
@@ -233,6 +234,25 @@ class PackageGraph(Struct, frozen=True):
         needed = candidate.inputs if candidate is not None else ()
         is_complete &= all(item.name in chosen for item in needed if item.kind is InputKind.PARAMETER)
         return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
+
+    def _wired_credentials(
+        self, package: Resolved, bundle: Candidate, aliases: set[str], install: Install
+    ) -> Iterator[Problem]:
+        """Yield a note for each optional credential that a bundle's author gives: only sets bring any.
+
+        One that is required and missing is a problem of the lock.
+        """
+        candidate = self._candidate(package)
+        required = candidate.inputs if candidate is not None else ()
+        requires = (need for need in bundle.requires if need.alias in aliases)
+        for item in (item for need in requires for item in need.gives):
+            if item not in required and not install.gives_credentials:
+                message = (
+                    f"{self.ref_of(package)} does not get the {item}: its value is known at run time only"
+                )
+                hint = f"Write `credentialSets: [NAME]` at {install} with the name of a set that has it."
+                where = install.location
+                yield Problem(where, Reason.UNBOUND_INPUT, message, hint, str(install))
 
     def _given(
         self, parent: Resolved, bundle: Candidate, aliases: set[str]
@@ -467,7 +487,7 @@ def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:_DIGITS]
 
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _MAX_PARENTS = 3

@@ -63,8 +63,11 @@ PRUNE_KINDS = "reconciler.dev/prune-orphaned-crds"
 TAKE_OVER = "reconciler.dev/take-over"
 """The annotation of a package that may get the kinds of the packages that it names."""
 
-_INHERITED = ("packagePullSecrets", "packagePullPolicy", "runtimeConfigRef", "serviceAccount")
-"""The settings that a dependency takes over from its parent."""
+_INHERITED = ("packagePullSecrets", "packagePullPolicy", "serviceAccount")
+"""The settings that a dependency takes over from its parent.
+
+A runtime config is none: it can fix the name of a Deployment, which two packages cannot share.
+"""
 _LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "packagePullPolicy"}
 
 

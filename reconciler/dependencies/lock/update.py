@@ -430,7 +430,8 @@ def _is_provided(
     requirement: Requirement, install: Install | None, variables: Mapping[str, Any]
 ) -> Callable[[BundleInput], bool]:
     """Return a predicate: the requirement or the user's install gives an input."""
-    provided = set(requirement.gives)
+    # What its author wires to a credential is a value of the run, which no generated manifest has.
+    provided = set[BundleInput]()
     for name, text in requirement.parameters:
         with suppress(UnknownVariableError):
             render_parameter(text, variables)

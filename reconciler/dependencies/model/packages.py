@@ -293,9 +293,9 @@ class Requirement(PartlyCompared, frozen=True):
     `default` is the package to create where only an interface is asked for. `install` False
     means that only what is there or planned for other reasons counts; of the alternatives in `declined`
     it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
-    order; `after` are the aliases of further dependencies that give it outputs. `gives` are the
-    credentials that it gets, `parameters` the parameters, with their values as JSON, `uses` the outputs of
-    it, and the parameters, that the one who needs it works with.
+    order; `after` are the aliases of further dependencies that give it outputs. `gives` are the credentials
+    that it gets when the bundle of its parent runs, `parameters` the parameters, with their values as JSON,
+    `uses` the outputs of it, and the parameters, that the one who needs it works with.
     """
 
     UNCOMPARED = frozenset({"location"})

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock, read_locks
@@ -32,6 +33,7 @@ class Cluster:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.problems: tuple[Problem, ...] = ()
+        self.warnings: tuple[Problem, ...] = ()
 
     @property
     def lock(self) -> ClusterLock:
@@ -47,6 +49,7 @@ class Cluster:
         self.files = {**self.files, **updated.files}
         self.problems = updated.problems
         found = generate_manifests(world, self.lock, owner="main/default/x@one")
+        self.warnings = found.warnings
         return {path: load_documents(data)[0].value for path, data in found.files.items()}
 
 
@@ -123,6 +126,31 @@ def test_shared_bundle_whose_giver_leaves_stays_as_it_is_and_the_others_are_told
     assert (
         problem.hint == "Give it as the parameter redis#req; or bind redis to an installation that is there."
     )
+
+
+@pytest.mark.parametrize(
+    "wired", ["${bundle.dependencies.aks.outputs.kubeconfig}", "${bundle.credentials.kubeconfig}"]
+)
+@pytest.mark.parametrize("optional", [False, True])
+def test_credential_that_an_author_wires_reaches_no_installation_of_its_own(
+    wired: str, optional: bool
+) -> None:
+    cluster = Cluster()
+    required = "" if optional is False else ", required: false"
+    aks = bundle("aks", "1.0.0", more="outputs: [{name: kubeconfig}]")
+    ing = bundle("ing", "1.0.0", more=f"credentials: [{{name: kubeconfig{required}}}]")
+    given = f"credentials: {{kubeconfig: '{wired}'}}"
+    needs_both = (
+        f"{{requires: [{{name: aks, reference: r.io/aks}}, {{name: ing, reference: r.io/ing, {given}}}]}}"
+    )
+    app = bundle("a", "1.0.0", needs_both, more="credentials: [{name: kubeconfig}]")
+
+    cluster.decided(installation("a", "a") + aks + ing + app)
+    told = {problem.reason for problem in (*cluster.problems, *cluster.warnings)}
+    cluster.decided(installation("a", "a", more="credentialSets: [azure]") + aks + ing + app)
+
+    assert told == {Reason.UNBOUND_INPUT}
+    assert (cluster.problems, cluster.warnings) == ((), ())
 
 
 def test_credentials_that_are_missing_are_given_by_a_set() -> None:

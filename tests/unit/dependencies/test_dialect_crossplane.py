@@ -304,8 +304,7 @@ def test_configuration_at_install_time_is_accepted_and_decides_nothing() -> None
     configured = install("Provider", "x/y:v1.0.0", runtimeConfigRef={"name": "big"}, revisionHistoryLimit=0)
     (configured_one,), (plain,) = configured.installs, install("Provider", "x/y:v1.0.0").installs
 
-    assert dict(configured_one.inherit) == {"runtimeConfigRef": '{"name":"big"}'}
-    assert replace(configured_one, inherit=(), revisions=plain.revisions) == plain
+    assert replace(configured_one, revisions=plain.revisions) == plain
 
 
 def annotated(package: str, notes: dict[str, str], **spec: Any) -> ParsedManifest:

@@ -199,8 +199,6 @@ def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() 
           serviceAccount:
             annotations:
               a: b
-          runtimeConfigRef:
-            name: slim
         """,
     )
 
