@@ -141,12 +141,26 @@ class InstallDependencies(ForeignModel):
     values: Items[DependencyValues] = ()
 
 
+class KubeconfigReference(ForeignModel):
+    """A Secret with a kubeconfig, under the key `value` unless another one is named."""
+
+    name: str
+    key: str = "value"
+
+
+class ClusterReference(ForeignModel):
+    """Another cluster to install into, and the default namespace there."""
+
+    namespace: str = ""
+    kubeconfig_secret_ref: KubeconfigReference
+
+
 class PackageInstallSpec(ForeignModel):
     """The package to install, and its options."""
 
     package_ref: PackageRef
     service_account_name: str = ""
-    cluster: dict[str, object] | None = None
+    cluster: ClusterReference | None = None
     default_namespace: str = ""
     values: Items[ValueSource] = ()
     paused: bool = False

@@ -27,6 +27,7 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     UnknownVariableError,
     bundle_name,
+    carvel_name,
     dependency_parameters,
     render_parameter,
     rendered_labels,
@@ -139,7 +140,8 @@ class PackageGraph(Struct, frozen=True):
             case Ecosystem.XPKG:
                 return ObjectRef(package.kind, "", package.name)
             case Ecosystem.CARVEL:
-                return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, instance.name)
+                name = carvel_name(instance.name, slot)
+                return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, name)
             case Ecosystem.BUNDLE:
                 return ObjectRef(PORTER_KIND, slot.namespace, bundle_name(instance.name, slot))
             case _:

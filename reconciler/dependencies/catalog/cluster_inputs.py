@@ -159,6 +159,7 @@ def _observed(there: SnapshotObject, install: Install) -> ObservedInstallation:
         digest=text if text.startswith("sha256:") else "",
         labels=install.labels,
         interfaces=install.interfaces,
+        target=install.target,
     )
 
 

@@ -228,7 +228,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
         )
     range_ = _selected_range(selection, ("spec", "packageRef", "versionSelection"), notes)
-    settings = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
+    settings = {"cluster": document["spec"].get("cluster"), "serviceAccountName": spec.service_account_name}
     dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
     overrides = []
@@ -258,11 +258,20 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         ),
         inherit=written_values({name: value for name, value in settings.items() if value}),
         allow_downgrade=DOWNGRADABLE in noted,
+        target=_target(spec.cluster, parsed.metadata.namespace or "default"),
         prune_dependencies=dependencies.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))
+
+
+def _target(cluster: "api.ClusterReference | None", namespace: str) -> str:
+    """Return the name of another cluster: that of the Secret with its kubeconfig."""
+    if cluster is None:
+        return ""
+    secret = cluster.kubeconfig_secret_ref
+    return "/".join([namespace, secret.name, *([secret.key] if secret.key not in ("", "value") else [])])
 
 
 def _selected_range(selection: "api.VersionSelection | None", path: Path, notes: Diagnostics) -> Any:

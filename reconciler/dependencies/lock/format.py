@@ -514,9 +514,11 @@ def transferred_pins(pins: tuple[Resolved, ...], inputs: ClusterInputs) -> tuple
         slot = pin.instance.slot
         successors: list[Instance] = []
         if slot.kind is SlotKind.INSTALL and pin.instance not in standing:
-            successors = [replace(pin.instance, slot=Slot(SlotKind.NAMESPACE, slot.namespace))]
+            successors = [replace(pin.instance, slot=Slot(SlotKind.NAMESPACE, slot.namespace, slot.path[1:]))]
         elif slot.kind in SHARED_SLOT_KINDS:
-            siblings = (i for i in standing if i.package == pin.instance.package)
+            siblings = (
+                i for i in standing if i.package == pin.instance.package and i.slot.target == slot.target
+            )
             anywhere = slot.kind is SlotKind.CLUSTER
             successors = sorted(i for i in siblings if anywhere or i.slot.namespace == slot.namespace)
         for instance in successors:

@@ -457,7 +457,8 @@ class _Reconciler:
         self.installs = {inputs.instance_of(install): install for install in own_installs}
         resolved = self.solution.resolved.items()
         self.resources = {
-            instance: owned_resources(resolved_instance.candidate) for instance, resolved_instance in resolved
+            instance: frozenset() if instance.slot.target else owned_resources(resolved_instance.candidate)
+            for instance, resolved_instance in resolved
         }
         for resource, entry in self.table.items():
             for owner in entry.owners:

@@ -377,7 +377,8 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
     if not undecided:
         return ()
     brought: dict[str, set[PackageId]] = {}
-    for resolved in solution.resolved.values():
+    here = (resolved for resolved in solution.resolved.values() if not resolved.instance.slot.target)
+    for resolved in here:
         for name in (
             *(str(gvk.group_kind) for gvk in resolved.candidate.provides),
             *resolved.candidate.compositions,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind, target_path
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -45,6 +45,7 @@ class ObservedInstallation(Struct, frozen=True):
     digest: str = ""
     labels: Pairs = ()
     interfaces: tuple[Interface, ...] = ()
+    target: str = ""
 
 
 class ObservedRevision(Struct, frozen=True):
@@ -273,7 +274,7 @@ def install_slot(install: Install) -> Slot:
     """Return the slot of a user's install: the cluster for Crossplane, its own name for the others."""
     if install.need.id.ecosystem is Ecosystem.XPKG:
         return Slot(SlotKind.CLUSTER)
-    return Slot(SlotKind.INSTALL, install.namespace, (install.name,))
+    return Slot(SlotKind.INSTALL, install.namespace, (install.name, *target_path(install.target)))
 
 
 _TEMPLATE = re.compile(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
@@ -375,6 +376,11 @@ def bundle_name(package: str, slot: Slot) -> str:
         text = orjson.dumps([sorted(words.items()), *inputs])
         parts.append(hashlib.sha256(text).hexdigest()[:_SUFFIX])
     return "-".join(part for part in parts if part)
+
+
+def carvel_name(package: str, slot: Slot) -> str:
+    """Return the name of a generated PackageInstall: its package, and the kubeconfig of another cluster."""
+    return "-".join([package, *slot.target.split("/")[1:]])
 
 
 def sharing_labels(slot: Slot) -> tuple[str, dict[str, str]]:

@@ -37,16 +37,33 @@ class SlotKind(StrEnum):
     FOR = "for"
 
 
+_TARGETED = frozenset({SlotKind.INSTALL, SlotKind.NAMESPACE})
+
+
+_TARGET = "cluster="
+
+
+def target_path(target: str) -> tuple[str, ...]:
+    """Return the end of the path of a slot in another cluster; nothing for the cluster of the lock."""
+    return (f"{_TARGET}{target}",) if target else ()
+
+
 class Slot(Record, frozen=True, order=True, cache_hash=True):
     """A place for one instance of a package: the unit in which versions are unified.
 
     `path` is the user's name of an install, the group and labels of a shared instance, or the
-    way of aliases from the install that an exclusive instance belongs to.
+    way of aliases from the install that an exclusive instance belongs to; then the target.
     """
 
     kind: SlotKind
     namespace: str = ""
     path: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """The kubeconfig of the cluster that it is in, empty for the cluster of the lock."""
+        last = self.path[-1] if self.path and self.kind in _TARGETED else ""
+        return last.removeprefix(_TARGET) if last.startswith(_TARGET) else ""
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)

@@ -487,9 +487,11 @@ class Install(PartlyCompared, frozen=True):
     `kind` and `api_version` are those of the manifest; `external` means that nothing is installed and
     only its provided APIs and interfaces count. `inherit` are settings that generated dependencies take over.
     Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
-    as `alias#name`; which ones `gives_credentials` brings is not known here. `requested` is what the manifest
-    names, where it has no solution and this is what is locked for it: it keeps its locked version. `label` is
-    how people call what requests it, where that is not its kind and name; no other install has it.
+    as `alias#name`; which ones `gives_credentials` brings is not known here. `target` is the kubeconfig
+    of the cluster that it installs into, `NAMESPACE/SECRET`, where that is another one. `requested` is what
+    the manifest names, where it has no solution and this is what is locked for it: it keeps its locked
+    version. `label` is how people call what requests it, where that is not its kind and name; no other
+    install has it.
     """
 
     UNCOMPARED = frozenset({"label", "location", "_hash"})
@@ -517,6 +519,7 @@ class Install(PartlyCompared, frozen=True):
     prune_dependencies: bool = True
     gives: tuple[str, ...] = ()
     gives_credentials: bool = False
+    target: str = ""
     requested: PackageNeed | None = None
     label: str = ""
     location: Location = Location("")

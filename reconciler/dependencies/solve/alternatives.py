@@ -12,9 +12,10 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ObservedInstallation,
     bundle_name,
+    carvel_name,
     rendered_labels,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, Slot, SlotKind, target_path
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -40,11 +41,13 @@ class RequirementContext(Struct, frozen=True):
     """Context of a requirement: namespace, path of aliases from the user's install, and that install.
 
     `install` is set only at the user's own install: overrides and bindings reach direct dependencies.
+    `target` is another cluster than that of the lock, of which nothing is known.
     """
 
     namespace: str
     path: tuple[str, ...] = ()
     install: Install | None = None
+    target: str = ""
 
 
 def effective_requirement(requirement: Requirement, install: Install | None) -> Requirement:
@@ -98,7 +101,7 @@ def is_visible(
     if package.ecosystem is Ecosystem.XPKG:
         return True
     if package.ecosystem is not Ecosystem.BUNDLE:
-        return there.namespace == scope.namespace
+        return (there.namespace, there.target) == (scope.namespace, scope.target)
     if share.scope is Sharing.EXCLUSIVE and not share.labels:
         return False
     labels, required = dict(there.labels), dict(share.labels)
@@ -140,16 +143,18 @@ def new_slots(
                 slot = Slot(SlotKind.SHARED, namespace, (*groups, *words))
             yield slot, everything
         case _:
-            once = cluster_singletons(candidates)
+            # A kubeconfig is known in its namespace alone.
+            once = frozenset[int]() if scope.target else cluster_singletons(candidates)
             if once:
                 yield Slot(SlotKind.CLUSTER), once
             if everything - once or not everything:
-                yield Slot(SlotKind.NAMESPACE, scope.namespace), everything - once
+                slot = Slot(SlotKind.NAMESPACE, scope.namespace, target_path(scope.target))
+                yield slot, everything - once
 
 
 def slot_places(instance: Instance, candidates: tuple[Candidate, ...]) -> frozenset[int]:
     """Return the candidates that may be installed anew in the slot of an instance."""
-    if instance.package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
+    if instance.package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE) or instance.slot.target:
         return all_places(candidates)
     once = cluster_singletons(candidates)
     return once if instance.slot.kind is SlotKind.CLUSTER else all_places(candidates) - once
@@ -296,9 +301,11 @@ class CandidateLookup(Struct):
         """Yield the candidates that the lock and the users' installs may have put into the cluster."""
         for package, installs in self.installs.items():
             for candidate in self.inputs.catalogue.candidates(package):
-                if any(not i.external and i.need.range.allows(candidate.version) for i in installs):
+                if any(
+                    not (i.external or i.target) and i.need.range.allows(candidate.version) for i in installs
+                ):
                     yield candidate
-        for pin in self.inputs.pins:
+        for pin in (pin for pin in self.inputs.pins if not pin.instance.slot.target):
             published = self.inputs.catalogue.candidates(pin.instance.package)
             yield from (c for c in published if c.version.text == pin.version)
 
@@ -308,7 +315,7 @@ class CandidateLookup(Struct):
             return None
         if self.install_at(instance) is not None:
             return None
-        return next((i for i in self.observed if i.id == instance.package), None)
+        return next((i for i in self.observed if i.id == instance.package and not i.target), None)
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of one of the installs."""
@@ -322,7 +329,7 @@ class CandidateLookup(Struct):
         """Return the context in which the requirements of an instance are read."""
         install = self.install_at(instance)
         if install is not None:
-            return RequirementContext(install.namespace, (install.name,), install)
+            return RequirementContext(install.namespace, (install.name,), install, install.target)
         match instance.slot.kind:
             case SlotKind.FOR:
                 return RequirementContext(instance.slot.namespace, instance.slot.path)
@@ -330,7 +337,8 @@ class CandidateLookup(Struct):
                 return RequirementContext(self.inputs.choices.shared_namespace, (instance.package.name,))
             case _:
                 shared = (*instance.slot.path, instance.package.name)
-                return RequirementContext(instance.slot.namespace or parent.namespace, shared)
+                target = instance.slot.target
+                return RequirementContext(instance.slot.namespace or parent.namespace, shared, target=target)
 
 
 class InstanceIndex:
@@ -373,7 +381,7 @@ def _is_object_of(installation: ObservedInstallation, instance: Instance) -> boo
     if slot.kind is not SlotKind.CLUSTER and installation.namespace != slot.namespace:
         return False
     is_bundle = package.ecosystem is Ecosystem.BUNDLE
-    return installation.name == (bundle_name(package.name, slot) if is_bundle else package.name)
+    return installation.name == (bundle_name if is_bundle else carvel_name)(package.name, slot)
 
 
 class _NeedContext(NamedTuple):
@@ -508,7 +516,11 @@ def _other_namespaces(context: _NeedContext, need: PackageNeed, package: Package
     if package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
         return
     for install in context.lookup.installs.get(package, ()):
-        if not install.external and install.namespace != context.site.namespace:
+        if (
+            not install.external
+            and install.namespace != context.site.namespace
+            and install.target == context.site.target
+        ):
             instance = context.lookup.instance_of(install)
             once = cluster_singletons(context.lookup.candidates(instance))
             if once:
@@ -543,7 +555,13 @@ def _create(
 
 def _api(context: _NeedContext, need: ApiNeed) -> Iterator[Alternative]:
     lookup = context.lookup
-    if lookup.is_served(need.gvk) and not lookup.is_ours(need.gvk) and _provider_is_observed(need, lookup):
+    is_here = not context.site.target
+    if (
+        is_here
+        and lookup.is_served(need.gvk)
+        and not lookup.is_ours(need.gvk)
+        and _provider_is_observed(need, lookup)
+    ):
         yield Alternative(AlternativeSource.SNAPSHOT, context.number, target="api:cluster")
     if not context.may_install:
         return
@@ -651,6 +669,8 @@ def _matching_places(
     need: Need, demand: InstanceRequirement, instance: Instance, lookup: CandidateLookup
 ) -> frozenset[int] | None:
     """Return the candidates of an instance that satisfy a need, or None if it does not apply."""
+    if demand.parent is not None and demand.parent.slot.target != instance.slot.target:
+        return None
     match need:
         case PackageNeed():
             is_near = demand.parent is not None and instance.slot.namespace in (

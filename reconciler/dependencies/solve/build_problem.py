@@ -127,7 +127,7 @@ def build_problem(
 
 def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequirement, RequirementContext]:
     instance = lookup.instance_of(install)
-    scope = RequirementContext(install.namespace, (install.name,), install)
+    scope = RequirementContext(install.namespace, (install.name,), install, install.target)
     locked = lookup.locked(instance) if install.requested else None
     # What is held at its lock may have the locked version alone.
     allowed = lookup.allowed(instance, install.need.range) if locked is None else frozenset({locked})
@@ -207,7 +207,8 @@ def _excluded_versions(
     )
     sinks = locked is None or may_sink or inputs.choices.allow_downgrade
     floor = None if sinks or locked is None else candidates[locked].version
-    platforms = dict(inputs.presence.platforms)
+    is_here = not instance.slot.target
+    platforms = dict(inputs.presence.platforms) if is_here else {}
     ignored = by_user.ignore_platforms if by_user else frozenset()
     may_take = inputs.may_take_over(package, by_user) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
@@ -223,7 +224,7 @@ def _excluded_versions(
             and not need.range.allows(platforms[need.platform])
         ]
         # Things that another package has and does not hand over.
-        owned = owned_names(candidate) if lookup.holders else []
+        owned = owned_names(candidate) if lookup.holders and is_here else []
         holders = ((name, lookup.holders.get(name, package)) for name in owned)
         causes += [
             Cause(CauseKind.HELD, package, name, holder)
@@ -293,7 +294,8 @@ def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibili
     for package, group in by_package.items():
         for first in group:
             for second in group:
-                if first is not second and (singletons := _singleton_places(first, second)):
+                is_beside = first is not second and first.instance.slot.target == second.instance.slot.target
+                if is_beside and (singletons := _singleton_places(first, second)):
                     everywhere = frozenset(range(len(second.candidates)))
                     once = {first.candidates[place].installation for place in singletons}
                     scope = "cluster" if InstallationType.ONE_PER_CLUSTER in once else "namespace"
@@ -318,7 +320,7 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
         instances = list(by_instance.items())
         for number, (first, first_places) in enumerate(instances):
             for second, second_places in instances[number + 1 :]:
-                if first.package != second.package:
+                if first.package != second.package and first.slot.target == second.slot.target:
                     cause = Cause(CauseKind.OWNER, owned)
                     yield Incompatibility(
                         cause, first, frozenset(first_places), second, frozenset(second_places)

@@ -105,7 +105,7 @@ def _candidate(
         yield f"{candidate} is no candidate of {package}"
     if candidate.withdrawn and not held:
         yield f"{candidate} is withdrawn"
-    platforms = dict(inputs.presence.platforms)
+    platforms = {} if resolved.instance.slot.target else dict(inputs.presence.platforms)
     ignored = install.ignore_platforms if install else frozenset()
     for need in candidate.platforms:
         version = platforms.get(need.platform)
@@ -130,7 +130,8 @@ def _requirement_violations(
         requirement = _overridden(written, install)
         edge = edges.get(_requirement_key(requirement))
         if edge is not None:
-            if not _meets(inputs, solution, requirement, edge, install):
+            elsewhere = edge.target is not None and edge.target.slot.target != resolved.instance.slot.target
+            if elsewhere or not _meets(inputs, solution, requirement, edge, install):
                 provider = edge.target or edge.detail
                 yield f"{resolved.candidate} requires {requirement}, and {provider} is not that"
         elif not requirement.optional:
@@ -240,7 +241,8 @@ def _exclusivity_violations(by_package: ByPackage) -> Iterator[str]:
         if all(item.candidate.installation is anywhere for item in resolved):
             continue
         for first, second in itertools.combinations(resolved, 2):
-            if _excludes(first, second) or _excludes(second, first):
+            same = first.instance.slot.target == second.instance.slot.target
+            if same and (_excludes(first, second) or _excludes(second, first)):
                 yield f"{first.instance} and {second.instance} cannot both stand"
 
 
@@ -252,11 +254,11 @@ def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
 
 
 def _ownership_violations(solution: Solution) -> Iterator[str]:
-    owners: dict[str, ResolvedInstance] = {}
+    owners: dict[tuple[str, str], ResolvedInstance] = {}
     for resolved in solution.resolved.values():
         candidate = resolved.candidate
         for owned in sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions}):
-            owner = owners.setdefault(owned, resolved)
+            owner = owners.setdefault((resolved.instance.slot.target, owned), resolved)
             if owner.instance.package != resolved.instance.package:
                 yield f"{owner.candidate} and {resolved.candidate} both own {owned}"
 

@@ -117,6 +117,7 @@ FACTS = [
             "prune_dependencies": False,
             "gives": ("a",),
             "gives_credentials": True,
+            "target": "prod/edge",
             "requested": PackageNeed(WEB, ANY),
         },
         frozenset({"label", "location", "_hash"}),
@@ -251,6 +252,7 @@ FACTS = [
             "digest": "x",
             "labels": PAIRS,
             "interfaces": (Interface("i"),),
+            "target": "prod/edge",
         },
     ),
     Facts(
