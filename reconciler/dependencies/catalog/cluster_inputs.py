@@ -57,6 +57,7 @@ from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _PACKAGE = ("data.packaging.carvel.dev/v1alpha1", "Package")
 _LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
+EXCLUDES_GLOBAL = "kapp-controller.carvel.dev/exclude-global-packages"
 CLUSTER = "reconciler.dev/cluster"
 ENVIRONMENT = "reconciler.dev/environment"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -88,6 +89,7 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instanc
         apis=frozenset(served),
         owners=tuple(sorted(_crd_owners(crds, packages))),
         platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
+        closed=closed_namespaces(snapshot),
         installations=tuple(
             sorted(
                 (
@@ -120,19 +122,33 @@ def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
 def offered_packages(snapshot: Snapshot, installs: Iterable[Install], shared: str) -> tuple[Candidate, ...]:
     """Return the Carvel packages that a cluster offers to its installs, sorted.
 
-    These are the packages of the `shared` namespace and of those of the installs.
-
-    Differs: kapp-controller shows a namespace its own and the global packages only; here the namespaces
-    of one cluster share their packages.
+    These are the packages of the `shared` namespace, for all, and of those of the installs, for each its own.
     """
     seen = {shared, *(install.namespace for install in installs)}
     readings = (
-        read_manifest(package.body, Source(package.location, observed=True))
+        (package.namespace, read_manifest(package.body, Source(package.location, observed=True)))
         for package in snapshot.of_kind(*_PACKAGE)
         if package.namespace in seen
     )
-    candidates = {candidate for reading in readings if reading for candidate in reading.candidates}
-    return tuple(sorted(candidates, key=lambda candidate: (candidate.id, candidate.version.text)))
+    candidates = {
+        in_namespace(candidate, namespace, shared)
+        for namespace, reading in readings
+        if reading
+        for candidate in reading.candidates
+    }
+    return tuple(sorted(candidates, key=lambda c: (c.id, c.version.text, c.namespace)))
+
+
+def in_namespace(candidate: Candidate, namespace: str, shared: str) -> Candidate:
+    """Return a package as one of its namespace; what is in the `shared` one is for all of them."""
+    return candidate if namespace in ("", shared) else replace(candidate, namespace=namespace)
+
+
+def closed_namespaces(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the namespaces of a cluster that do not see its global Carvel packages, sorted."""
+    return tuple(
+        sorted(n.name for n in snapshot.of_kind("v1", "Namespace") if EXCLUDES_GLOBAL in n.annotations)
+    )
 
 
 def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
@@ -358,7 +374,10 @@ def collect_cluster_inputs(
             doubtful.add(scope)
             continue
         mine = scopes.setdefault(scope, _ClusterManifests())
-        mine.candidates += reading.candidates
+        space = _namespace_of(document.value)
+        mine.candidates += [
+            in_namespace(candidate, space, fleet.packaging_namespace) for candidate in reading.candidates
+        ]
         mine.activations += reading.activations
         for install in reading.installs:
             mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
@@ -379,6 +398,11 @@ def collect_cluster_inputs(
     warnings += _taken_names(shared) if scopes else ()
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _namespace_of(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
 
 
 def _refused(
@@ -455,19 +479,24 @@ def _cluster_inputs(
 ) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
     asking = [cluster for cluster, scope in scopes.items() if cluster and scope.installs]
-    catalogues: dict[frozenset[Candidate], Catalogue] = {}
+    catalogues: dict[tuple[frozenset[Candidate], tuple[str, ...]], Catalogue] = {}
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(declared[0] for _, declared in sorted(scope.installs.items()) if len(declared) == 1)
         if cluster and installs:
             snapshot = fleet.snapshot_of(cluster, asking)
             offered = offered_packages(snapshot, installs, fleet.packaging_namespace)
             offered_here = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
-            if offered_here not in catalogues:
-                catalogues[offered_here] = build_catalogue([*sorted(offered_here, key=str), *shared], refused)
+            closed = closed_namespaces(snapshot)
+            key = (offered_here, closed)
+            if key not in catalogues:
+                common = frozenset(candidate for candidate in offered if not candidate.namespace) - public
+                excluded = dict.fromkeys(closed, common)
+                all_here = [*sorted(offered_here, key=str), *shared]
+                catalogues[key] = build_catalogue(all_here, refused, excluded)
             environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
             inputs = ClusterInputs(
                 installs,
-                catalogues[offered_here],
+                catalogues[key],
                 choices=replace(fleet.choices, defaults=index.defaults_of(cluster, environment)),
                 activations=tuple(sorted(scope.activations, key=str)),
                 cluster=cluster,

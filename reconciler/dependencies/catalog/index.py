@@ -269,7 +269,7 @@ def collect_needs(
             if override.range is not None:
                 id_ = PackageId(install.need.id.ecosystem, override.name)
                 needs.setdefault(id_, set()).add(PackageNeed(id_, override.range, override.location))
-    for candidates in catalogue.packages.values():
+    for candidates in map(catalogue.everywhere, catalogue.packages):
         for requirement in (needed for candidate in candidates for needed in candidate.requires):
             for need in package_needs(requirement):
                 needs.setdefault(need.id, set()).add(need)
@@ -285,13 +285,17 @@ def find_missing(worlds: Iterable[tuple[Iterable[Install], Catalogue]]) -> tuple
     lacking: dict[tuple[PackageId, VersionRange], set[str]] = {}
     partly: set[PackageId] = set()
     for installs, catalogue in worlds:
-        search = _Search(catalogue)
+        searches: dict[str, _Search] = {}
         for install in installs:
             if not install.external:
+                # Few namespaces have packages of their own.
+                space = install.namespace if catalogue.local else ""
+                search = searches.setdefault(space, _Search(catalogue, space))
                 search.follow(install.need, str(install), expands=not install.skip_dependencies)
-        for need, parents in search.missing.items():
+        missing = (item for search in searches.values() for item in search.missing.items())
+        for need, parents in missing:
             lacking.setdefault(need, set()).update(parents)
-            partly |= {need[0]} if catalogue.candidates(catalogue.find(need[0])) else set()
+            partly |= {need[0]} if catalogue.everywhere(catalogue.find(need[0])) else set()
     return tuple(
         MissingPackage(id_, range_, tuple(sorted(parents)), id_ in partly)
         for (id_, range_), parents in sorted(lacking.items(), key=lambda item: (item[0][0], item[0][1].text))
@@ -302,6 +306,7 @@ class _Search(Struct):
     """Finds what is missing in one catalogue."""
 
     catalogue: Catalogue
+    namespace: str = ""
     missing: dict[tuple[PackageId, VersionRange], set[str]] = field(default_factory=dict)
     _works: dict[tuple[PackageId, str], bool] = field(default_factory=dict)
     _followed: set[tuple[PackageId, str]] = field(default_factory=set)
@@ -327,8 +332,8 @@ class _Search(Struct):
 
     def _admitted(self, need: PackageNeed) -> list[Candidate]:
         id_ = self.catalogue.find(need.id)
-        versions = self.catalogue.candidates(id_)
-        return [versions[place] for place in sorted(self.catalogue.places(id_, need.range))]
+        versions = self.catalogue.candidates(id_, self.namespace)
+        return [versions[place] for place in sorted(self.catalogue.places(id_, need.range, self.namespace))]
 
     def _is_met(self, requirement: Requirement) -> bool:
         """Tell whether a requirement has an alternative that works; other needs count as met."""

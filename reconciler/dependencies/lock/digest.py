@@ -76,11 +76,11 @@ def _reachable(catalogue: Catalogue, roots: Iterable[PackageId]) -> list[Candida
         if id_ in seen:
             continue
         seen.add(id_)
-        for candidate in catalogue.candidates(id_):
+        for candidate in catalogue.everywhere(id_):
             for requirement in candidate.requires:
                 needs = (*requirement.alternatives, *([requirement.default] if requirement.default else []))
                 queue += [catalogue.find(need.id) for need in needs if isinstance(need, PackageNeed)]
-    return [candidate for id_ in sorted(seen) for candidate in catalogue.candidates(id_)]
+    return [candidate for id_ in sorted(seen) for candidate in catalogue.everywhere(id_)]
 
 
 def _encoded(value: Any) -> str:

@@ -66,13 +66,14 @@ class ClusterState(Struct, frozen=True):
     """Observed state of a cluster: contents that our manifests do not install.
 
     `owners` names the package that brought a CRD, if known. A platform that is missing from `platforms` is
-    unknown, so its ranges are not checked.
+    unknown, so its ranges are not checked. `closed` are the namespaces without the global Carvel packages.
     """
 
     apis: frozenset[Gvk] = frozenset()
     owners: tuple[tuple[GroupKind, PackageId], ...] = ()
     platforms: tuple[tuple[Platform, Version], ...] = ()
     installations: tuple[ObservedInstallation, ...] = ()
+    closed: tuple[str, ...] = ()
 
 
 class RefusedVersion(NamedTuple):
@@ -86,18 +87,20 @@ class RefusedVersion(NamedTuple):
 class Catalogue:
     """Every candidate of every package, lowest version first. Order-free: built from any order.
 
-    `refused` are the versions that are no candidates because of a problem, by the package's name.
+    `refused` are the versions that are no candidates because of a problem, by the package's name. `local`
+    are the candidates of a package in a namespace that has other ones than the rest of the cluster.
     """
 
     packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
     names: Mapping[PackageId, PackageId] = field(default_factory=dict)
     refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
+    local: Mapping[tuple[PackageId, str], tuple[Candidate, ...]] = field(default_factory=dict)
     signatures: dict[int, tuple[Requirement, str]] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
     """Requirements as texts, by `id`; each is held, so that no other one gets its `id`."""
     # Clusters share a catalogue, and ask for the same ranges of it.
-    _places: dict[tuple[PackageId, VersionRange], frozenset[int]] = field(
+    _places: dict[tuple[PackageId, str, VersionRange], frozenset[int]] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
 
@@ -109,7 +112,7 @@ class Catalogue:
         """Return the packages that some version of a package may need by name, itself included."""
         queue = [self.find(id_)]
         for package in queue:
-            requires = (need for item in self.candidates(package) for need in item.requires)
+            requires = (need for item in self.everywhere(package) for need in item.requires)
             needs = (need for item in requires for need in (*item.alternatives, item.default))
             others = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
             queue += [other for other in dict.fromkeys(others) if other not in queue]
@@ -134,29 +137,60 @@ class Catalogue:
         unknown = (item.problem for item in refused if not item.version)
         return next(chain(exact, unknown), None)
 
-    def candidates(self, id_: PackageId) -> tuple[Candidate, ...]:
-        """Return the candidates of a package, lowest version first; none for an unknown one."""
-        return self.packages.get(id_, ())
+    def candidates(self, id_: PackageId, namespace: str = "") -> tuple[Candidate, ...]:
+        """Return the candidates of a package in a namespace, lowest first; none for an unknown one."""
+        common = self.packages.get(id_, ())
+        return self.local.get((id_, namespace), common) if self.local else common
 
-    def places(self, id_: PackageId, range_: VersionRange) -> frozenset[int]:
+    def everywhere(self, id_: PackageId) -> tuple[Candidate, ...]:
+        """Return the candidates of a package, and those of single namespaces behind them."""
+        local = (own for (package, _), own in sorted(self.local.items()) if package == id_)
+        return tuple(dict.fromkeys(chain(self.candidates(id_), *local)))
+
+    def places(self, id_: PackageId, range_: VersionRange, namespace: str = "") -> frozenset[int]:
         """Return the places of the candidates that a range admits."""
-        key = (id_, range_)
+        key = (id_, namespace if self.local else "", range_)
         if key not in self._places:
             self._places[key] = frozenset(
                 place
-                for place, candidate in enumerate(self.candidates(id_))
+                for place, candidate in enumerate(self.candidates(id_, namespace))
                 if range_.allows(candidate.version, candidate.digest)
             )
         return self._places[key]
 
 
 def build_catalogue(
-    candidates: Iterable[Candidate], refused: Mapping[str, tuple[RefusedVersion, ...]] = MappingProxyType({})
+    candidates: Iterable[Candidate],
+    refused: Mapping[str, tuple[RefusedVersion, ...]] = MappingProxyType({}),
+    excluded: Mapping[str, frozenset[Candidate]] = MappingProxyType({}),
 ) -> Catalogue:
     """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped.
 
-    A further name that several packages have means none of them.
+    A further name that several packages have means none of them. `excluded` are the candidates that a
+    namespace does not have; of its own version and a common one it has its own.
+
+    Source: kapp-controller, pkg/apiserver/registry/datapackaging: a namespace's own package comes first.
     """
+    listed = list(candidates)
+    catalogue = _sorted_catalogue([c for c in listed if not c.namespace], refused)
+    spaces = {c.namespace for c in listed if c.namespace} | excluded.keys()
+    local: dict[tuple[PackageId, str], tuple[Candidate, ...]] = {}
+    for space in spaces:
+        own = [c for c in listed if c.namespace == space]
+        lost = excluded.get(space, frozenset())
+        concerned = {c.id for c in (*own, *lost)}
+        taken = {(c.id, c.version.text) for c in own}
+        common = [c for c in listed if not c.namespace and c.id in concerned and c not in lost]
+        rest = [c for c in common if (c.id, c.version.text) not in taken]
+        view = _sorted_catalogue([*own, *rest], {}).packages
+        local |= {(id_, space): view.get(id_, ()) for id_ in concerned}
+    known = {id_: () for id_, _ in local} | dict(catalogue.packages)
+    return Catalogue(dict(sorted(known.items())), catalogue.names, refused, local) if local else catalogue
+
+
+def _sorted_catalogue(
+    candidates: Iterable[Candidate], refused: Mapping[str, tuple[RefusedVersion, ...]]
+) -> Catalogue:
     chosen: dict[tuple[PackageId, str], Candidate] = {}
     for candidate in candidates:
         key = (candidate.id, candidate.version.text)
@@ -262,6 +296,14 @@ class ClusterInputs(Struct, frozen=True):
         consenting = (install for install in self.installs if install.revisions.take_over)
         leading = (install for install in consenting if package in self.catalogue.reach(install.need.id))
         return frozenset(name for install in leading for name in install.revisions.take_over)
+
+    def published(self, instance: Instance) -> tuple[Candidate, ...]:
+        """Return the candidates that the namespace of an instance has."""
+        return self.catalogue.candidates(instance.package, self.namespace_of(instance))
+
+    def namespace_of(self, instance: Instance) -> str:
+        """Return the namespace of an instance; what a cluster has once is in the shared one."""
+        return instance.slot.namespace or self.choices.shared_namespace
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install; what is locked for it has its name in the lock."""

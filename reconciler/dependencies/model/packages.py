@@ -379,6 +379,7 @@ class Candidate(PartlyCompared, frozen=True):
     only the lock still has it, `retain` that it has data worth keeping when nothing needs it.
     `inputs` are the required ones: parameters without a default, and credentials. `defaults` are the
     defaults of the other parameters, as JSON. `has` are all outputs and parameters, None if they are unknown.
+    `namespace` is the only one where it can be installed, empty for all of them.
     """
 
     UNCOMPARED = frozenset({"location", "_hash"})
@@ -403,6 +404,7 @@ class Candidate(PartlyCompared, frozen=True):
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     retain: bool = False
+    namespace: str = ""
     location: Location = Location("")
 
     _hash: int = 0

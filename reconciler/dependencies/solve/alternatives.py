@@ -215,7 +215,8 @@ class CandidateLookup(Struct):
             if not install.external:
                 self._by_slot.setdefault(instance, install)
         if inputs.choices.discovery:
-            for id_, candidates in inputs.catalogue.packages.items():
+            for id_ in inputs.catalogue.packages:
+                candidates = inputs.catalogue.everywhere(id_)
                 for provided in {gvk for c in candidates for gvk in c.provides}:
                     self.providers.setdefault(provided, []).append(id_)
                 for interface in {i.id for c in candidates for i in c.interfaces}:
@@ -242,7 +243,7 @@ class CandidateLookup(Struct):
 
     def candidates(self, instance: Instance) -> tuple[Candidate, ...]:
         """Return the candidates of an instance; a locked one stays even if it is not published any more."""
-        published = self.inputs.catalogue.candidates(instance.package)
+        published = self.inputs.published(instance)
         pinned = self._pins.get(instance)
         if pinned is None or any(c.version.text == pinned.version.text for c in published):
             return published
@@ -259,7 +260,8 @@ class CandidateLookup(Struct):
     def allowed(self, instance: Instance, range_: VersionRange) -> frozenset[int]:
         """Return the places of the candidates that a range admits."""
         if instance not in self._pins:
-            return self.inputs.catalogue.places(instance.package, range_)
+            namespace = self.inputs.namespace_of(instance)
+            return self.inputs.catalogue.places(instance.package, range_, namespace)
         key = (instance, range_)
         if key not in self._allowed:
             self._allowed[key] = self.places(
@@ -300,13 +302,13 @@ class CandidateLookup(Struct):
     def _installed_candidates(self) -> Iterator[Candidate]:
         """Yield the candidates that the lock and the users' installs may have put into the cluster."""
         for package, installs in self.installs.items():
-            for candidate in self.inputs.catalogue.candidates(package):
+            for candidate in self.inputs.catalogue.everywhere(package):
                 if any(
                     not (i.external or i.target) and i.need.range.allows(candidate.version) for i in installs
                 ):
                     yield candidate
         for pin in (pin for pin in self.inputs.pins if not pin.instance.slot.target):
-            published = self.inputs.catalogue.candidates(pin.instance.package)
+            published = self.inputs.published(pin.instance)
             yield from (c for c in published if c.version.text == pin.version)
 
     def foreign(self, instance: Instance) -> ObservedInstallation | None:
@@ -539,10 +541,13 @@ def _create(
     lookup, scope = context.lookup, context.site
     if len(scope.path) > lookup.inputs.choices.depth:
         return
-    published = lookup.inputs.catalogue.candidates(package)
+    nearest = lookup.inputs.catalogue.candidates(package, scope.namespace)
     alternatives = []
-    for slot, places in new_slots(package, published, context.requirement, scope):
+    for slot, places in new_slots(package, nearest, context.requirement, scope):
         instance = Instance(*package, slot)
+        published = lookup.inputs.published(instance)
+        if published is not nearest:
+            places = slot_places(instance, published)  # noqa: PLW2901 - the shared namespace has others
         locked = lookup.candidates(instance)
         fitting = (
             places | all_places(locked) - all_places(published) if len(locked) > len(published) else places

@@ -101,7 +101,7 @@ def _candidate(
 ) -> Iterator[str]:
     candidate, package = resolved.candidate, resolved.instance.package
     held = locked is not None and locked.version == candidate.version
-    if candidate not in inputs.catalogue.candidates(package) and not (candidate.unavailable and held):
+    if candidate not in inputs.published(resolved.instance) and not (candidate.unavailable and held):
         yield f"{candidate} is no candidate of {package}"
     if candidate.withdrawn and not held:
         yield f"{candidate} is withdrawn"

@@ -166,6 +166,7 @@ FACTS = [
             "labels": PAIRS,
             "keywords": ("x",),
             "retain": True,
+            "namespace": "prod",
         },
         frozenset({"location", "_hash"}),
     ),
@@ -239,6 +240,7 @@ FACTS = [
             "owners": ((GroupKind("g", "k"), DB),),
             "platforms": ((Platform.KUBERNETES, ONE),),
             "installations": (ObservedInstallation("x", "y", DB),),
+            "closed": ("prod",),
         },
     ),
     Facts(

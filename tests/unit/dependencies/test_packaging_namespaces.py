@@ -1,0 +1,128 @@
+"""Carvel packages of namespaces: an install sees those of its own namespace and the global ones."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.base.errors import Location
+from reconciler.dependencies.catalog.cluster_inputs import (
+    EXCLUDES_GLOBAL,
+    FleetClusters,
+    collect_cluster_inputs,
+)
+from reconciler.dependencies.catalog.index import IndexContents, find_missing
+from reconciler.dependencies.lock.digest import InputDigests
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.solve.verify import verify
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+
+GLOBAL = "kapp-controller-packaging-global"
+DATA, PACKAGING = "data.packaging.carvel.dev/v1alpha1", "packaging.carvel.dev/v1alpha1"
+
+
+def package(namespace: str, name: str, version: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": f"{name}.{version}", "namespace": namespace}
+    named = {"refName": name, "version": version, **spec}
+    return {"apiVersion": DATA, "kind": "Package", "metadata": metadata, "spec": named}
+
+
+def install(namespace: str, name: str) -> dict[str, Any]:
+    reference = {"refName": name, "versionSelection": {"constraints": ">=1.0.0"}}
+    spec = {"serviceAccountName": "sa", "packageRef": reference}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": PACKAGING, "kind": "PackageInstall", "metadata": metadata, "spec": spec}
+
+
+def closed(namespace: str) -> dict[str, Any]:
+    metadata = {"name": namespace, "annotations": {EXCLUDES_GLOBAL: ""}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def world(there: list[dict[str, Any]], *manifests: dict[str, Any]) -> ClusterInputs:
+    objects: dict[tuple[str, str], tuple[SnapshotObject, ...]] = {}
+    for body in there:
+        meta, key = body["metadata"], (body["apiVersion"], body["kind"])
+        notes = meta.get("annotations", {})
+        where = Location("snapshot/all.yaml")
+        one = SnapshotObject(*key, meta.get("namespace", ""), meta["name"], {}, notes, body, where)
+        objects[key] = (*objects.get(key, ()), one)
+    snapshot = Snapshot(present=True, objects=objects, cluster="dev")
+    documents = [
+        SourcedDocument(body, Source(Location(f"manifests/clusters/dev/{number}.yaml", 1)))
+        for number, body in enumerate(manifests)
+    ]
+    fleet = FleetClusters({"dev": ""}, snapshot, packaging_namespace=GLOBAL)
+    found = collect_cluster_inputs(documents, (), IndexContents(), fleet)
+    assert found.problems == ()
+    return found.worlds[0]
+
+
+def solved(inputs: ClusterInputs) -> dict[str, str]:
+    solution = resolve_cluster(inputs)
+    assert verify(inputs, solution) == ()
+    return {str(one.instance): str(one.candidate.version) for one in solution.resolved.values()}
+
+
+NEEDS_DB = {"dependencies": [{"package": {"refName": "db.io", "version": ">=1.0.0"}}]}
+APP = package(GLOBAL, "app.io", "1.0.0", **NEEDS_DB)
+DBS = [package(GLOBAL, "db.io", "1.0.0"), package("b", "db.io", "9.0.0")]
+
+
+@pytest.mark.parametrize("where", ["snapshot", "manifests"])
+def test_package_of_a_namespace_is_for_that_namespace(where: str) -> None:
+    there, written = (DBS, []) if where == "snapshot" else ([], DBS)
+
+    found = solved(world([APP, *there], install("a", "app.io"), install("b", "app.io"), *written))
+
+    assert found == {
+        "carvel:app.io@install/a/app.io": "1.0.0",
+        "carvel:app.io@install/b/app.io": "1.0.0",
+        "carvel:db.io@namespace/a": "1.0.0",
+        "carvel:db.io@namespace/b": "9.0.0",
+    }
+
+
+def test_one_version_with_two_contents_is_the_one_of_the_namespace() -> None:
+    own = package("b", "app.io", "1.0.0")
+
+    found = solved(world([APP, own, DBS[0]], install("a", "app.io"), install("b", "app.io")))
+
+    assert "carvel:db.io@namespace/a" in found
+    assert "carvel:db.io@namespace/b" not in found
+
+
+def test_namespace_without_the_global_packages_has_its_own_alone() -> None:
+    open_, shut = (
+        world(
+            [APP, package("a", "app.io", "0.1.0"), *DBS, *more], install("b", "db.io"), install("a", "db.io")
+        )
+        for more in ([], [closed("a")])
+    )
+
+    assert solved(open_)["carvel:db.io@install/a/db.io"] == "1.0.0"
+    assert [name for name in solved(shut) if "/a/" in name] == []
+    assert solved(shut)["carvel:db.io@install/b/db.io"] == "9.0.0"
+    assert [(str(lack), lack.is_known) for lack in find_missing([(shut.installs, shut.catalogue)])] == [
+        ("carvel:db.io >=1.0.0", True)
+    ]
+
+
+def test_what_a_cluster_has_once_comes_from_the_shared_namespace() -> None:
+    once = {"installationType": "onePerCluster"}
+    there = [APP, package(GLOBAL, "db.io", "1.0.0", **once), package("a", "db.io", "9.0.0", **once)]
+
+    found = solved(world(there, install("a", "app.io")))
+
+    assert found["carvel:db.io@cluster"] == "1.0.0"
+
+
+def test_namespace_of_a_package_is_part_of_the_inputs() -> None:
+    variants = [
+        world([APP, *DBS], install("a", "app.io"), install("b", "app.io")),
+        world([APP, DBS[0], package("a", "db.io", "9.0.0")], install("a", "app.io"), install("b", "app.io")),
+        world([APP, *DBS, closed("b")], install("a", "app.io"), install("b", "app.io")),
+    ]
+
+    assert len({InputDigests().of(inputs) for inputs in variants}) == len(variants)
