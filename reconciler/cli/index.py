@@ -165,8 +165,8 @@ def _steps(packages: Iterable[MissingPackage]) -> Iterable[str]:
     if ecosystems & {Ecosystem.XPKG, Ecosystem.BUNDLE}:
         yield f"{_SYNC} brings them from their registries, `reconciler index import PATH` from files."
     if Ecosystem.CARVEL in ecosystems:
-        repository = "of a PackageRepository among the manifests"
-        yield f"{_SYNC} brings packages of Carvel {repository}, `reconciler index import PATH` from files."
+        of_repositories = f"{_SYNC} what a PackageRepository among the manifests has"
+        yield f"`reconciler index import PATH` brings packages of Carvel from files, {of_repositories}."
     if Ecosystem.KPT in ecosystems:
         yield "Packages of kpt are published by a tag in their repository, with a package.yaml."
 
@@ -372,7 +372,7 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[PATH]...")
 @click.option("--source", default="", metavar="REGISTRY/NAME", help="The name in the registry.")
 @click.option("--git", "repository", default="", metavar="REPOSITORY", help="Import all tags of it.")
-@click.option("--path", default="", metavar="FILE", help="The manifest in that repository.")
+@click.option("--path", default="", metavar="PATH", help="Its manifest, or directory of Carvel packages.")
 @output_options(Output.TEXT, Output.JSON)
 def import_(
     control: str, output: str, *, paths: tuple[Path, ...], source: str, repository: str, path: str
@@ -382,7 +382,9 @@ def import_(
     Read are Carvel Packages, a PackageRepository with the packages in it, crossplane.yaml, package.yaml of
     an unpacked package, upbound.yaml, porter.yaml and bundle.json. A crossplane.yaml has neither name nor
     version: --source is the name, with * for the one in the manifest, and a directory named by a version or
-    the tag is the version. What is there already stays; another content for it is a problem.
+    the tag is the version. Of a repository of Carvel packages each tag has those below packages/.
+
+    What is there already stays; another content for it is a problem.
 
     \b
     Examples:
@@ -423,7 +425,10 @@ def import_(
     line = f"{what}: {plural(added, 'version')} added, {present} there already, of {packages}"
     show_files(printer, output, [line], written=written)
     if not collected.versions and not problems:
-        raise UsageError(f"{what} hold no version of a package", hint="See `reconciler index import --help`.")
+        hint = "Name the manifest, or the directory of Carvel packages, with `--path`."
+        if not repository:
+            hint = "See `reconciler index import --help`."
+        raise UsageError(f"{what} hold no version of a package", hint=hint)
     return Exit.INVALID_INPUT if problems else Exit.DONE
 
 

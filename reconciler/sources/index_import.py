@@ -244,14 +244,15 @@ def find_tagged_versions(
     source: str = "",
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
 ) -> tuple[FoundVersions, int]:
-    """Return the version of every tag of a repository, and how many tags were looked at.
+    """Return the versions of all tags of a repository, and how many tags were looked at.
 
-    Tags without the manifest, and those that are no versions, have none.
+    Tags that are no versions have none. A tag has that of its manifest; without one, the packages of Carvel
+    below packages/, or below the directory `path`.
 
     Raises:
         UnavailableError: The repository is unreadable.
     """
-    collected, count = FoundVersions(), 0
+    collected, count, roots = FoundVersions(), 0, set[Oid]()
     for ref, commit in sorted(mirror.refs().items()):
         tag = ref.rpartition("/")[2]
         if not ref.startswith("refs/tags/") or not _is_version(version_of(tag)):
@@ -259,22 +260,44 @@ def find_tagged_versions(
         count += 1
         listed = [path] if path else MANIFESTS
         manifest = next((name for name in listed if mirror.blob_at(commit, name)), None)
+        root = path.strip("/") or "packages"
         if manifest is None:
-            continue
+            tree = mirror.subtree(commit, root)
+            if tree is None or tree in roots:
+                continue
+            roots.add(tree)
         try:
             files = [
                 (f"{tag}/{name}", data)
-                for name, data in _at_tag(mirror, commit, manifest, limits)
+                for name, data in (
+                    packages_at(mirror, commit, root, limits)
+                    if manifest is None
+                    else _at_tag(mirror, commit, manifest, limits)
+                )
                 if not path or name == path or name.rpartition("/")[2] not in _FILES
             ]
         except PackageRefusedError as error:
-            where = Location(f"{tag}/{manifest}")
+            where = Location(f"{tag}/{manifest or root}")
             collected.problems.append(Problem(where, Reason.MANIFEST_UNREADABLE, error.reason, subject=tag))
             continue
         tagged = find_versions(files, source=source, version=tag, limits=limits)
         collected.versions += tagged.versions
         collected.problems += tagged.problems
     return collected, count
+
+
+def packages_at(mirror: Mirror, commit: Oid, root: str, limits: Limits) -> list[tuple[str, bytes]]:
+    """Return the files below a directory of a repository of Carvel packages; none without it.
+
+    Raises:
+        PackageRefusedError: They are more or larger than the limits.
+        UnavailableError: The repository is unreadable.
+    """
+    tree = mirror.subtree(commit, root)
+    if tree is None:
+        return []
+    mirror.ensure(mirror.list_blobs(tree, limits))
+    return [(f"{root}/{path}", file.data) for path, file in sorted(mirror.files(tree, limits).items())]
 
 
 def _at_tag(mirror: Mirror, commit: Oid, manifest: str, limits: Limits) -> Iterator[tuple[str, bytes]]:

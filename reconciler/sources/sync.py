@@ -13,7 +13,7 @@ from reconciler.base.errors import Location, ReconcilerError, RefusedError, Unav
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, verb
-from reconciler.dependencies.catalog.index import collect_needs
+from reconciler.dependencies.catalog.index import collect_needs, find_missing
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.dependencies.model.packages import (
@@ -42,6 +42,7 @@ from reconciler.sources.index_import import (
     find_tagged_versions,
     find_versions,
     index_files,
+    packages_at,
 )
 from reconciler.sources.registry import RegistryClient, split_name
 
@@ -201,6 +202,7 @@ def find_new_versions(
         if not walk.advance():
             break
     walk.compare()
+    walk.note_missing()
     walk.result.versions.sort(key=lambda version: version.folder)
     walk.result.problems.sort()
     walk.result.notes.sort()
@@ -230,6 +232,8 @@ class _Walk(Struct):
     offered: dict[PackageId, dict[str, tuple[str, FoundVersion]]] = field(default_factory=dict)
     """Versions that were read already, with their origin: of package repositories and of Git."""
     handled: set[tuple[PackageId, str]] = field(default_factory=set)
+    contested: set[tuple[PackageId, str]] = field(default_factory=set)
+    """Versions that two package repositories have with different contents."""
     listed: set[PackageId] = field(default_factory=set)
     """Packages that were asked for, with or without success."""
 
@@ -256,17 +260,34 @@ class _Walk(Struct):
         for document in self.request.repositories:
             spec = document.value.get("spec")
             fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
-            if not isinstance(fetch, Mapping) or "inline" in fetch:
-                continue  # `index import` reads what stands in the manifest itself
             location, label = document.source.at("spec", "fetch"), manifest_label(document.value)
             with self._unit(label, location):
-                origin, versions = self._repository(fetch)
+                origin, versions = self._repository(
+                    fetch if isinstance(fetch, Mapping) else {}, document.source.location.path
+                )
                 self._note_unread(versions)
+                if not (versions.versions or versions.problems):
+                    self.result.notes.append(f"{label} has no package below packages/")
                 for version in versions.versions:
-                    id_ = PackageId(Ecosystem.CARVEL, version.source)
-                    self.offered.setdefault(id_, {})[_plain(version.version)] = (origin, version)
+                    self._offer(version, origin, label, location)
 
-    def _repository(self, fetch: Mapping[str, Any]) -> tuple[str, FoundVersions]:
+    def _offer(self, version: FoundVersion, origin: str, label: str, location: Location) -> None:
+        """Offer a version of a package repository; none if another one has it with other content."""
+        key = (PackageId(Ecosystem.CARVEL, version.source), _plain(version.version))
+        there, other = self.offered.setdefault(key[0], {}).setdefault(key[1], (origin, version))
+        if other.files != version.files and key not in self.contested:
+            self.contested.add(key)
+            message = f"{there} has {version.source} {version.version}, too, with other content"
+            hint = "Remove one of the two, or import the right one alone: `reconciler index import PATH`."
+            self.result.problems.append(Problem(location, Reason.INVALID_MANIFEST, message, hint, label))
+
+    def _repository(self, fetch: Mapping[str, Any], path: str) -> tuple[str, FoundVersions]:
+        """Return where a package repository is, and its packages; `path` is the file of its manifest."""
+        inline = fetch.get("inline")
+        if isinstance(inline, Mapping) and isinstance(inline.get("paths"), Mapping):
+            texts = ((name, text) for name, text in sorted(inline["paths"].items()) if isinstance(text, str))
+            files = ((f"{path}/{name}", text.encode()) for name, text in texts if _is_packaged(name))
+            return path, find_versions(files, limits=self.limits)
         way = next(
             (key for key in ("imgpkgBundle", "image", "git") if isinstance(fetch.get(key), Mapping)), ""
         )
@@ -278,7 +299,9 @@ class _Walk(Struct):
                 raise RefusedError(f"{value.get('url')}: {error}") from error
         written = str(value.get("image" if way == "imgpkgBundle" else "url") or "")
         if not written:
-            message = "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline"
+            message = (
+                "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline.paths"
+            )
             hint = "Pull it, and bring it in with `reconciler index import PATH`."
             raise _SettingError(Reason.VALIDATION_ERROR, message, hint)
         name, tag, digest = parse_image(written)
@@ -308,13 +331,8 @@ class _Walk(Struct):
             message = f"{url} has no branch or tag {ref}"
             raise _SettingError(Reason.NOT_FOUND, message, "Correct the ref of its fetch.")
         root = f"{below}/packages" if below else "packages"
-        tree = mirror.subtree(commit, root)
-        listed = mirror.list_blobs(tree, self.limits) if tree else ()
-        mirror.ensure(listed)
-        files = mirror.files(tree, self.limits) if tree else {}
-        return url, find_versions(
-            ((f"{url}/{root}/{path}", file.data) for path, file in sorted(files.items())), limits=self.limits
-        )
+        files = packages_at(mirror, commit, root, self.limits)
+        return url, find_versions(((f"{url}/{path}", data) for path, data in files), limits=self.limits)
 
     # Needs
 
@@ -357,7 +375,8 @@ class _Walk(Struct):
     def _is_due(self, id_: PackageId, plain: str, version: Version, needs: Iterable[PackageNeed]) -> bool:
         """Tell whether a version is needed and not handled; it is handled then."""
         key = (id_, plain)
-        if key in self.handled or not (self.request.every or any(n.range.allows(version) for n in needs)):
+        is_decided = key in self.handled or key in self.contested
+        if is_decided or not (self.request.every or any(n.range.allows(version) for n in needs)):
             return False
         self.handled.add(key)
         there = [c.version.text for c in self.request.catalogue.candidates(id_)]
@@ -428,6 +447,26 @@ class _Walk(Struct):
             return
         self.result.versions.append(NewVersion(origin, folder, files, reading.candidates[0]))
 
+    def note_missing(self) -> None:
+        """Tell of each package that installs lack still why no other sync would bring it."""
+        if len(self.result.versions) >= self.policy.versions:
+            return
+        for package in find_missing([(self.request.installs, self.catalogue())]):
+            id_, files = package.id, "`reconciler index import PATH` takes it from files"
+            numbers = [tagged.version for tagged in self.tags.get(id_, {}).values()]
+            numbers += filter(None, map(_version, self.offered.get(id_, {})))
+            if any(map(package.range.allows, numbers)):
+                continue  # that it is left out, or contested, is told
+            if id_.ecosystem is Ecosystem.CARVEL:
+                why = f"no PackageRepository among the manifests has it; {files}"
+            elif id_ in self.tags or id_ in self.offered:
+                why = f"no tag of {id_.name} fits; publish one, or ask for another range"
+            elif id_.ecosystem is Ecosystem.BUNDLE and id_ not in self.listed:
+                why = f"it names no registry; {files}"
+            else:
+                continue  # a problem tells why its tags are not known, or it is published elsewhere
+            self.result.notes.append(f"{package} is still missing: {why}")
+
     # What is there already
 
     def compare(self) -> None:
@@ -451,7 +490,7 @@ class _Walk(Struct):
         elif id_ in self.offered and id_.ecosystem is Ecosystem.CARVEL:
             if plain not in self.offered[id_]:
                 self._withdrawn(candidate, "no PackageRepository has it any more")
-            else:
+            elif (id_, plain) not in self.contested:
                 self._compare_content(candidate, self.offered[id_][plain][1])
 
     def _withdrawn(self, candidate: Candidate, why: str) -> None:

@@ -7,6 +7,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.cli.index import index
+from tests.support.dependency_manifests import package
 from tests.support.schema import output_violations
 from tests.support.world import git
 
@@ -336,3 +337,28 @@ def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None
         "  needs x.io/aws >=v1.0.0",
         "  needs x.io/aws >=v1.1.0",
     ]
+
+
+def test_import_takes_the_packages_of_every_tag_of_a_package_repository(copy: Path) -> None:
+    """A tag has the packages of the tags before it, too."""
+    upstream = copy.parent / "shop"
+    upstream.mkdir()
+    git(upstream, "init", "-q")
+    for version in ("1.0.0", "1.1.0"):
+        for root in ("packages", "repo/packages"):
+            (upstream / root / "web.io").mkdir(parents=True, exist_ok=True)
+            (upstream / root / f"web.io/{version}.yml").write_text(package("web.io", version))
+        git(upstream, "add", ".")
+        git(upstream, "commit", "-qm", version)
+        git(upstream, "tag", f"v{version}")
+    git(upstream, "tag", "v2.0.0")
+
+    below = run(copy, "import", "--git", str(upstream), "--path", "repo/packages/")
+    again = run(copy, "import", "--git", str(upstream))
+
+    assert below == ["3 tags: 2 versions added, 1 there already, of 1 package"]
+    assert again == ["3 tags: 0 versions added, 3 there already, of 1 package"]
+    assert "  carvel:web.io  1.1.0, 1.0.0" in run(copy, "list")
+    none = invoke(copy, "import", "--git", str(upstream), "--path", "none").exception
+    assert isinstance(none, UsageError)
+    assert none.hint == "Name the manifest, or the directory of Carvel packages, with `--path`."

@@ -275,6 +275,8 @@ def test_a_package_repository_is_read_at_the_tag_that_it_selects(
             "What this PackageRepository fetches is neither imgpkgBundle nor image",
             "Pull it",
         ),
+        (None, "ValidationError", "nor image, git or inline.paths", "Pull it"),
+        ({"inline": {"pathsFrom": []}}, "ValidationError", "nor image, git or inline.paths", "Pull it"),
         (
             {"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">9.0.0"}}}},
             "NotFound",
@@ -302,7 +304,7 @@ def test_a_package_repository_that_cannot_be_read_is_a_problem_at_its_fetch(
     synced.registry.push_bundle("shops", "1.0.0", shop_files("1.1.0"))
     synced.registry.push_bundle("odd", "latest", {"packages/../x.yml": ""})
 
-    (problem,) = synced.sync(NEEDS, fetch, {"inline": {}}, None).problems
+    (problem,) = synced.sync(NEEDS, fetch).problems
 
     assert (str(problem.location), problem.subject) == ("r.yaml:7", "PackageRepository shop")
     assert (problem.reason, message in problem.message) == (reason, True), problem
@@ -340,6 +342,59 @@ def test_a_package_repository_in_git_is_read_at_its_ref(synced: Synced, tmp_path
         assert {version.origin for version in result.versions} <= {"https://git.example/shops"}
     (problem,) = synced.sync(NEEDS, {"git": {"url": "u", "ref": "gone"}}, mirror=mirror).problems
     assert (problem.message, problem.hint) == ("u has no branch or tag gone", "Correct the ref of its fetch.")
+
+
+def inline(*versions: str, more: str = "", below: str = "") -> dict[str, Any]:
+    files = {f"{below}{path}": text for path, text in shop_files(*versions, more=more).items()}
+    return {"inline": {"paths": files}}
+
+
+def test_the_packages_in_the_manifest_of_a_package_repository_are_read(synced: Synced) -> None:
+    result = synced.sync(NEEDS, inline("1.0.0", "1.1.0"))
+
+    assert (folders(result), result.problems, result.notes) == ([f"{SHOP}/1.1.0"], [], [])
+    assert [version.origin for version in result.versions] == ["r.yaml"]
+
+
+def test_a_package_that_two_repositories_have_is_taken_if_they_agree(synced: Synced) -> None:
+    """Source: kapp-controller#428: two repositories with one version, and different contents of it."""
+    alike = synced.sync(NEEDS, inline("1.1.0"), inline("1.1.0", "1.2.0"))
+    contested = synced.sync(NEEDS, inline("1.1.0"), inline("1.1.0", "1.2.0", more="other"))
+    index = {"present": {"index/there": b""}, "catalogue": world_of(package(SHOP, "1.1.0")).catalogue}
+    again = synced.sync(NEEDS, inline("1.1.0", more="other"), inline("1.1.0"), **index)
+
+    assert (folders(alike), alike.problems, alike.notes) == ([f"{SHOP}/1.1.0", f"{SHOP}/1.2.0"], [], [])
+    assert folders(contested) == [f"{SHOP}/1.2.0"]
+    told = [f"r.yaml:7 InvalidManifest r.yaml has {SHOP} 1.1.0, too, with other content"]
+    assert (problems(contested), contested.notes) == (told, [])
+    assert (problems(again), again.notes) == (told, [])
+
+
+@pytest.mark.parametrize(
+    ("world", "repositories", "note"),
+    [
+        (NEEDS, [], "no PackageRepository among the manifests has it; `reconciler index import PATH`"),
+        (NEEDS, [inline("1.0.0")], "no PackageRepository among the manifests has it; `reconciler index"),
+        (provider("aws", "v9.0.0"), [], "no tag of x.io/aws fits; publish one, or ask for another range"),
+        (installation("app", "app").replace("r.io/", ""), [], "it names no registry; `reconciler index"),
+    ],
+)
+def test_what_no_sync_would_bring_is_named_with_what_does(
+    synced: Synced, world: str, repositories: list[Any], note: str
+) -> None:
+    synced.push_meta("aws", "v1.0.0")
+
+    result = synced.sync(world, *repositories)
+
+    (told,) = result.notes
+    assert f" is still missing: {note}" in told
+    assert (result.problems, result.versions) == ([], [])
+
+
+def test_a_package_repository_without_packages_is_named(synced: Synced) -> None:
+    result = synced.sync("", inline("1.1.0", below="more/"))
+
+    assert result.notes == ["PackageRepository shop has no package below packages/"]
 
 
 # What is there already
