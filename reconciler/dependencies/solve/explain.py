@@ -18,6 +18,7 @@ from reconciler.dependencies.model.packages import (
     Need,
     PackageId,
     PackageNeed,
+    Platform,
 )
 from reconciler.dependencies.solve.alternatives import lacks, qualified
 from reconciler.dependencies.solve.build_problem import owned_names
@@ -35,6 +36,7 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.solve.sat import contradiction
 from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
+from reconciler.dependencies.versions.version import Version
 
 NEXT_STEPS = {
     ConflictCode.CYCLE: "Name versions that do not need one another, or remove one of these manifests",
@@ -51,7 +53,14 @@ NEXT_STEPS = {
     ),
     ConflictCode.PLATFORM: (
         "Name a version that runs on this cluster; or upgrade the cluster, and import its snapshot with"
-        " `reconciler snapshot import --cluster CLUSTER --platform NAME=VERSION`"
+        " `reconciler snapshot import --cluster CLUSTER --platform {name}=VERSION`; the annotation"
+        ' `packaging.carvel.dev/ignore-{name}-version-selection: ""` of its PackageInstall passes over it'
+    ),
+    ConflictCode.CROSSPLANE: (
+        "Name a version that runs on this Crossplane; or write `ignoreCrossplaneConstraints: true` below"
+        " `spec` of the manifest that installs {name}, one of your own if it is generated; or upgrade"
+        " Crossplane, and import the snapshot with"
+        " `reconciler snapshot import --cluster CLUSTER --platform crossplane=VERSION`"
     ),
     ConflictCode.BIND: (
         "Correct `reconciler.dev/dependencies` in `custom` of the Installation: name a dependency"
@@ -72,17 +81,25 @@ NEXT_STEPS = {
         "Correct the manifest of {name} at the place above, or name a version that is valid"
     ),
     ConflictCode.NO_CANDIDATE: (
-        "Add {name} to the index, with `reconciler index sync` or `reconciler index add {command}`;"
-        " `reconciler index missing` lists all that is missing"
+        "Add {name} to the index, with {ways}; `reconciler index missing` lists all that is missing"
     ),
     ConflictCode.NO_VERSION: (
-        "Add a version of {name} that fits to the index, with `reconciler index sync` or"
-        " `reconciler index add {command}`; or name another range of it in a manifest of yours"
+        "Add a version of {name} that fits to the index, with {ways};"
+        " or name another range of it in a manifest of yours"
+    ),
+    ConflictCode.DIGEST: (
+        "A digest names one content of {name}: ask for it by that digest or by its version everywhere;"
+        " `reconciler index sync --all` brings versions with their digests"
+    ),
+    ConflictCode.PRERELEASE: (
+        "Ask for a release of {name}; or let pre-releases in where the range is written: with `-0` after its"
+        " version, for a PackageInstall with `prereleases: {{}}` below `versionSelection`"
     ),
     ConflictCode.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
     ConflictCode.DOWNGRADE: (
-        "Write `allowDowngrade: true` below `dependencies` in reconciler.yaml; for one PackageInstall alone"
-        ' the annotation `packaging.carvel.dev/downgradable: ""`'
+        "Write a manifest of your own for {name} that names the version, a PackageInstall with the annotation"
+        ' `packaging.carvel.dev/downgradable: ""`; for the whole fleet, `allowDowngrade: true` below'
+        " `dependencies` in reconciler.yaml"
     ),
     ConflictCode.SELECTION: (
         "Name a version within that policy, or change the policy: `select` below `dependencies` in"
@@ -117,7 +134,13 @@ class NextStep:
             return NEXT_STEPS[code].format(name=subject)
         is_xpkg = subject.ecosystem is Ecosystem.XPKG
         prefix, suffix = ("", " --manifest crossplane.yaml") if is_xpkg else (f"{subject.ecosystem}:", "")
-        return NEXT_STEPS[code].format(name=subject.name, command=f"{prefix}{subject.name} VERSION{suffix}")
+        command = f"`reconciler index add {prefix}{subject.name} VERSION{suffix}`"
+        ways = f"`reconciler index sync` or {command}"
+        if not is_xpkg and "/" not in subject.name:  # no registry has it by its name
+            ways = f"`reconciler index import PATH` or {command}"
+        if subject.ecosystem is Ecosystem.CARVEL:
+            ways += ", or with `reconciler index sync` if a PackageRepository among the manifests has it"
+        return NEXT_STEPS[code].format(name=subject.name, ways=ways)
 
     # Kinds that another package has
 
@@ -228,6 +251,9 @@ _RULES = {
     CauseKind.WITHDRAWN: ConflictCode.WITHDRAWN,
 }
 """Codes of rules without which the ranges have a version."""
+
+_OF_RANGES = {ConflictCode.NO_VERSION, ConflictCode.VERSION, ConflictCode.DOWNGRADE}
+"""Codes that a digest or a pre-release may be behind."""
 
 _OF_VERSIONS = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.OWNER, CauseKind.ALIAS}
 """Causes that are about versions of a package."""
@@ -367,11 +393,41 @@ class _Explainer:
         if any(not owned.isdisjoint(candidate.compositions) for candidate in candidates):
             return ConflictCode.OWN_COMPOSITION, ""
         code = next((code for kind, code in _CODES.items() if kind in kinds), None)
+        if code is ConflictCode.PLATFORM:
+            cause = next(cause for cause in self.causes if cause.kind is CauseKind.PLATFORM)
+            platform = cause.resource.partition(" ")[0]
+            is_crossplane = platform == Platform.CROSSPLANE
+            return (ConflictCode.CROSSPLANE, cause.package) if is_crossplane else (code, platform)
         if code is not None:
             return code, next((c.package for c in self.causes if c.kind is CauseKind.FOREIGN), "")
-        return self._verdict_of_needs() or next(
-            ((code, "") for kind, code in _RULES.items() if kind in kinds), (ConflictCode.VERSION, "")
+        ruled = (
+            (code, cause.package)
+            for kind, code in _RULES.items()
+            for cause in self.causes
+            if cause.kind is kind
         )
+        verdict = self._verdict_of_needs() or next(ruled, (ConflictCode.VERSION, ""))
+        return next(self._of_ranges(), verdict) if verdict[0] in _OF_RANGES else verdict
+
+    def _of_ranges(self) -> Iterator[tuple[ConflictCode, str]]:
+        """Yield that a digest is asked for, or that a range leaves out a pre-release that would do."""
+        floors = {c.resource for c in self.causes if c.kind is CauseKind.DOWNGRADE}
+        demands = [(d, way) for d in self.requirements.values() for way in d.alternatives]
+        for demand, way in demands:
+            if way.instance is None:
+                continue
+            others = [w.allowed for d, w in demands if d is not demand and w.instance == way.instance]
+            is_contested = not way.allowed or any(map(way.allowed.isdisjoint, others))
+            for need in demand.requirement.alternatives:
+                if not isinstance(need, PackageNeed) or not (is_contested or floors):
+                    continue
+                if is_contested and need.range.constraint and need.range.constraint.digest:
+                    yield ConflictCode.DIGEST, need.id.name
+                for place, candidate in enumerate(self.problem.nodes[way.instance].candidates):
+                    is_wanted = not way.allowed or any(place in allowed for allowed in others)
+                    is_wanted |= str(candidate.version) in floors
+                    if is_wanted and _leaves_out(need, candidate.version):
+                        yield ConflictCode.PRERELEASE, need.id.name
 
     def _verdict_of_needs(self) -> tuple[ConflictCode, PackageId | str] | None:
         unmet = [d for d in self.requirements.values() if not d.alternatives]
@@ -600,6 +656,7 @@ class _Explainer:
                 texts = [str(candidate.version) for candidate in concerned]
                 verb = "needs" if len(texts) == 1 else "need"
                 more = f"{_listing(texts)} {verb} {cause.resource}, and this cluster has {platform} {version}"
+                more += ", a pre-release" if version.prerelease else ""
             case CauseKind.WITHDRAWN:
                 reasons = [c.withdrawn for c in concerned if c.withdrawn not in ("", "true")]
                 more = f": {reasons[0]}" if reasons else ""
@@ -718,6 +775,13 @@ class _Explainer:
                     else f"{self._asker(demand)} {verb} {demand.requirement}"
                 )
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
+
+
+def _leaves_out(need: PackageNeed, version: Version) -> bool:
+    """Return whether a range would admit a version if it was not a pre-release."""
+    constraint = need.range.constraint
+    is_near = constraint is not None and constraint.allows(version, include_prerelease=True)
+    return bool(version.prerelease) and is_near and not need.range.allows(version)
 
 
 def _targets(demand: InstanceRequirement) -> list[Instance]:

@@ -10,6 +10,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, read_locks
 from reconciler.dependencies.lock.update import update_locks
+from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -95,6 +96,15 @@ WITHDRAWN = package("web.io", "1.0.0").replace(
 )
 
 
+NEW_AWS = crossplane("aws", "v1.0.0").replace("dependsOn", "crossplane: {version: '>=v1.15.0'}, dependsOn")
+OLD_CROSSPLANE = cluster(platforms={"crossplane": "v1.16.0-rc.0.38"})
+DIGEST = f"sha256:{'1' * 64}"
+CARVEL_WAYS = (
+    "with `reconciler index import PATH` or `reconciler index add carvel:{} VERSION`, or with"
+    " `reconciler index sync` if a PackageRepository among the manifests has it;"
+)
+
+
 class Case(NamedTuple):
     reason: str
     code: ConflictCode
@@ -126,6 +136,59 @@ CASES = [
     ),
     Case("an old cluster", ConflictCode.PLATFORM, fixture("old-cluster"), put("1.24.3", "1.27.0")),
     Case("a new cluster", ConflictCode.PLATFORM, fixture("new-cluster"), put("<1.20.0", "<1.32.0")),
+    Case(
+        "an old cluster is passed over",
+        ConflictCode.PLATFORM,
+        install("web", "web.io", "")
+        + package("web.io", "1.0.0", for_kubernetes(">=1.25.0"))
+        + cluster(platforms={"kubernetes": "1.24.3"}),
+        put("namespace: prod}", f"namespace: prod, annotations: {{{IGNORED}: ''}}}}"),
+    ),
+    Case(
+        "a Crossplane that is a pre-release is passed over",
+        ConflictCode.CROSSPLANE,
+        provider("aws", "v1.0.0") + NEW_AWS + OLD_CROSSPLANE,
+        put("package: 'x.io/aws:v1.0.0'", "package: 'x.io/aws:v1.0.0', ignoreCrossplaneConstraints: true"),
+    ),
+    Case(
+        "a Crossplane is passed over for a generated package",
+        ConflictCode.CROSSPLANE,
+        upbound() + NEW_AWS + OLD_CROSSPLANE,
+        add(provider("aws", "v1.0.0").replace("v1.0.0'", "v1.0.0', ignoreCrossplaneConstraints: true")),
+    ),
+    Case(
+        "a digest against a version",
+        ConflictCode.DIGEST,
+        upbound(DIGEST, "v1.0.0") + provider("aws", "v2.0.0") + crossplane("aws", "v2.0.0"),
+        put(f"'{DIGEST}'", "'>=v1.0.0'"),
+    ),
+    Case(
+        "a pre-release that another range leaves out",
+        ConflictCode.PRERELEASE,
+        upbound(">=v0.14.36", "v0.14.36", "v0.16.0-feat.0") + provider("aws", "v0.16.0-feat.0"),
+        put(">=v0.14.36", ">=v0.14.36-0"),
+    ),
+    Case(
+        "a locked pre-release that a range leaves out",
+        ConflictCode.PRERELEASE,
+        upbound(">=v0.14.36", "v0.14.36", "v0.16.0-feat.0"),
+        put(">=v0.14.36", ">=v0.14.36-0"),
+        {"pins": (pinned("v0.16.0-feat.0"),)},
+    ),
+    Case(
+        "a release beside the pre-release",
+        ConflictCode.PRERELEASE,
+        upbound(">=v0.14.36", "v0.14.36", "v0.16.0-feat.0") + provider("aws", "v0.16.0-feat.0"),
+        put("x.io/aws:v0.16.0-feat.0", "x.io/aws:v0.14.36"),
+    ),
+    Case(
+        "only pre-releases of a Carvel package",
+        ConflictCode.PRERELEASE,
+        fixture("prereleases-carvel"),
+        put("constraints: '>=1.0.0'", "constraints: '>=1.0.0', prereleases: {}"),
+        {},
+        NEXT_STEPS[ConflictCode.PRERELEASE].format(name="web.io"),
+    ),
     Case("a binding", ConflictCode.BIND, fixture("wrong-binding"), put("onsite/beest", "onsite/beast")),
     Case(
         "a dependency is not installed",
@@ -174,8 +237,7 @@ CASES = [
         add(package("db.corp", "1.0.0")),
         {},
         (
-            "Add db.corp to the index, with `reconciler index sync` or"
-            " `reconciler index add carvel:db.corp VERSION`;"
+            f"Add db.corp to the index, {CARVEL_WAYS.format('db.corp')}"
             " `reconciler index missing` lists all that is missing"
         ),
     ),
@@ -184,6 +246,13 @@ CASES = [
         ConflictCode.DOWNGRADE,
         upbound("=v1.0.0", "v1.0.0", "v2.0.0"),
         add(cluster(choices={"allowDowngrade": True})),
+        {"pins": (pinned("v2.0.0"),)},
+    ),
+    Case(
+        "the lock has a higher version, in one cluster",
+        ConflictCode.DOWNGRADE,
+        upbound("=v1.0.0", "v1.0.0", "v2.0.0"),
+        add(provider("aws", "v1.0.0")),
         {"pins": (pinned("v2.0.0"),)},
     ),
     Case(
@@ -207,16 +276,15 @@ CASES = [
         put("3.0.0", "2.0.0"),
         {},
         (
-            "Add a version of press.io that fits to the index, with `reconciler index sync` or"
-            " `reconciler index add carvel:press.io VERSION`;"
+            f"Add a version of press.io that fits to the index, {CARVEL_WAYS.format('press.io')}"
             " or name another range of it in a manifest of yours"
         ),
     ),
     Case(
         "no version fits",
         ConflictCode.NO_VERSION,
-        fixture("prereleases-crossplane"),
-        add(crossplane("aws", "v1.0.0")),
+        upbound(">=v2.0.0", "v1.0.0"),
+        add(crossplane("aws", "v2.0.0")),
         {},
         (
             "Add a version of x.io/aws that fits to the index, with `reconciler index sync` or"
@@ -261,7 +329,9 @@ def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
     (explanation,) = resolve_cluster(world_of(case.text, **case.fields)).explanations
 
     assert explanation.code is case.code
-    assert explanation.hint == (case.hint or NEXT_STEPS[case.code])
+    named = {ConflictCode.PLATFORM: "kubernetes", ConflictCode.WITHDRAWN: "web.io"}
+    step = NEXT_STEPS[case.code].format(name=named.get(case.code, AWS.name), ways="")
+    assert explanation.hint == (case.hint or step)
     solution = resolve_cluster(world_of(case.followed(case.text), **case.fields))
     assert [str(explanation) for explanation in solution.explanations] == []
     assert solution.resolved
@@ -270,6 +340,18 @@ def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
 def test_each_code_has_a_sentence_that_is_followed() -> None:
     assert set(NEXT_STEPS) == set(ConflictCode)
     assert {case.code for case in CASES} | ELSEWHERE == set(ConflictCode)
+
+
+@pytest.mark.parametrize("root", ["v1.0.0", f"v1.0.0@{DIGEST}"])
+def test_digest_of_a_package_that_fits_is_not_the_conflict(root: str) -> None:
+    text = upbound(">=v2.0.0", "v1.0.0").replace("x.io/a:v1.0.0", f"x.io/a:{root}", 1)
+    world = world_of(text)
+    known = {id_: [replace(c, digest=DIGEST) for c in all_] for id_, all_ in world.catalogue.packages.items()}
+    candidates = [candidate for all_ in known.values() for candidate in all_]
+
+    (explanation,) = resolve_cluster(replace(world, catalogue=build_catalogue(candidates))).explanations
+
+    assert explanation.code is ConflictCode.NO_VERSION
 
 
 def test_package_that_looks_alike_is_never_named() -> None:
@@ -321,7 +403,7 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
     newer = update_locks(world(3), FleetLocks())
     first, second = update_locks(world(2), read_locks(newer.files)).scopes[0].explanations
 
-    assert first.hint == second.hint == NEXT_STEPS[ConflictCode.DOWNGRADE]
+    assert first.hint == second.hint == NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="x.io/aws")
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
 
 
