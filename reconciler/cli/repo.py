@@ -180,7 +180,7 @@ def _value(view: RepositoryView) -> dict[str, Any]:
         "cluster": view.cluster,
         "reachable": view.is_available,
         "error": view.problem.message if view.problem else "",
-        "packages": len(view.packages) if view.is_available else None,
+        "packages": len(view.packages) + (view.root is not None) if view.is_available else None,
         "drafts": drafts if view.is_available else None,
         "lastCommit": datetime.fromtimestamp(head.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if head else None,
     }

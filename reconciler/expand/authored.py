@@ -89,7 +89,7 @@ def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream
     }
     is_branch = upstream.revision == PLACEHOLDER
     if view is not None and upstream.workspace_name == view.branch and not upstream.revision:
-        state = view.packages.get(view.full_path(upstream.package or ""))
+        state = view.upstream_at(view.full_path(upstream.package or ""))
         made: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts) if state else ()
         is_branch = not any(revision.workspace == view.branch for revision in made)
     if view is not None and is_branch:

@@ -38,7 +38,7 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
     does not match every draft.
     """
     package = upstream.package or ""
-    state = view.packages.get(view.full_path(package)) if view else None
+    state = view.upstream_at(view.full_path(package)) if view else None
     if view is None or state is None:
         return None
     if upstream.version:
@@ -65,7 +65,7 @@ def existing_upstreams(
 ) -> tuple[str, str]:
     """Return a description of the thing in place of a missing upstream, or "", and the hint."""
     package = upstream.package or ""
-    state = view.packages.get(view.full_path(package))
+    state = view.upstream_at(view.full_path(package))
     if state is None:
         existing = (relative_package(path, view.directory) for path in view.packages)
         return find_in_place(package, view, views) or ("", missing_package(package, existing))
@@ -98,14 +98,8 @@ def find_in_place(
         if above in closest.packages:
             what = f"{package} is inside of package {relative_package(above, closest.directory)}"
             return what, "Name that package: what is inside of it is a part of it, and has no revisions."
-    root = f"{view.directory}/{KPTFILE}" if view.directory else KPTFILE
-    is_whole = path.strip("./") in ("", view.directory) or not view.packages
-    if root in view.files and is_whole:
-        what = f"{root} makes the whole repository one package, which no manifest can name"
-        return (
-            what,
-            "Move its files into a directory of that repository, commit and tag, and name the directory.",
-        )
+    if view.root is not None and not view.packages:
+        return f"{KPTFILE} makes the whole repository one package", 'Set spec.upstream.package to ".".'
     if package and path in closest.directories:
         hint = (
             f"Make it one: `kpt pkg init {path}` in a clone of that repository, commit and tag;"
@@ -149,7 +143,7 @@ def _has_tag(tag: str, view: RepositoryView, state: PackageState) -> bool:
 
 
 def _object_name(view: RepositoryView, package: str, workspace: str) -> str:
-    directory, _, name = package.strip("/").rpartition("/")
+    directory, _, name = relative_package(view.full_path(package), view.directory).rpartition("/")
     return object_name(view.key.name, directory, name, workspace)
 
 
@@ -170,13 +164,14 @@ def assume_upstreams(inventory: Inventory) -> Inventory:
         view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is not None and upstream.package:
             path = view.full_path(upstream.package)
-            state = view.packages.get(path) or PackageState(path)
-            published = (*state.published, _revision(path, upstream))
+            state = view.upstream_at(path) or PackageState(path)
+            state = replace(state, published=(*state.published, _revision(path, upstream)))
             names = [name for name in (upstream.tag, upstream.branch) if name]
             refs = dict.fromkeys(names, _NULL_COMMIT)
             views[view.key] = replace(
                 view,
-                packages={**view.packages, path: replace(state, published=published)},
+                packages={**view.packages, path: state} if path else view.packages,
+                root=view.root if path else state,
                 tags={**view.tags, **refs},
                 branches={**view.branches, **refs},
             )

@@ -269,6 +269,8 @@ class RepositoryView(Struct, frozen=True):
     head: Commit | None = None
     packages: Mapping[str, PackageState] = field(default_factory=dict)
     """By full path, without directories of more specific views (D19)."""
+    root: PackageState | None = None
+    """The package that the whole repository is. Variants may be made from it; it is no place for any."""
     directories: Mapping[str, Oid] = field(default_factory=dict)
     """Trees on main outside of packages."""
     files: frozenset[str] = frozenset()
@@ -322,6 +324,10 @@ class RepositoryView(Struct, frozen=True):
         """Return the path from the repository's root of a package of this view."""
         return _full_path(self.directory, package)
 
+    def upstream_at(self, path: str) -> PackageState | None:
+        """Return the package at a full path that variants may be made from: of "" the whole repository."""
+        return self.packages.get(path) if path else self.root
+
 
 class UnusableView(RepositoryView, frozen=True):
     """A view without content: a bug of ours broke the work on its repository, so no fact of it is asked."""
@@ -339,7 +345,8 @@ class UnusableView(RepositoryView, frozen=True):
 
 
 def _full_path(directory: str, package: str) -> str:
-    path = package.strip("/")
+    # kpt writes the package at the root as the directory /.
+    path = "" if (path := package.strip("/")) == "." else path
     return f"{directory}/{path}" if directory and path else directory or path
 
 

@@ -603,7 +603,7 @@ def _published(sub: SubpackageRecord, context: PlanContext) -> tuple[str, str]:
     """Return the Repository of a sub-package's upstream, and its latest revision if that is a newer one."""
     upstream = GitUpstream(sub.repo, sub.package, sub.ref, sub.commit)
     for view, path in find_sources(upstream, context.sources):
-        package = view.packages.get(path)
+        package = view.upstream_at(path)
         latest = package.latest if package is not None else None
         if package is None or latest is None:
             continue

@@ -155,7 +155,8 @@ class _Reader(Struct):
                 self.add(revision, manifest)
 
     def list_revisions(self, mirror: Mirror, view: RepositoryView) -> Iterator[_Revision]:
-        for path, state in view.packages.items():
+        root = {"": view.root} if view.root is not None else {}
+        for path, state in (root | dict(view.packages)).items():
             is_upstream = PackageKey(view.url, path) in self.upstreams
             if not (is_upstream or _is_origin(view, state)):
                 continue
@@ -212,7 +213,8 @@ class _Reader(Struct):
             version = version_of(revision.tag) if revision.tag else ""
             refused = (RefusedVersion(version, problem) for problem in manifest.problems)
             self.refused[name] = (*self.refused.get(name, ()), *refused)
-        is_origin = _is_origin(revision.view, revision.view.packages[revision.path])
+        state = revision.view.upstream_at(revision.path)
+        is_origin = state is not None and _is_origin(revision.view, state)
         for candidate in manifest.candidates:
             self.revisions.setdefault(revision.key, candidate if is_origin else replace(candidate, names=()))
             if revision.tag and is_origin:

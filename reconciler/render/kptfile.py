@@ -72,7 +72,7 @@ def strip_ownership(files: Files) -> Files | Blocked:
 
 def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
     """Return both blocks; another spelling of the repository's URL stays until the commit changes."""
-    git = {"directory": pin.package.path, "ref": pin.ref}
+    git = {"directory": pin.package.path or "/", "ref": pin.ref}
     same = value_at(kptfile, "upstreamLock", "git", "commit") == pin.commit.oid
     blocks = {"upstream": git, "upstreamLock": {**git, "commit": pin.commit.oid}}
     spellings = {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}

@@ -109,12 +109,14 @@ def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[
     published = (
         revision
         for view in context.inventory.views_of(pin.package.url)
-        if (state := view.packages.get(pin.package.path))
+        if (state := view.upstream_at(pin.package.path))
         for revision in state.published
         if revision.revision > 0
     )
     prefix = pin.ref.rpartition("/")[0] if pin.revision > 0 else pin.package.path
-    return tuple(f"{prefix}/v{number}" for number in sorted({revision.revision for revision in published}))
+    return tuple(
+        f"{prefix}/v{number}".lstrip("/") for number in sorted({revision.revision for revision in published})
+    )
 
 
 def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:

@@ -90,7 +90,7 @@ def source_names(view: RepositoryView) -> set[str]:
 
 def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, inventory: Inventory) -> Pin | None:
     """Return the pin of a package at a commit that was taken under `name`, None if it cannot be found."""
-    package = view.packages.get(path, PackageState(path))
+    package = view.upstream_at(path) or PackageState(path)
     # Several refs may name the commit: the one in upstreamLock comes first.
     states = sorted(_states(view, package), key=lambda s: s[0] != name)
     for ref, revision, at, tree in states:
@@ -121,12 +121,13 @@ def find_candidates(pin: Pin, inventory: Inventory) -> tuple[Pin, ...]:
     the pin.
     """
     path = pin.package.path
-    view = next((view for view in inventory.views_of(pin.package.url) if path in view.packages), None)
-    if view is None:
+    views = inventory.views_of(pin.package.url)
+    view, package = next(((view, there) for view in views if (there := view.upstream_at(path))), (None, None))
+    if view is None or package is None:
         return (pin,)
     published = (
         revision
-        for revision in view.packages[path].published
+        for revision in package.published
         if not find_fault(view.url, short_tag(revision.ref), revision.commit.oid, inventory)
     )
     newest = sorted(published, key=lambda r: (-r.revision, r.ref))

@@ -102,10 +102,10 @@ def _find_pin(
     views = list(find_sources(upstream, sources, variant.key.namespace))
     if not views:
         return _unregistered(variant, entry, upstream, inventory)
-    view, path = next((source for source in views if source[1] in source[0].packages), views[0])
+    view, path = next((source for source in views if source[0].upstream_at(source[1])), views[0])
     number = re.fullmatch(r"v?([1-9][0-9]*)", entry.revision)
     selector = {"revision": int(number[1])} if number else {"tag": entry.revision}
-    selected = Upstream(repo=view.key.name, package=package_name(view, path), **selector)
+    selected = Upstream(repo=view.key.name, package=package_name(view, path) or ".", **selector)
     spec = variant.spec.model_copy(update={"upstream": selected})
     pin = find_upstream(replace(variant, spec=spec), inventory)
     if isinstance(pin, Problem):

@@ -84,7 +84,7 @@ def _place(package: PackageKey, registered: str) -> list[str]:
 def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
     """Tell whether an upstream package has charts of Helm, on main or in a draft."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, pin.repository))
-    state = view.packages.get(pin.package.path) if view is not None else None
+    state = view.upstream_at(pin.package.path) if view is not None else None
     if state is None:
         return False
     headers = [state.main_header, *(draft.header for draft in state.drafts)]

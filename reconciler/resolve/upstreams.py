@@ -46,7 +46,7 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     if path in view.broken:
         location = variant.source.at("spec", "upstream", "package")
         return replace(view.broken[path], location=location).owned_by(variant.owner)
-    lookup = _Lookup(variant, view, view.packages.get(path, PackageState(path)), inventory)
+    lookup = _Lookup(variant, view, view.upstream_at(path) or PackageState(path), inventory)
     finders = (find(lookup, str(value)) for value, find in lookup.selectors(upstream) if value is not None)
     pin = next(finders, None) or lookup.latest()
     return pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
@@ -142,8 +142,10 @@ def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectN
             names[below] = f"{downstream.repo}/{downstream.package}"
     problems: dict[ObjectName, Problem] = {}
     for variant, below, up in made_from:
-        if up in above and (way := _way(up, below, above)):
-            made = ", which is made from ".join(names[place] for place in way)
+        # A package at the root of a repository has every other one in it.
+        is_around = up == (below[0], "", below[2])
+        if is_around or (up in above and (way := _way(up, below, above))):
+            made = "its own repository" if is_around else ", which is made from ".join(names[p] for p in way)
             message = f"Package {names[below]} is made from {made}"
             hint = "Give one of these packages an upstream that is made from none of them."
             location = variant.source.at("spec", "upstream", "package")
@@ -239,7 +241,7 @@ class _Lookup(Struct, frozen=True):
         return self.missing("workspaceName", f"no workspace {workspace}", _near(workspace, names))
 
     def by_tag(self, tag: str) -> Pin | Problem:
-        full_tag = f"{self.package.path}/{tag}"
+        full_tag = f"{self.package.path}/{tag}".lstrip("/")
         tagged = next(
             (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
         )
@@ -290,7 +292,7 @@ class _Lookup(Struct, frozen=True):
         """Say what is not there; the words do not tell whether the package is, as this plan may make it."""
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
-        if self.package.path not in self.view.packages:
+        if self.view.upstream_at(self.package.path) is None:
             existing = [package_name(self.view, path) for path in self.view.packages]
             field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
             if there := find_in_place(name, self.view, self.inventory.repositories.values()):

@@ -26,7 +26,7 @@ from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, settle_addresses, survey_packages
 from reconciler.read.repositories.drafts import read_emptied, read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
-from reconciler.read.repositories.packages import ViewContent, read_packages, share_texts
+from reconciler.read.repositories.packages import ViewContent, read_packages, read_root, share_texts
 
 CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""
@@ -248,6 +248,7 @@ def _read_views(
             view,
             head=branches.get(view.branch),
             packages=share_texts(packages, reading.texts),
+            root=read_root(mirror, content, index) if not view.directory else None,
             directories=content.survey.directories,
             files=content.survey.files,
             branches=branches,

@@ -17,7 +17,7 @@ from reconciler.git.urls import reading_of
 from reconciler.inventory.inventory import PackageRevision, RepositoryView
 from reconciler.names.ids import Lifecycle, Oid, is_prefix
 from reconciler.names.objects import Commit, Mode, TreeEntry
-from reconciler.names.refs import RevisionRef, deletion_proposed_ref, parse_ref
+from reconciler.names.refs import TAGS, RevisionRef, deletion_proposed_ref, parse_ref, parse_revision
 from reconciler.policy import Policy
 from reconciler.read.files import is_below
 
@@ -99,11 +99,15 @@ class PackageAtRef(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The content of a directory: packages, the directories outside of them, and all other entries."""
+    """The content of a directory: packages, the directories outside of them, and all other entries.
+
+    A package at the `root` of the repository hides none of the others.
+    """
 
     packages: tuple[PackageDirectory, ...] = ()
     directories: Mapping[str, Oid] = MappingProxyType({})
     files: frozenset[str] = frozenset()
+    root: PackageDirectory | None = None
 
 
 def survey_packages(
@@ -118,6 +122,7 @@ def survey_packages(
     Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
     """
     packages: list[PackageDirectory] = []
+    root: PackageDirectory | None = None
     directories: dict[str, Oid] = {}
     files: set[str] = {above} if (above := _find_file_above(mirror, tree, directory)) else set()
     start = mirror.subtree(tree, directory)
@@ -125,17 +130,22 @@ def survey_packages(
     while pending:
         path, oid = pending.pop()
         kptfile = mirror.find_file(oid, KPTFILE)
-        if kptfile and path:
-            packages.append(PackageDirectory(path, oid, kptfile.oid, kptfile.mode == Mode.SYMLINK))
-            continue
+        if kptfile:
+            package = PackageDirectory(path, oid, kptfile.oid, kptfile.mode == Mode.SYMLINK)
+            if path:
+                packages.append(package)
+                continue
+            root = package
         # An unsafe entry without a name is about the tree itself: keep the directory whole.
         if path and any(not unsafe.name for unsafe in mirror.unsafe_entries(oid)):
             packages.append(PackageDirectory(path, oid, None))
             continue
         entries = mirror.entries(oid)
-        if plain and path and not path.rpartition("/")[2].startswith(".") and _has_manifests(entries):
-            packages.append(PackageDirectory(path, oid, None, is_plain=True))
-            continue
+        if plain and not path.rpartition("/")[2].startswith(".") and _has_manifests(entries):
+            if path:
+                packages.append(PackageDirectory(path, oid, None, is_plain=True))
+                continue
+            root = root or PackageDirectory(path, oid, None, is_plain=True)
         directories[path] = oid
         inside = f"{path}/" if path else ""
         files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
@@ -144,7 +154,7 @@ def survey_packages(
             continue
         below = ((f"{inside}{e.name}", e.oid) for e in entries if e.mode == Mode.TREE)
         pending += [(inner, tree) for inner, tree in below if not is_excluded(inner)]
-    return Survey(tuple(packages), directories, frozenset(files))
+    return Survey(tuple(packages), directories, frozenset(files), root)
 
 
 def _has_manifests(entries: Iterable[TreeEntry]) -> bool:
@@ -172,6 +182,19 @@ def find_refs(mirror: Mirror, includes: Callable[[str], bool]) -> Iterator[Packa
         commit = mirror.find_commit(oid)
         package = find_package(mirror, commit.tree, named.path) if commit else None
         if commit and package:
+            yield PackageAtRef(ref, named, commit, package)
+
+
+def find_root_tags(mirror: Mirror) -> Iterator[PackageAtRef]:
+    """Yield the tags without a path at which the whole repository is a package."""
+    for ref, oid in mirror.refs().items():
+        name = ref.removeprefix(TAGS)
+        if name == ref or "/" in name:
+            continue
+        commit = mirror.find_commit(oid)
+        package = find_package(mirror, commit.tree, "") if commit else None
+        if commit and package:
+            named = RevisionRef("", name, parse_revision(name), Lifecycle.PUBLISHED)
             yield PackageAtRef(ref, named, commit, package)
 
 

@@ -20,6 +20,7 @@ from reconciler.read.repositories.discovery import (
     Survey,
     annotated_workspaces,
     find_package,
+    find_root_tags,
     published_revision,
 )
 from reconciler.read.repositories.drafts import Onto, read_deletion, read_draft
@@ -49,7 +50,8 @@ class ViewContent(Struct, frozen=True):
 
     def kptfiles(self) -> Iterator[Oid | None]:
         """Yield the Kptfiles on main and in drafts."""
-        yield from (package.kptfile for package in self.survey.packages)
+        root = (self.survey.root,) if self.survey.root else ()
+        yield from (package.kptfile for package in (*root, *self.survey.packages))
         yield from (draft.package.kptfile for draft in self.refs if _is_draft(draft))
 
 
@@ -85,6 +87,19 @@ def read_packages(
             deletion = read_deletion(mirror, f"{prefix}{path}", onto, path, policy.commits)
             packages[path] = replace(packages[path], deletion=deletion)
         yield dict(sorted(packages.items()))
+
+
+def read_root(mirror: Mirror, content: ViewContent, index: HeaderIndex) -> PackageState | None:
+    """Return the package that a whole repository is, on main or at tags; None if it never was one.
+
+    The header of its Kptfile must be loaded.
+    """
+    root = content.survey.root
+    tags = (published_revision(mirror, tag) for tag in find_root_tags(mirror))
+    published = tuple(sorted(tags, key=lambda r: (r.revision, r.ref)))
+    if root is None:
+        return PackageState("", published=published) if published else None
+    return PackageState("", root.tree, _header(root, index), published=published)
 
 
 def share_texts(packages: Mapping[str, PackageState], texts: Mapping[str, str]) -> Mapping[str, PackageState]:
@@ -134,11 +149,15 @@ def _main_packages(
         package.path: PackageState(
             package.path,
             main_tree=package.tree,
-            main_header=KptfileHeader() if package.is_plain else index.header(package.kptfile),
+            main_header=_header(package, index),
             unpublished=tuple(_revisions(walked.get(package.path, ()), index)),
         )
         for package in content.survey.packages
     }
+
+
+def _header(package: PackageDirectory, index: HeaderIndex) -> KptfileHeader:
+    return KptfileHeader() if package.is_plain else index.header(package.kptfile)
 
 
 def _walk_back(
