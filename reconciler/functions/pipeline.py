@@ -93,8 +93,8 @@ def _untyped(values: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
             yield name
 
 
-def unseen_documents(package: PackageResources) -> Iterator[str]:
-    """Yield a warning for each file with objects without a name, or that is no YAML: no function sees them.
+def unseen_documents(package: PackageResources) -> Iterator[tuple[str, str]]:
+    """Yield each file with objects without a name, or that is no YAML, and why no function sees them.
 
     Charts have such files, and other data is none of functions.
     """
@@ -108,7 +108,15 @@ def unseen_documents(package: PackageResources) -> Iterator[str]:
                 has_kind = document.value.get("apiVersion") and document.value.get("kind")
                 why = why or ("it has no metadata.name" if has_kind else "")
         if why:
-            yield f"Functions do not see {path}: {why}"
+            yield path, why
+
+
+def vanished_resources(unseen: Mapping[str, str], before: Files) -> Iterator[str]:
+    """Yield the files of `unseen` that functions saw whole in an earlier version, and that had resources."""
+    earlier = read_resources({path: before[path] for path in unseen if path in before})
+    broken = dict(unseen_documents(earlier))
+    seen = {resource.path for resources in earlier.resources.values() for resource in resources}
+    yield from sorted(seen - broken.keys())
 
 
 StepLimit = Callable[[], AbstractContextManager[object]]

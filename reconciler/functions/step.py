@@ -231,8 +231,8 @@ class PipelineResult(Struct, frozen=True):
     """Files that were made before the failure, if the package asks for them."""
     failed: Step | None = None
     """The step that failed."""
-    unseen: tuple[str, ...] = ()
-    """Warnings about files that no function sees."""
+    unseen: tuple[tuple[str, str], ...] = ()
+    """Files with objects that no function sees, and why."""
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

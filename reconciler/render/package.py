@@ -10,7 +10,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
-from reconciler.functions.pipeline import RunPipelines, run_pipeline
+from reconciler.functions.pipeline import RunPipelines, run_pipeline, vanished_resources
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
@@ -133,6 +133,11 @@ def _render_variants(
             files, result, there, VariantInputs(resolved, contents, {}, inventory.policy), inventory
         )
 
+    def former(key: tuple[ObjectName, bool]) -> Iterator[Files]:
+        resolved = resolved_by_key[key[0]]
+        trees = (resolved.local, resolved.base.tree if resolved.base else None)
+        yield from (contents[tree] for tree in trees if tree is not None and tree in contents)
+
     untouched = _untouched(variants, contents, inventory, run)
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
     sides = render_sides([anew.get(r.variant.key, r) for r in variants], contents, run)
@@ -143,7 +148,7 @@ def _render_variants(
     fresh = {(package.variant, False): package.fresh for package in rendered}
     merged = {(package.variant, True): package.merged for package in rendered if package.merged is not None}
     # One batch: the functions of many packages wait side by side.
-    done = run_functions({**fresh, **merged}, run, restore)
+    done = run_functions({**fresh, **merged}, run, restore, former)
     done = {key: _with_subpackages(p, resolved_by_key[key[0]], contents) for key, p in done.items()}
     for resolved in variants:
         package = done[resolved.variant.key, False]
@@ -443,12 +448,14 @@ def run_functions(
     packages: Mapping[Key, Package | Blocked],
     run: RunPipelines,
     restore: Callable[[Key, Files, PipelineResult], Files | Blocked] = lambda _, _files, result: result.files,
+    former: Callable[[Key], Iterable[Files]] = lambda _: (),
 ) -> dict[Key, Package | Blocked]:
     """Run the functions of packages in one batch.
 
     `restore` gets the files before and the result, and writes again what no function decides. If a function
-    fails, its package stays as it was before its functions: people can look at it, and it is not ready. The
-    functions of packages with open conflicts and of recorded packages do not run.
+    fails, or no longer sees the resources that a file has in `former` versions of the package, the package
+    stays as it was before its functions: people can look at it, and it is not ready. The functions of
+    packages with open conflicts and of recorded packages do not run.
     """
     waiting = {
         key: package
@@ -457,8 +464,21 @@ def run_functions(
     }
     results = run([package.files for package in waiting.values()])
     done = zip(waiting.items(), results, strict=True)
-    rendered = {key: _apply_result(package, result, partial(restore, key)) for (key, package), result in done}
+    rendered = {
+        key: _apply_result(package, _refused(result, former(key)), partial(restore, key))
+        for (key, package), result in done
+    }
     return {**packages, **rendered}
+
+
+def _refused(result: PipelineResult, former: Iterable[Files]) -> PipelineResult:
+    """Return a result that failed where functions do not see what they saw in the same file before."""
+    unseen = {} if result.error or not result.steps else dict(result.unseen)
+    lost = sorted({path for files in former if unseen for path in vanished_resources(unseen, files)})
+    if not lost:
+        return result
+    causes = "; ".join(f"they do not see {path}, which had resources before: {unseen[path]}" for path in lost)
+    return PipelineResult(result.files, error=causes, declared=True)
 
 
 def _apply_result(
@@ -495,7 +515,7 @@ def _apply_result(
 
 def _warnings(result: PipelineResult) -> Iterator[str]:
     """Yield the warnings of functions, each with its step and file, and about what none of them sees."""
-    yield from map(_one_line, result.unseen)
+    yield from (_one_line(f"Functions do not see {path}: {why}") for path, why in result.unseen)
     for run in result.steps:
         for function_result in run.results:
             if function_result.severity == "warning":

@@ -1,6 +1,7 @@
 """Plan, outcome, lock and history as lines for a terminal: counts, changes, problems, refusals. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts, message_line, plural, some, terminal
@@ -26,9 +27,11 @@ from reconciler.report.build import (
 )
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, Report
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, PackageRow, Report
 from reconciler.resolve.rollout_model import Rollout
 
+MOST_WARNINGS = 20
+"""Warnings of a plan's text; more than these are counted."""
 _COLOURS = {
     **dict.fromkeys((Op.CREATE, Op.PUBLISH, Op.APPROVE), Color.GREEN),
     **dict.fromkeys((Op.UPDATE, Op.EDIT), Color.YELLOW),
@@ -67,12 +70,25 @@ def plan_lines(
     yield from need_lines(report.needs if shows_needs else (), paint=paint, width=width)
     yield from map(terminal, rollout_lines(report.rollouts))
     yield from _table(report.causes, paint, width)
+    yield from _warning_lines(report.packages, paint)
     yield from (terminal(move_text(move)) for move in report.moves[len(report.dangers) :])
     yield from proposal_lines(report.lock)
     if not quiet:
         yield from (f"note: {terminal(note)}" for note in report.notes)
     yield from problem_lines(report.problems, paint=paint)
     yield from refusal_lines(report.refusals, paint=paint)
+
+
+def _warning_lines(rows: Iterable[PackageRow], paint: Paint) -> Iterator[str]:
+    """Yield each warning about what is written, with the packages that it is about."""
+    names: dict[Text, list[str]] = {}
+    for row in rows:
+        for warning in row.change.warnings if row.change.op is not Op.KEEP else ():
+            names.setdefault(warning, []).append(row.name)
+    for warning, about in islice(names.items(), MOST_WARNINGS):
+        yield f"{paint('warning:', Color.RED)} {terminal(some(about, MOST_SUBJECTS))}: {terminal(warning)}"
+    if (more := len(names) - MOST_WARNINGS) > 0:
+        yield f"and {plural(more, 'more warning')}"
 
 
 def problem_lines(

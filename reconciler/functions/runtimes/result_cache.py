@@ -244,7 +244,7 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
         refusal=Reason(head["refusal"]) if head["refusal"] else None,
         repeats=bool(error),
         failed=head["failed"] and _step(head["failed"]),
-        unseen=tuple(head["unseen"]),
+        unseen=tuple((path, why) for path, why in head["unseen"]),
     )
 
 

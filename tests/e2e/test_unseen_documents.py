@@ -1,0 +1,91 @@
+"""Warnings of a plan: documents that no function sees, and inventories of upstreams."""
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import app, manifest, published, variant
+from tests.support.world import World, git
+
+PIPELINE = """\
+pipeline:
+  mutators:
+  - image: set-namespace:v0.4
+    configMap: {namespace: prod}
+"""
+BROKEN = {
+    "it is no YAML": app("web", 3) + " bad: x\n",
+    "it has no metadata.name": app("web", 3).replace("  name: web\n", "  generateName: web-\n"),
+}
+
+
+@pytest.fixture
+def world() -> World:
+    """A package with a pipeline is published at v3."""
+    world = published("edge-1")
+    with world.edit("blueprints", "web v3") as copy:
+        (copy / "web/Kptfile").write_text((copy / "web/Kptfile").read_text() + PIPELINE)
+    Repo(world.root / "blueprints.git").tag("web/v3")
+    follow(world, 3)
+    return world
+
+
+def release(world: World, revision: int, files: dict[str, str]) -> None:
+    with world.edit("blueprints", f"web v{revision}") as copy:
+        for name, text in files.items():
+            (copy / "web" / name).write_text(text)
+    Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+    follow(world, revision, approve=False)
+
+
+def follow(world: World, revision: int, *, approve: bool = True) -> None:
+    with world.edit("control", f"web v{revision}") as copy:
+        (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=revision))
+    for line in (("apply",), ("approve", "--all"), ("apply",)) if approve else ():
+        done = world.run(*line)
+        assert done.code == 0, done
+
+
+@pytest.mark.parametrize("why", BROKEN)
+def test_resource_that_functions_no_longer_see_is_not_published(world: World, why: str) -> None:
+    release(world, 4, {"app.yaml": BROKEN[why]})
+
+    applied, approved = world.run("apply"), world.run("approve", "--all")
+
+    cause = f"they do not see app.yaml, which had resources before: {why}"
+    assert cause in " ".join(applied.out.split())
+    assert "web v4" not in approved.out
+    assert "web:v2" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
+    assert "not ready" in world.run("status").out
+
+    release(world, 5, {"app.yaml": app("web", 5)})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    assert "web:v5" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
+
+
+def test_new_file_that_no_function_sees_is_told_and_published(world: World) -> None:
+    release(world, 4, {"job.yaml": BROKEN["it has no metadata.name"]})
+
+    planned, applied, approved = world.run("plan"), world.run("apply"), world.run("approve", "--all")
+
+    warning = "warning: edge-1/web: Functions do not see job.yaml: it has no metadata.name"
+    assert warning in planned.out
+    assert warning in applied.out
+    assert approved.code == 0, approved
+
+
+def test_inventory_of_a_blueprint_is_told_once_with_its_packages() -> None:
+    world = published("edge-1", "edge-2")
+    inventory = "inventory:\n  namespace: default\n  name: one\n  inventoryID: one-and-only\n"
+    with world.edit("blueprints", "web v3") as copy:
+        (copy / "web/Kptfile").write_text((copy / "web/Kptfile").read_text() + inventory)
+    Repo(world.root / "blueprints.git").tag("web/v3")
+    for edge in ("edge-1", "edge-2"):
+        with world.edit("control", edge) as copy:
+            (copy / manifest(edge, "web")).write_text(variant(edge, "web", revision=3))
+
+    planned, applied = world.run("plan"), world.run("apply")
+
+    for said in (planned, applied):
+        assert said.out.count("It has the inventory one-and-only of its upstream") == 1, said
+        assert "warning: edge-1/web, edge-2/web: " in said.out
