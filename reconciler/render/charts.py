@@ -44,6 +44,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
 from reconciler.render.update.identifiers import (
     DEFAULT_NAMESPACE,
+    add_identifiers,
     with_files_of,
     with_identifiers,
     with_identities_of,
@@ -174,8 +175,11 @@ def render_charts(
             blocked[resolved.variant.key] = error.why
             continue
         inputs = frozenset[str]().union(*(rendering.inputs for rendering in renderings))
+        written = _written_inputs(renderings)
         delivered = {
-            role: _downstream(files, inputs) for role, files in packages.items() if files is not None
+            role: _downstream({**files, **written.get(role, {})}, inputs)
+            for role, files in packages.items()
+            if files is not None
         }
         trees = {role: tree_id(files) for role, files in delivered.items()}
         rendered |= {trees[role]: files for role, files in delivered.items()}
@@ -280,6 +284,22 @@ def _package(side: _Side, result: PipelineResult) -> _Made:
     # The functions of the variant may name the values file that is kept.
     plain = {**side.plain, **{path: side.raw[path] for path in inputs if path in side.raw}}
     return _Made(side, result, with_files_of({**plain, **manifests}, plain, side.local), inputs)
+
+
+def _written_inputs(renderings: Sequence[_Made]) -> dict[_Role, Files]:
+    """Return the inputs of charts as the variant's functions write them, if main has just these.
+
+    What functions wrote counts as no edit then, and no pipeline has to run on both sides to tell.
+    """
+    if [rendering.side.role for rendering in renderings] != [_Role.NEW, _Role.BASE]:
+        return {}
+    inputs = renderings[-1].inputs
+    written: dict[_Role, Files] = {
+        made.side.role: {path: made.result.files[path] for path in inputs & made.inputs}
+        for made in renderings
+    }
+    main = {path: file for path, file in renderings[-1].side.local.items() if path in inputs}
+    return written if add_identifiers(written[_Role.BASE]) == main else {}
 
 
 def _otherwise(

@@ -263,8 +263,9 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     if isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return None
     marked = with_identifiers(original, upstream, local)
-    three = {path: FileSides(*(side.get(path) for side in marked)) for path in local if path != KPTFILE}
-    configuration = _configuration(local)
+    configuration, changed = _configuration(local), _changed_configuration(marked)
+    compared = local.keys() - configuration | changed
+    three = {path: FileSides(*(side.get(path) for side in marked)) for path in compared}
     # What the pipeline made of an unedited file is made anew, also where upstream did not change the file.
     if all(is_equal(sides.base, sides.local) for sides in three.values()):
         return None
@@ -274,7 +275,6 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     runs = tuple(_with_configuration(side, local_configuration) for side in both)
     if update.original == update.upstream:
         return _Inputs(runs[:1], filled.local)
-    changed = _changed_configuration(marked)
     if not changed:
         return _Inputs(runs, filled.local)
     bare = {path: file for path, file in local_configuration.items() if path not in changed}

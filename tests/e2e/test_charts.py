@@ -4,11 +4,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.helm import HelmRuntime
+from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import Files
 from reconciler.render import charts
 from reconciler.resolve import up_to_date
@@ -558,10 +561,15 @@ def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pyt
     """Charts write `annotations: {}`, which an update fills: that is no edit, which would be looked for."""
     rendered: list[str] = []
     run = HelmRuntime.run
+    packages: list[Files] = []
 
     def count(runtime: HelmRuntime, call: FunctionCall) -> FunctionRun:
         rendered.append(call.claimed)
         return run(runtime, call)
+
+    def count_package(files: Files, *arguments: Any, **options: Any) -> PipelineResult:
+        packages.append(files)
+        return run_pipeline(files, *arguments, **options)
 
     empty = DEPLOYMENT.replace("  labels:", "  annotations:\n    {}\n  labels:")
     with world.edit("blueprints", "Write no annotations") as folder:
@@ -574,7 +582,10 @@ def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pyt
     apply_and_merge(world)
     set_variants(world, revision=5)
     monkeypatch.setattr(HelmRuntime, "run", count)
+    monkeypatch.setattr("reconciler.functions.runtimes.pipelines.run_pipeline", count_package)
 
     assert world.run("plan").code == 0
 
     assert len(rendered) <= 2 * len(EDGES)
+    # Besides those of charts it is that of the update, which all three share: setters are no edits.
+    assert len(packages) <= len(rendered) + 1

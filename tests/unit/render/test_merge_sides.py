@@ -97,6 +97,12 @@ def rendered(
     [
         pytest.param(a_side("3"), None, None, id="no pipeline"),
         pytest.param(a_side("1", kptfile=MUTATED), None, None, id="local changed no file"),
+        pytest.param(
+            {**a_side("1", kptfile=MUTATED, labels="y"), **package({"package-context.yaml": "data: {}\n"})},
+            None,
+            None,
+            id="local changed what is compared unrendered",
+        ),
         pytest.param(a_side("3", kptfile=MUTATED), package({"Kptfile": "a: ["}), None, id="no old Kptfile"),
         pytest.param(a_side("3", kptfile=MUTATED), None, package({"Kptfile": "a: ["}), id="no new Kptfile"),
     ],
