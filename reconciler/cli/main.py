@@ -18,7 +18,14 @@ from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.base.text import terminal
-from reconciler.cli.output import add_common_options, make_printer, redact_standard_streams, terminal_width
+from reconciler.cli.output import (
+    READER_LEFT,
+    add_common_options,
+    code_for_reader,
+    make_printer,
+    redact_standard_streams,
+    terminal_width,
+)
 from reconciler.cli.stderr import DefectLog, Event, bug_lines, rendered, show
 from reconciler.cli.watching import run_watched
 
@@ -168,7 +175,7 @@ def _work() -> int:
     # of forges have some), and not at the end: a plan of nine packages takes 0.7 s of CPU instead of 1.0 s.
     gc.set_threshold(200_000, 20, 100)
     _show_progress()
-    code = invoke(sys.argv[1:])
+    code = code_for_reader(invoke(sys.argv[1:]))
     gc.freeze()
     return code
 
@@ -226,9 +233,9 @@ def _invoke(arguments: Sequence[str], redactor: Redactor) -> tuple[int, bool]:
         show(Event("", "interrupted"), redactor)
         return 130, False
     except SystemExit as error:
-        # So click leaves when the reader of our output left (`plan | head`): nothing more can be said. It
-        # also leaves so after it answered a shell that asked for completions.
-        return (int(error.code or 0) if COMPLETING in os.environ else 141), False
+        # So click leaves when a pipe broke that is none of our streams, and after it answered a shell that
+        # asked for completions.
+        return (int(error.code or 0) if COMPLETING in os.environ else READER_LEFT), False
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
         actual = (_limit_error(error) or error) if isinstance(error, OSError) else error
         code = _explain(actual, redactor)

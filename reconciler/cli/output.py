@@ -240,13 +240,21 @@ def out_directory_option(help_: str, *, required: bool = False) -> Callable[[F],
     return click.option("--out-dir", "out", type=path, metavar="DIRECTORY", required=required, help=help_)
 
 
+READER_LEFT = 128 + 13
+"""The exit code of a shell for a command that SIGPIPE ended."""
+
+
 class RedactedStream:
-    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed."""
+    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed.
+
+    When its reader left, as in `apply | head`, what is written goes nowhere: no work ends because of it.
+    """
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
         self._stream = stream
         self._redactor = redactor
         self._pending = ""
+        self.reader_left = False
 
     def write(self, text: str) -> int:
         """Write text; whole lines leave at once."""
@@ -257,7 +265,7 @@ class RedactedStream:
 
     def _leave(self, lines: str, newline: str) -> None:
         text = self._redactor.text(lines) + newline
-        with current_display().printing(text):
+        with current_display().printing(text), self._until_reader_leaves():
             self._stream.write(text)
 
     def flush(self) -> None:
@@ -265,7 +273,19 @@ class RedactedStream:
         if self._pending:
             self._leave(self._pending, "")
             self._pending = ""
-        self._stream.flush()
+        with self._until_reader_leaves():
+            self._stream.flush()
+
+    @contextmanager
+    def _until_reader_leaves(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self.reader_left = True
+            # The buffer is written again when the process ends.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
     def writelines(self, lines: list[str]) -> None:
         """Write several texts."""
@@ -281,6 +301,12 @@ def redact_standard_streams() -> None:
     redactor = Redactor.of_environment(os.environ)
     sys.stdout = RedactedStream(sys.stdout, redactor)
     sys.stderr = RedactedStream(sys.stderr, redactor)
+
+
+def code_for_reader(code: int) -> int:
+    """Return the exit code of a command that ends with `code`: that of SIGPIPE where its reader left."""
+    is_left = isinstance(sys.stdout, RedactedStream) and sys.stdout.reader_left
+    return code or (READER_LEFT if is_left else code)
 
 
 def show_unread(printer: Printer, unread: "Mapping[Problem, OnUnavailable]") -> set[Exit]:
