@@ -22,6 +22,7 @@ from reconciler.plan.changes import (
     Outcome,
     Plan,
     Unfinished,
+    WaitsFor,
 )
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.losses import Loss, loss_value
@@ -230,6 +231,7 @@ class PackageStatus(Struct, frozen=True):
     message: Text = ""
     revision: str = ""
     losses: tuple[Loss, ...] = ()
+    waits_for: WaitsFor = WaitsFor.NOBODY
 
 
 def package_statuses(
@@ -280,7 +282,10 @@ def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) ->
     recorded = context.inventory.statuses.get(variant.key)
     if recorded is not None and (recorded.phase, recorded.head) == (phase, ""):
         since = recorded.since or since
-    status = PackageStatus(phase, variant.key, since=since, reason=reason, message=message)
+    waits_for = WaitsFor.DECISION if phase is Phase.HELD_BACK else WaitsFor.MANIFEST
+    status = PackageStatus(
+        phase, variant.key, since=since, reason=reason, message=message, waits_for=waits_for
+    )
     downstream = variant.spec.downstream
     if phase is Phase.HELD_BACK or downstream is None or not downstream.repo or not downstream.package:
         return status
@@ -312,6 +317,7 @@ def _status(
         message=join_texts("; ", (after.why, *(f"loss: {loss.text}" for loss in change.losses))),
         losses=change.losses,
         revision=after.revision,
+        waits_for=after.waits_for,
     )
 
 

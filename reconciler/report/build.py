@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import lock_ref, short_branch
-from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, exit_of, exits_of
+from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, WaitsFor, exit_of, exits_of
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.decide import adoption_obstacle
 from reconciler.plan.deletions import kept_drafts
@@ -370,8 +370,6 @@ def _overview(
         return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
-    stopped = status.phase is Phase.IN_REVIEW and status.variant in context.stopped
-    waiting = Reason.AWAITING_WAVE.facts.waits_for if stopped else waiting
     if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
         waiting = adoption_obstacle(target, status.variant, context).waits_for
     draft = target.draft.header if target.draft else None
@@ -382,7 +380,6 @@ def _overview(
         version_label(draft),
         waiting,
         people,
-        stopped,
         replaces=_replaced(target),
     )
 
@@ -421,10 +418,10 @@ _UNKNOWN = "?"
 
 def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -> str:
     if status.phase is Phase.IN_REVIEW:
-        if status.reason == Reason.AWAITING_CHECKS:
+        if status.waits_for is WaitsFor.CHECKS:
             return "its checks"
-        if status.reason == Reason.AWAITING_WAVE:
-            return find_facts(status.reason).waits_for
+        if status.waits_for is WaitsFor.WAVE:
+            return Reason.AWAITING_WAVE.facts.waits_for
         what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
         names = ", ".join(people)
         return f"{what} by {names}" if names else what
@@ -610,19 +607,13 @@ def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
 
 
 _RETRY = "retry it, or leave it"
-_BY_ITSELF = frozenset(
-    {
-        Reason.AWAITING_CHECKS,
-        Reason.AWAITING_SCHEDULE,
-        Reason.AWAITING_WAVE,
-        Reason.CHECKOUT_OUTDATED,
-        Reason.MANIFEST_UNREADABLE,
-        Reason.RATE_LIMITED,
-        Reason.ROLLED_BACK,
-        Reason.STILL_NEEDED,
-    }
-)
-"""Reasons of packages that wait for a machine, another package or the repair of a problem that is listed."""
+_ACTIONS = {
+    WaitsFor.REVIEW: Action.REVIEW,
+    WaitsFor.ANSWER: Action.ANSWER,
+    WaitsFor.CORRECTION: Action.REPAIR,
+    WaitsFor.DECISION: Action.DECIDE,
+}
+"""Actions of people; all else waits for a machine, another package or the repair of a listed problem."""
 
 
 def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
@@ -681,7 +672,7 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
             continue
         overview = overviews.get((status.variant, status.package), PackageOverview())
         change = changes.get(status.package) if status.package else None
-        for action, place in _asks(status, overview, plan, waits=change is not None and change.waits):
+        for action, place in _asks(status, plan):
             text = _text(action, status, overview, change)
             places, waves = groups.setdefault((action, text), ({}, set()))
             # A pull request of several packages is about none of them alone.
@@ -691,11 +682,9 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
         yield Need(action, text, tuple(sorted(places.values())), tuple(sorted(waves)))
 
 
-def _asks(
-    status: PackageStatus, overview: PackageOverview, plan: Plan, *, waits: bool
-) -> Iterator[tuple[Action, NeedPlace]]:
+def _asks(status: PackageStatus, plan: Plan) -> Iterator[tuple[Action, NeedPlace]]:
     """Yield what a package asks of people, and where; a draft that people left is apart from its deletion."""
-    action = _action(status, overview, waits=waits)
+    action = _ACTIONS.get(status.waits_for)
     target = plan.context.targets.get(status.package) if plan.context and status.package else None
     is_deletion = action is Action.DECIDE and status.reason == Reason.DELETION_PROPOSED
     drafts = kept_drafts(target) if target is not None and is_deletion else ()
@@ -706,21 +695,6 @@ def _asks(
     action = Action.REVIEW if drafts else action
     if action is not None:
         yield action, _place(status)
-
-
-def _action(status: PackageStatus, overview: PackageOverview, *, waits: bool) -> Action | None:
-    """Return what a person does about a package; what `waits` for one never goes without."""
-    if waits and status.phase is Phase.REJECTED:
-        return Action.DECIDE
-    if status.reason in _BY_ITSELF or overview.stopped:
-        return None
-    if status.phase is Phase.HELD_BACK:
-        return Action.REPAIR if status.reason == Reason.REMOVAL_UNPROVEN else Action.DECIDE
-    return {
-        Phase.CONFLICT: Action.ANSWER,
-        Phase.NOT_READY: Action.REPAIR,
-        Phase.IN_REVIEW: Action.REVIEW,
-    }.get(status.phase, Action.DECIDE if waits and status.phase is not Phase.PENDING else None)
 
 
 def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:

@@ -159,7 +159,6 @@ class ChangeCause(Struct, frozen=True):
 class PackageOverview(NamedTuple):
     """A package in a row of `status`: upstream revisions on main and in review, and what it waits for.
 
-    `stopped` is True while its rollout stops the pull request from being merged.
     A draft `replaces` what main has without an upstream revision: nothing, `ours`, or `others`.
     """
 
@@ -169,7 +168,6 @@ class PackageOverview(NamedTuple):
     review: str = ""
     waiting_for: str = ""
     reviewers: tuple[str, ...] = ()
-    stopped: bool = False
     replaces: Literal["", "ours", "others"] = ""
 
     def review_after(self, change: Change) -> str:

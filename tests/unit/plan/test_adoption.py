@@ -14,7 +14,7 @@ from reconciler.names.objects import Files, tree_id
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Held
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.decide import claim_package, find_obstacle
+from reconciler.plan.decide import adoption_obstacle, claim_package
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
@@ -232,6 +232,6 @@ def test_adoption_is_offered_only_where_it_can_be_had(
     package = a_package(main_tree=oid("b1"), main_header=header)
     target = PlanTarget(PACKAGE, repository("edge"), package)
 
-    obstacle = find_obstacle(target, ObjectName("default", name), a_context(plain_world()))
+    obstacle = adoption_obstacle(target, ObjectName("default", name), a_context(plain_world()))
 
     assert obstacle.waits_for == waits_for

@@ -7,11 +7,11 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.plan.after import undone, with_after
-from reconciler.plan.changes import ConflictNote, Op, Postponed, Unfinished, WaitsFor
-from tests.support.plan_values import KEPT, PACKAGE, WEB, a_draft, a_target, web_context
+from reconciler.plan.changes import Op, Postponed, Unfinished, WaitsFor
+from tests.support.plan_values import KEPT, PACKAGE, WEB, a_conflict, a_draft, a_target, web_context
 from tests.support.values import replace
 
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
+CONFLICT = a_conflict("a.yaml", "spec", "1", "2", name="a")
 LATER = Postponed(Reason.RATE_LIMITED, "maxOpen is 1")
 REVIEWED = {"draft": a_draft()}
 

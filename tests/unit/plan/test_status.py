@@ -24,6 +24,7 @@ from reconciler.plan.changes import (
     Plan,
     Postponed,
     Unfinished,
+    WaitsFor,
     WriteGroup,
     WriteRemoval,
 )
@@ -108,7 +109,12 @@ def status_of(
 
 PUBLISHED = PackageStatus(Phase.PUBLISHED, WEB, PACKAGE, EDGE.key, "web", since=50)
 DRAFTED = replace(
-    PUBLISHED, phase=Phase.IN_REVIEW, since=20, head=BRANCH, revision="edge.web.packagevariant-1"
+    PUBLISHED,
+    phase=Phase.IN_REVIEW,
+    since=20,
+    head=BRANCH,
+    revision="edge.web.packagevariant-1",
+    waits_for=WaitsFor.REVIEW,
 )
 
 
@@ -516,7 +522,8 @@ def test_variant_without_a_package_has_a_status_too(
     (status,) = package_statuses(context, [], {})
 
     phase, reason, message = want
-    placeless = PackageStatus(phase, WEB, since=33, reason=reason, message=message)
+    waits_for = WaitsFor.MANIFEST if phase is Phase.STALLED else WaitsFor.DECISION
+    placeless = PackageStatus(phase, WEB, since=33, reason=reason, message=message, waits_for=waits_for)
     named = replace(placeless, repository=ObjectName("default", "edge"), name="web")
     assert status == (named if phase is Phase.STALLED else placeless)
 

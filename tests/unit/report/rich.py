@@ -18,6 +18,7 @@ from reconciler.plan.changes import (
     Refusal,
     SubpackageNote,
     Unfinished,
+    WaitsFor,
 )
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
@@ -227,6 +228,13 @@ PLAN = Plan(
 REFUSED = replace(
     PLAN, refusals=(Refusal(Reason.DELETION_GUARD, "Deletes 9 of 10", "Consent.\nOr not.", "allow: 9"),)
 )
+ASKED = {
+    Phase.IN_REVIEW: WaitsFor.REVIEW,
+    Phase.NOT_READY: WaitsFor.CORRECTION,
+    Phase.CONFLICT: WaitsFor.ANSWER,
+    Phase.HELD_BACK: WaitsFor.DECISION,
+    Phase.PUBLISHED: WaitsFor.DECISION,
+}
 STATUSES = (
     *(
         PackageStatus(
@@ -240,6 +248,7 @@ STATUSES = (
             url=f"https://forge/{number}" if number % 2 else "",
             reason=(Reason.REJECTED if number == 0 else Reason.NOT_READY) if number % 3 == 0 else "",
             message="m" * (40 * number) if number % 2 == 0 else "",
+            waits_for=ASKED.get(phase, WaitsFor.NOBODY),
         )
         for number, phase in enumerate([Phase.REJECTED, *Phase][: len(EDGES)])
     ),

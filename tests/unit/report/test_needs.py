@@ -8,7 +8,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Plan, Refusal
+from reconciler.plan.changes import Plan, Refusal, WaitsFor
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
 from reconciler.report.build import find_needs
@@ -21,6 +21,7 @@ from reconciler.resolve.rollout_model import (
     WavePhase,
     WaveStatus,
 )
+from tests.support.values import replace
 
 SET = ObjectName("default", "web")
 EAST, WEST = ObjectName("default", "web-east"), ObjectName("default", "web-west")
@@ -37,10 +38,12 @@ def moving(name: str, *variants: ObjectName, phase: WavePhase = WavePhase.PROGRE
     return WaveStatus(name, phase, members)
 
 
-def status(variant: ObjectName, phase: Phase, *, pull: int = 3, reason: str = "") -> PackageStatus:
-    repository = ObjectName("default", variant.name.removeprefix("web-"))
+def status(
+    variant: ObjectName, phase: Phase, waits_for: WaitsFor = WaitsFor.REVIEW, *, pull: int = 3
+) -> PackageStatus:
+    repository, url = ObjectName("default", variant.name.removeprefix("web-")), f"https://x/{pull}"
     return PackageStatus(
-        phase, variant, repository=repository, name="web", pull=pull, url=f"https://x/{pull}", reason=reason
+        phase, variant, repository=repository, name="web", pull=pull, url=url, waits_for=waits_for
     )
 
 
@@ -56,7 +59,7 @@ def test_most_urgent_comes_first() -> None:
         rollouts=(rollout(moving("canary", EAST), moving("rest", WEST)),),
     )
 
-    assert needs(plan, [status(WEST, Phase.IN_REVIEW), status(EAST, Phase.CONFLICT)]) == [
+    assert needs(plan, [status(WEST, Phase.IN_REVIEW), status(EAST, Phase.CONFLICT, WaitsFor.ANSWER)]) == [
         ("decide", "9 packages would be deleted", ""),
         ("answer", "conflicts; holds wave canary of web/v2", "east#3"),
         ("repair", "unknown field", "a.yaml:2"),
@@ -85,35 +88,22 @@ def test_paused_rollout_asks_for_nobody() -> None:
     assert needs(Plan(rollouts=(rollout(*waves, phase=RolloutPhase.PAUSED),))) == []
 
 
-@pytest.mark.parametrize(
-    ("phase", "reason", "action"),
-    [
-        (Phase.CONFLICT, Reason.MERGE_CONFLICT, "answer"),
-        (Phase.NOT_READY, Reason.NOT_READY, "repair"),
-        (Phase.IN_REVIEW, "", "review"),
-        (Phase.IN_REVIEW, Reason.AWAITING_CHECKS, ""),
-        (Phase.IN_REVIEW, Reason.AWAITING_WAVE, ""),
-        (Phase.HELD_BACK, Reason.HELD_BACK, "decide"),
-        (Phase.HELD_BACK, Reason.AWAITING_WAVE, ""),
-        (Phase.HELD_BACK, Reason.ROLLED_BACK, ""),
-        (Phase.HELD_BACK, Reason.STILL_NEEDED, ""),
-        (Phase.PUBLISHED, "", ""),
-        (Phase.PENDING, "", ""),
-        (Phase.PAUSED, Reason.PAUSED, ""),
-        (Phase.REJECTED, Reason.REJECTED, ""),
-        (Phase.STALLED, Reason.NOT_OURS, ""),  # its problem is listed
-    ],
-)
-def test_what_a_state_asks_of_people(phase: Phase, reason: str, action: str) -> None:
-    found = needs(Plan(), [status(EAST, phase, reason=reason)])
+def test_what_a_state_asks_of_people() -> None:
+    asked = {
+        waits_for: [first for first, *_ in needs(Plan(), [status(EAST, Phase.IN_REVIEW, waits_for)])]
+        for waits_for in WaitsFor
+    }
 
-    assert [first for first, *_ in found] == ([action] if action else [])
+    assert {waits_for: actions for waits_for, actions in asked.items() if actions} == {
+        WaitsFor.REVIEW: ["review"],
+        WaitsFor.ANSWER: ["answer"],
+        WaitsFor.CORRECTION: ["repair"],
+        WaitsFor.DECISION: ["decide"],
+    }
 
 
 def test_packages_of_one_cause_share_a_row_and_one_pull_request_is_named_once() -> None:
-    grouped = PackageStatus(
-        Phase.IN_REVIEW, WEST, repository=ObjectName("default", "east"), name="api", pull=3, url="https://x/3"
-    )
+    grouped = replace(status(EAST, Phase.IN_REVIEW), variant=WEST, name="api")
 
     (need,) = find_needs(Plan(), [status(EAST, Phase.IN_REVIEW), grouped])
 
