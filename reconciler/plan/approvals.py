@@ -254,7 +254,9 @@ def _find_approval(
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):
         return Approval(pull.number, pull.head, pull.head_oid)
-    if not _has_auto_merge(target.view, context) or not any(rule.auto_merge for rule in fitting):
+    forge = find_rule(context.inventory.policy.forges, target.view.remote)
+    # The repository alone does not merge by itself.
+    if forge is None or forge.kind is ForgeKind.LOCAL or not any(rule.auto_merge for rule in fitting):
         return None
     return Approval(pull.number, pull.head, pull.head_oid, by_forge=True)
 
@@ -275,12 +277,6 @@ def _fitting_rules(
         return ()
     is_ours = not draft.has_foreign_commits and not draft.is_edited
     return [rule for rule in rules(target.view) if rule.edited or is_ours]
-
-
-def _has_auto_merge(view: RepositoryView, context: PlanContext) -> bool:
-    """Tell whether the forge of a repository merges by itself; the repository alone does not."""
-    rule = find_rule(context.inventory.policy.forges, view.remote)
-    return rule is not None and rule.kind is not ForgeKind.LOCAL
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
@@ -370,7 +366,8 @@ class _Reader:
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
         is_unfinished = not conflicts and self._is_unfinished(package, draft)
-        unfinished = (_unfinished_text(draft),) if is_unfinished else ()
+        why = f"no run has finished the draft of {draft.path} since people answered its conflicts"
+        unfinished = (why,) if is_unfinished else ()
         lenient = Approvable(conflicts, lenient=gates, failures=failures, unfinished=unfinished)
         return lenient.strict if view.deployment else lenient
 
@@ -394,10 +391,6 @@ class _Reader:
             return False
         is_made = change.op is not Op.BLOCK and change.reason not in _NOT_MADE
         return not is_made or change.tree != draft.tree
-
-
-def _unfinished_text(draft: Draft) -> str:
-    return f"no run has finished the draft of {draft.path} since people answered its conflicts"
 
 
 def find_objections(plan: Plan) -> dict[Place, Objection]:

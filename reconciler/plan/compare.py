@@ -242,10 +242,15 @@ def compare(base: Side, head: Side) -> Comparison:
     fixed = [p for p in base.problems if _identity(p) not in still]
     covered = {base.functions[problem] for problem in fixed if problem in base.functions}
     fixed += _as_problems(o for o in before if o not in after and o.location not in covered)
+    was, will = base.desired.targets, head.desired.targets
     return Comparison(
         variants=tuple(_variants(base, head)),
         packages=tuple(_packages(base.plan, head.plan)) if base.plan and head.plan else (),
-        targets=tuple(_targets(base.desired.targets, head.desired.targets)),
+        targets=tuple(
+            Targets(key, was.get(key), will.get(key))
+            for key in sorted(was.keys() | will.keys())
+            if was.get(key) != will.get(key)
+        ),
         new=tuple(sorted(new)),
         old=tuple(sorted(old)),
         fixed=tuple(sorted(fixed)),
@@ -355,12 +360,6 @@ def _as_problems(obstacles: Iterable[_Obstacle]) -> Iterator[Problem]:
     for (location, reason, message, hint), packages in by_cause.items():
         text = f"{some(sorted(packages), _NAMED)} would not be ready: {message}"
         yield Problem(location, reason, text, hint)
-
-
-def _targets(before: Mapping[ObjectName, int], after: Mapping[ObjectName, int]) -> Iterable[Targets]:
-    for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key):
-            yield Targets(key, before.get(key), after.get(key))
 
 
 # PackageVariants

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.reasons import UNWANTED, Reason
-from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
@@ -175,26 +174,20 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     if variant is None or change.op is Op.ORPHAN:
         return ()
     rollout = context.rollouts.get(variant.key)
-    if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
-        return ("rollback", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
-    return _configured_scope(variant, target, context)
-
-
-def _configured_scope(variant: DesiredVariant, target: PlanTarget, context: PlanContext) -> Scope:
-    """Return what `pullRequests.groupBy` makes the group of a variant's package a group of."""
-    rollout = context.rollouts.get(variant.key)
     match context.inventory.policy.pull_requests.group_by:
+        case _ if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
+            scope: Scope = ("rollback", *rollout.key, rollout.waves_of[variant.key])
         case GroupBy.WAVE if rollout is not None:
-            return ("wave", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
+            scope = ("wave", *rollout.key, rollout.waves_of[variant.key])
         case GroupBy.REPOSITORY:
-            return ("repository", *target.view.key)
+            scope = ("repository", target.view.key.namespace)
         case GroupBy.SET if variant.set_key is not None:
-            return ("set", *variant.set_key, target.view.key.name)
+            scope = ("set", *variant.set_key)
         case GroupBy.UPSTREAM if (upstream := variant.spec.upstream) and upstream.repo and upstream.package:
-            source = (variant.key.namespace, upstream.repo, upstream.package)
-            return ("upstream", *source, target.view.key.name)
+            scope = ("upstream", variant.key.namespace, upstream.repo, upstream.package)
         case _:
             return ()
+    return (*scope, target.view.key.name)
 
 
 EMPTY = "Nothing of this group is left to propose."
@@ -359,7 +352,9 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     present = group.written if group.is_kept else group.members
     parts = [_part(member) for member in present]
     if branch is not None and group.is_kept:
-        parts += [_restored(member) for member in group.leaving]
+        # As it was where the branch left main: the branch proposes nothing for it any more.
+        drafts = ((m.target.package.path, m.target.draft) for m in group.leaving)
+        parts += [GroupPart(path, draft.base_tree if draft else None) for path, draft in drafts]
     named = (*present, *group.leaving) if group.is_kept else present
     first = next((member.written.onto for member in group.written if member.written is not None), None)
     onto = branch.tip.oid if branch is not None and group.is_kept else head.oid if head else first
@@ -400,12 +395,6 @@ def _part(member: Member) -> GroupPart:
     if written is not None:
         return GroupPart(path, written.tree, written.files)
     return GroupPart(path, draft.tree if draft else None)
-
-
-def _restored(member: Member) -> GroupPart:
-    """Return a package as it was where the branch left main: the branch proposes nothing for it any more."""
-    draft = member.target.draft
-    return GroupPart(member.target.package.path, draft.base_tree if draft else None)
 
 
 def _workspace(member: Member) -> str:

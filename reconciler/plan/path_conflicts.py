@@ -53,7 +53,13 @@ def _neighbours(
     views: Sequence[RepositoryView],
     context: PlanContext,
 ) -> Neighbours:
-    leaving = {t.key.path for t in targets if t.key.path not in downstreams and _leaves(t, context)}
+    # Of an undesired package that was never on main untouched drafts alone are there to be removed.
+    leaving = {
+        t.key.path
+        for t in targets
+        if t.key.path not in downstreams and _is_new(t) and t.owner is not None
+        if decide_unwanted(t, context).op is Op.DELETE
+    }
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
     existing |= {path for view in views for path in view.broken}
     others = PathIndex(path for view in views for path in (*view.directories, *view.files))
@@ -89,11 +95,6 @@ def find_obstacle(target: PlanTarget, variant: DesiredVariant, context: PlanCont
 
 def _is_new(target: PlanTarget) -> bool:
     return target.package.main_tree is None
-
-
-def _leaves(target: PlanTarget, context: PlanContext) -> bool:
-    """Tell whether applying the plan removes an undesired package: it has only untouched drafts."""
-    return _is_new(target) and target.owner is not None and decide_unwanted(target, context).op is Op.DELETE
 
 
 def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held | None:

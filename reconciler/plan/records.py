@@ -59,7 +59,8 @@ def plan_records(
     locks: dict[ObjectName, UpstreamLock | None] = dict(context.inventory.locks)
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
-        if resolved is not None and resolved.downstream == change.package and _is_applied(change):
+        is_decided = change.op is not Op.BLOCK and change.reason.facts.decided
+        if is_decided and resolved is not None and resolved.downstream == change.package:
             records[resolved.variant.key] = _record(resolved, change, context)
             locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
@@ -70,7 +71,10 @@ def plan_records(
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and (old.url, old.path) == change.package:
-            records[old.key] = _after_deletion(old, change)
+            is_proposed, is_gone = _deletion(change)
+            old = replace(old, inputs="", output_tree="") if is_proposed or is_gone else old
+            is_known = is_proposed or change.reason is Reason.AWAITING_WAVE
+            records[old.key] = replace(old, deletion_proposed=is_proposed) if is_known else old
     by_package = {change.package: change for change in changes}
     for key, last in records.items():
         record = _with_place(last, context)
@@ -226,15 +230,6 @@ def _lock(resolved: ResolvedVariant, context: PlanContext) -> UpstreamLock | Non
     return old if held else lock_pin(key, upstream, resolved.pin)
 
 
-def _after_deletion(record: PackageVariantRecord, change: Change) -> PackageVariantRecord:
-    """Return a record after what a plan deletes of its package."""
-    is_proposed, is_gone = _deletion(change)
-    if is_proposed or is_gone:
-        record = replace(record, inputs="", output_tree="")
-    is_known = is_proposed or change.reason is Reason.AWAITING_WAVE
-    return replace(record, deletion_proposed=is_proposed) if is_known else record
-
-
 def _deletion(change: Change) -> tuple[bool, bool]:
     """Return whether this plan or an earlier one proposes to delete a package, and whether it is gone.
 
@@ -246,14 +241,14 @@ def _deletion(change: Change) -> tuple[bool, bool]:
     return is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes), is_gone
 
 
-def _is_applied(change: Change) -> bool:
-    return change.op is not Op.BLOCK and change.reason.facts.decided
-
-
 def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> PackageVariantRecord:
-    variant = resolved.variant
+    variant, old = resolved.variant, context.inventory.records.get(resolved.variant.key)
     fresh = context.rendered.variants[variant.key].fresh
-    spec = variant.spec.model_dump(exclude_none=True)
+    is_published = isinstance(fresh, Package) and fresh.tree == resolved.local
+    header = context.targets[resolved.downstream].package.main_header
+    keys = context_keys(variant.spec.package_context)
+    lock = header.upstream_lock if header else None
+    has_equal = is_published and lock is not None and lock.commit != resolved.pin.commit.oid
     return PackageVariantRecord(
         namespace=variant.key.namespace,
         name=variant.key.name,
@@ -268,13 +263,14 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         path=resolved.downstream.path,
         repository=resolved.view.name,
         deletion_policy=variant.spec.deletion_policy or "delete",
-        spec=spec,
+        spec=variant.spec.model_dump(exclude_none=True),
         upstream_commit=resolved.pin.commit.oid,
         upstream_tree=resolved.pin.tree,
         inputs=resolved.inputs,
         local_tree=resolved.local or "",
         output_tree=_output(resolved, change, context) or "",
-        group=change.group or _rejected_group(change, context),
+        # Of a package that was rejected in a group only this tells which one.
+        group=change.group or (old.group if old and change.reason is Reason.REJECTED else ""),
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
         objects=dict(resolved.objects),
@@ -285,31 +281,11 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=tuple(map(str, change.unready)),
         failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
-        context=_written_context(resolved, context),
+        # What main may have of an earlier wish is still to be taken out.
+        context=keys if old is None or is_published else {**old.context, **keys},
         refused=_refused(resolved, change, context),
-        equal_commit=_equal_commit(resolved, context),
+        equal_commit=lock.commit if lock is not None and has_equal else "",
     )
-
-
-def _written_context(resolved: ResolvedVariant, context: PlanContext) -> dict[str, str | None]:
-    """Return what the variant writes into the package context, with what main may have from before."""
-    fresh = context.rendered.variants[resolved.variant.key].fresh
-    now = context_keys(resolved.variant.spec.package_context)
-    old = context.inventory.records.get(resolved.variant.key)
-    is_published = isinstance(fresh, Package) and fresh.tree == resolved.local
-    return now if old is None or is_published else {**old.context, **now}
-
-
-def _equal_commit(resolved: ResolvedVariant, context: PlanContext) -> str:
-    """Return the upstream commit in the Kptfile on main, where another one gives the same resources."""
-    target, fresh = (
-        context.targets[resolved.downstream],
-        context.rendered.variants[resolved.variant.key].fresh,
-    )
-    header = target.package.main_header
-    lock = header.upstream_lock if header else None
-    is_there = isinstance(fresh, Package) and fresh.tree == resolved.local
-    return lock.commit if is_there and lock and lock.commit != resolved.pin.commit.oid else ""
 
 
 def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:
@@ -318,12 +294,6 @@ def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) ->
     refused = old.refused if old is not None else None
     is_kept = refused and draft is not None and draft.tip.oid == refused.head
     return refused if is_kept and change.approve is None and not change.writes else None
-
-
-def _rejected_group(change: Change, context: PlanContext) -> str:
-    """Return the group that was closed with the package, while that is remembered by nothing else."""
-    old = context.inventory.records.get(change.variant) if change.variant else None
-    return old.group if old is not None and change.reason is Reason.REJECTED else ""
 
 
 def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext) -> str:

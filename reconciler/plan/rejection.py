@@ -40,7 +40,9 @@ def find_rejection(
     was_closed = pull is not None and pull.state is PullState.CLOSED
     if any(state == tree for state, _ in _states(target.package)):
         if _went_back(target.package, tree):
-            commit = _reverting_commit(target.package, tree)
+            newer = _split(target.package, tree)[1]
+            reverting = (commit for state, commit in newer if state == target.package.main_tree)
+            commit = next(reverting, None)
             where = f" in {commit.oid[:_SHORT]}" if commit else ""
             return f"This content was reverted on main{where}"
         if cluster_of(resolved.variant.key):
@@ -98,11 +100,6 @@ def _went_back(package: PackageState, tree: Oid) -> bool:
         return True
     older = _split(package, tree)[0]
     return any(state == package.main_tree for state, _ in older)
-
-
-def _reverting_commit(package: PackageState, tree: Oid) -> Commit | None:
-    newer = _split(package, tree)[1]
-    return next((commit for state, commit in newer if state == package.main_tree), None)
 
 
 def _split(

@@ -438,15 +438,11 @@ def postpone_requests(
     stopped = _stopped(context, tuple(changes.values())) if context.stopped else {}
     if context.inventory.opening.is_open and not any(limits) and not stopped:
         return {}
-    limited = [change for change in changes.values() if not _goes_back(change, context)]
+    back = {key for key, rollout in context.rollouts.items() if rollout.phase is RolloutPhase.ROLLED_BACK}
+    limited = [change for change in changes.values() if change.variant not in back]
     postponed = {**_postponed(context, limited), **stopped}
     heads = {key: head for key, change in changes.items() if (head := _new_head(change)) is not None}
     return {key: postponed[head] for key, head in heads.items() if head in postponed}
-
-
-def _goes_back(change: Change, context: PlanContext) -> bool:
-    rollout = context.rollouts.get(change.variant) if change.variant else None
-    return rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
 
 
 def _stopped(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:

@@ -323,7 +323,8 @@ def _unselected(
     repository = ObjectName(record.namespace, record.repository)
     made = [v for v in desired.variants if v.set_key == pvs.key]
     of_target = [v for v in made if v.target == record.selected]
-    place = f"{repository.name}/{_name_in(record, inventory)}"
+    view = inventory.repositories.get(repository)
+    place = f"{repository.name}/{package_name(view, record.path) if view is not None else record.path}"
     if record.target and of_target:
         # The target is there, and its package is another one: a template names it otherwise.
         return f"PackageVariantSet {pvs.key} makes {_packages(of_target)} of {record.target} now, not {place}"
@@ -337,12 +338,6 @@ def _unselected(
     others = [v for v in of_target if v.spec.downstream and v.spec.downstream.repo == repository.name]
     also = f"; it makes {_packages(others)} there" if others else ""
     return f"PackageVariantSet {pvs.key} has no target for {place} any more{also}"
-
-
-def _name_in(record: PackageVariantRecord, inventory: Inventory) -> str:
-    """Return the name of a recorded package in its Repository, where that is registered."""
-    view = inventory.repositories.get(ObjectName(record.namespace, record.repository))
-    return package_name(view, record.path) if view is not None else record.path
 
 
 def _exists(target: NamedObject, inventory: Inventory) -> bool:

@@ -1,7 +1,7 @@
 """Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -66,15 +66,12 @@ def find_unreadable_pulls(
             message = f"Pull request #{pull.number} cannot be read: {pull.unreadable}"
             op = Op.KEEP if change.before is not None else Op.BLOCK
             vetoes[key] = Held(Veto.PULL_REQUEST, Reason.PULL_REQUEST_UNREADABLE, message, op)
-    return vetoes, tuple(_pull_problems(context.inventory))
-
-
-def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
-    for url, pulls in sorted(inventory.unreadable_pulls.items()):
-        view = next(iter(inventory.views_of(url)), None)
-        if view is not None:
+    problems: list[Problem] = []
+    for url, pulls in sorted(context.inventory.unreadable_pulls.items()):
+        for view in context.inventory.views_of(url)[:1]:
             where, name = view.source.at("spec", "git", "repo"), f"repository {view.key.name}"
-            yield from (unreadable_problem(where, name, pull).owned_by(view.owner) for pull in pulls)
+            problems += [unreadable_problem(where, name, pull).owned_by(view.owner) for pull in pulls]
+    return vetoes, tuple(problems)
 
 
 def _find_unreadable(change: Change, context: PlanContext) -> PullRequest | None:
