@@ -23,8 +23,8 @@ from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.draft_decision import Case as DraftCase
-from reconciler.plan.draft_decision import content_causes, decide_output
+from reconciler.plan.decide import Case as DraftCase
+from reconciler.plan.decide import content_causes, decide_output
 from reconciler.plan.rejection import RETRY
 from reconciler.policy import FunctionPolicy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant

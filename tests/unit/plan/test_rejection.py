@@ -19,7 +19,7 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey, ask_key
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.draft_decision import Case
+from reconciler.plan.decide import Case
 from reconciler.plan.rejection import (
     RETRY,
     ask_box,

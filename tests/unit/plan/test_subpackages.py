@@ -5,7 +5,7 @@ import pytest
 from reconciler.inventory.inventory import Commit, PackageRevision
 from reconciler.names.ids import Lifecycle
 from reconciler.plan.changes import SubpackageNote
-from reconciler.plan.draft_decision import subpackage_notes
+from reconciler.plan.decide import subpackage_notes
 from reconciler.records.state import SubpackageRecord
 from reconciler.render.rendered import Package
 from tests.support.plan_values import oid, web_context
