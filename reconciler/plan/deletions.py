@@ -370,7 +370,8 @@ def _propose(
         onto=view.head.oid,
         path=path,
         message=f"Delete {path}\n",
-        time=max(_removal_time(context), view.head.time if standing else 0),
+        # The manifest is gone: the control commit, which removed it, is the newest input.
+        time=max(target.before.control, view.head.time if standing else 0),
     )
     branches = (*branches, removal, *_porch_marker(target, context))
     return unwanted(
@@ -455,7 +456,7 @@ def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Dec
     withdrawn = tuple(withdraw_deletion(target, context))
     close = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
     is_drafted = any(draft.tree == package.tree for draft in target.package.drafts)
-    write = None if is_drafted else _release_draft(target, context, package)
+    write = None if is_drafted else _release_draft(target, package)
     return _unwanted(
         target,
         owner,
@@ -470,7 +471,7 @@ def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Dec
     )
 
 
-def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -> WriteDraft | None:
+def _release_draft(target: PlanTarget, package: Package) -> WriteDraft | None:
     view, path, draft = target.view, target.package.path, target.draft
     if view.head is None:
         return None
@@ -478,7 +479,7 @@ def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -
     latest = target.package.latest
     source = revision_name(view, path, latest.workspace if latest else view.branch)
     touched = draft is not None and draft.append_only
-    time = max(_removal_time(context), draft.foreign_commit_time if draft and touched else 0)
+    time = max(target.before.control, draft.foreign_commit_time if draft and touched else 0)
     return write_draft(
         target,
         package,
@@ -488,14 +489,6 @@ def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -
         message=commit_message(EDIT, path, workspace, edit_task(source)),
         time=time,
     )
-
-
-def _removal_time(context: PlanContext) -> int:
-    """Return the time of a commit that no manifest asks for any more: the control commit's.
-
-    The manifest is gone, so the commit that removed it is the newest input.
-    """
-    return context.inventory.control.commit.time
 
 
 def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:

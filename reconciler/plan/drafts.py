@@ -97,13 +97,6 @@ def edit_task(source: str) -> dict[str, object]:
     return {"type": "edit", "edit": {"sourceRef": {"name": source}}}
 
 
-def upgrade_task(old: str, new: str, local: str) -> dict[str, object]:
-    """Return the task of a draft that brings a new upstream revision in."""
-    refs = {"oldUpstreamRef": old, "newUpstreamRef": new, "localPackageRevisionRef": local}
-    named = {field: {"name": name} for field, name in refs.items()}
-    return {"type": "upgrade", "upgrade": {**named, "strategy": "resource-merge"}}
-
-
 def revision_name(view: RepositoryView, path: str, workspace: str) -> str:
     """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`."""
     directory, _, package = package_name(view, path).rpartition("/")
@@ -216,7 +209,9 @@ def _task_message(target: PlanTarget, resolved: ResolvedVariant, workspace: str)
     base = resolved.base
     if base is None or base.commit.oid == pin.commit.oid:
         return commit_message(EDIT, path, workspace, edit_task(source), labels)
-    task = upgrade_task(_upstream_name(base), new, source)
+    names = {"oldUpstreamRef": _upstream_name(base), "newUpstreamRef": new, "localPackageRevisionRef": source}
+    refs = {field: {"name": name} for field, name in names.items()}
+    task = {"type": "upgrade", "upgrade": {**refs, "strategy": "resource-merge"}}
     return commit_message(UPGRADE, path, workspace, task, labels)
 
 

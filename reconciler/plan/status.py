@@ -364,10 +364,7 @@ def current_status(plan: Plan) -> dict[str, bytes]:
 
 def current_states(plan: Plan) -> dict[PackageKey, PackageStatus]:
     """Return the status of every owned package before any effect of the plan, by package."""
-    if plan.context is None:
-        return {}
-    statuses = package_statuses(plan.context, plan.changes, _nothing_done(plan))
-    return {status.package: status for status in statuses if status.package}
+    return {status.package: status for status in current_statuses(plan) if status.package}
 
 
 def current_statuses(plan: Plan, outcome: Outcome | None = None) -> tuple[PackageStatus, ...]:
