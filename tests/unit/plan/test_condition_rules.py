@@ -16,10 +16,8 @@ from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approval,
     Change,
-    MoveRef,
     Op,
     Unfinished,
-    WriteGroup,
 )
 from reconciler.plan.status import plan_conditions
 from reconciler.plan.texts import missing_text
@@ -274,28 +272,13 @@ def test_text_of_a_missing_effect() -> None:
     assert missing_text(UPDATE, Unfinished()) == NOT_YET
 
 
-@pytest.mark.parametrize(
-    ("change", "draft", "missing", "exists"),
-    [
-        pytest.param({"writes": (WRITE,)}, None, None, True, id="written"),
-        pytest.param({"approve": Approval(1, BRANCH, "")}, a_draft(), None, False, id="merged by this run"),
-        pytest.param({"approve": Approval(1, BRANCH, "", by_forge=True)}, a_draft(), None, True,
-            id="for the forge"),
-        pytest.param({"approve": Approval(1, BRANCH, "")}, a_draft(), Unfinished("no", pushed=True), True,
-            id="merge that failed"),
-        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, a_draft(), None, False, id="removed"),
-        pytest.param({"writes": (MoveRef(REF, None, oid("d2")),)}, a_draft(), None, True, id="moved"),
-        pytest.param({"writes": (WriteGroup(REF, None, oid("b2"), (), "", 1),)}, a_draft(), None, False,
-            id="left"),
-        pytest.param({}, None, None, False, id="none"),
-    ],
-)  # fmt: skip
-def test_draft_that_exists_after_the_effects(
-    change: dict[str, Any], draft: Any, missing: Unfinished | None, exists: bool
-) -> None:
-    found = conditions(replace(KEPT, **change), draft=draft, missing=missing)
+def test_draft_exists_as_the_effects_leave_it() -> None:
+    merged = replace(KEPT, approve=Approval(1, BRANCH, ""))
+    failed = Unfinished("no", pushed=True)
 
-    assert found["DraftExists"] == (DRAFT if exists else GOOD)["DraftExists"]
+    assert conditions(replace(KEPT, writes=(WRITE,)))["DraftExists"] == DRAFT["DraftExists"]
+    assert conditions(merged, draft=a_draft())["DraftExists"] == GOOD["DraftExists"]
+    assert conditions(merged, draft=a_draft(), missing=failed)["DraftExists"] == DRAFT["DraftExists"]
 
 
 # Variants of which nothing can be done
