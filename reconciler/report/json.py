@@ -1,8 +1,7 @@
 """Plan and outcome as JSON: an API with a schema (`docs/schemas/plan.schema.json`), canonical bytes."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +13,15 @@ from reconciler.base.text import json_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
+    Approval,
+    Change,
     ClosePull,
     Effect,
     LockProposal,
     MoveRef,
     Refusal,
     StartBranch,
+    Write,
     WriteDraft,
     WriteGroup,
     WriteRemoval,
@@ -31,7 +33,7 @@ from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.report.build import rollout_title, wave_row
 from reconciler.report.conflicts import conflict_value
-from reconciler.report.report import ApprovableRow, HistoryEntry, Need, PackageRow, Report
+from reconciler.report.report import ApprovableRow, HistoryEntry, PackageRow, Report
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
 
 API_VERSION = "reconciler.dev/v1alpha1"
@@ -76,102 +78,120 @@ def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, 
 # The wire form of each type
 
 
-def wire(value: Any) -> Any:
-    """Return a value of a report as JSON has it; a named tuple without a row below has all of its fields."""
-    kind = type(value)
-    if kind in _PLAIN:
+def wire(value: object) -> Any:
+    """Return a value of a report as JSON has it; a type without a row below has all of its fields."""
+    if value is None or type(value) in _PLAIN:
         return value
-    if kind in _VALUES:
-        return _VALUES[kind](value)
-    if kind in _FIELDS:
-        return {name: wire(get(value)) for name, get in _FIELDS[kind].items()}
-    parts = value._asdict() if hasattr(value, "_asdict") else value
+    parts = _fields(value)
+    if isinstance(parts, tuple) and hasattr(parts, "_asdict"):
+        parts = parts._asdict()
     if isinstance(parts, Mapping):
         return {str(name): wire(part) for name, part in parts.items()}
     return str(parts) if isinstance(parts, str) else list(map(wire, parts))
 
 
-_PLAIN: Final = frozenset({str, int, bool, float, type(None)})
-Getter = Callable[[Any], Any]
+_PLAIN: Final = frozenset({str, int, bool, float})
 
 
-def _fields(names: str, of: str = "", **others: str | Getter) -> dict[str, Getter]:
-    """Return fields with the names of attributes, of a part of the value if one is named, and others."""
-    places = {name: f"{of}{name}" for name in names.split()} | others
-    return {name: attrgetter(place) if isinstance(place, str) else place for name, place in places.items()}
+def _row(**fields: object) -> dict[str, object]:
+    return fields
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
+def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a row for each type
+    """Return the fields of a value by their names in JSON; a value of a type without a row as it is."""
+    match value:
+        case Report() as r:
+            shards = [r.names.shard] if r.names.shard else []
+            return (
+                _row(instance=r.names.instance, shards=shards, checksum=r.checksum, empty=r.empty)
+                | _row(summary=r.ops, losses=r.losses, needs=r.needs, changes=r.packages)
+                | _row(approvable=r.approvable, problems=r.problems, refusals=r.refusals, notes=r.notes)
+                | _row(lock=r.lock, rollouts=r.rollouts, moves=r.moves)
+            )
+        case PackageRow(change=c) as p:
+            upstream = {"from": c.upstream_from, "to": c.upstream_to}
+            return (
+                _result_fields(c)
+                | _row(name=p.name, reason=p.reason, status=p.status, risks=p.risks, upstream=upstream)
+                | _row(repository=c.repository, package=c.package, variant=c.variant, location=c.location)
+                | _row(group=c.group, ready=c.ready, unready=c.unready, warnings=c.warnings)
+                | _row(writes=c.writes, pullRequest=c.pull, close=c.close, approve=c.approve)
+                | _row(subpackages=c.subpackages, losses=c.losses, pins=c.pins, diff=c.impact)
+                | _row(conflicts=c.conflicts, answers=c.answers)
+            )
+        case LockProposal() as p:
+            return _result_fields(p.change) | _row(pins=p.pins, edited=p.edited)
+        case ApprovableRow() as a:
+            place = _row(url=a.url, number=a.number, head=a.head)
+            return place | _row(conflicts=a.conflicts, unmet=a.unmet, shown=a.lenient, objection=a.objection)
+        case Problem() as p:
+            what = _row(reason=p.reason, message=p.message, hint=p.hint)
+            return what | _row(location=p.location, subject=p.subject)
+        case Refusal() as r:
+            return _row(reason=r.reason, message=r.message, hint=r.hint)
+        case Risk() as r:
+            return _row(action=r.action, subject=r.subject) | {"class": r.category}
+        case Impact() as i:
+            return _row(digest=i.digest, files=i.files, added=i.added, removed=i.removed)
+        case Approval() as a:
+            return _row(number=a.number, head=a.head, expect=a.expect)
+        case ClosePull() as c:
+            return _row(number=c.number, head=c.head)
+        case PullRequest() as p:
+            branch = _row(head=p.head, headOid=p.head_oid, base=p.base)
+            return branch | _row(
+                number=p.number, url=p.url, title=p.title, state=p.state, draft=p.draft, labels=p.labels
+            )
+        case Answer(conflict=c) as a:
+            place = _row(path=c.path, resource=c.resource, field=c.field)
+            sides = _row(chosen=a.chosen, dropped=a.dropped)
+            return place | sides | _row(by=a.by, policy=a.policy, source=a.source)
+        case HistoryEntry(impact=impact) as h:
+            commit = _row(commit=h.commit, date=h.date or None, author=h.author, subject=h.subject)
+            risks = impact.risks if impact else ()
+            revision = _row(revision=h.revision, upstream=h.upstream, labels=h.labels)
+            return revision | commit | _row(diff=impact, risks=risks)
+        case Rollout() as r:
+            held = [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
+            state = _row(set=r.key, revision=r.revision, phase=r.phase, text=rollout_title(r))
+            return state | _row(waves=r.waves, held=held)
+        case WaveStatus() as w:
+            text = _row(message=w.message, text=wave_row(w).lines[0])
+            return text | _row(name=w.name, phase=w.phase, packages=w.members)
+        case MemberStatus() as m:
+            state = _row(phase=m.phase, message=m.failure or m.why, gates=m.gates)
+            return state | _row(namespace=m.key.namespace, name=m.key.name, package=m.name)
+        case GateResult() as g:
+            return _row(result=g.result, message=g.message)
+        case Loss():
+            return loss_value(value)
+        case PackageStatus():
+            return status_value(value)
+        case Conflict():
+            return conflict_value(value)
+        case Effect():
+            return msgspec.to_builtins(value)
+        case WriteDraft() | WriteGroup() | WriteRemoval() | MoveRef() | StartBranch():
+            return _row(kind=type(value).__name__, ref=value.ref, expect=value.expect) | _write(value)
+    return value
 
 
-_FIELDS: Final[dict[type, dict[str, Getter]]] = {
-    Report: _fields(
-        "checksum empty losses needs approvable problems refusals notes lock rollouts moves",
-        instance="names.instance",
-        shards=lambda report: [report.names.shard] if report.names.shard else [],
-        summary="ops",
-        changes="packages",
-    ),
-    PackageRow: _fields("name reason status risks")
-    | _fields(
-        "op before group pending waits ready repository package variant location approve writes "
-        "unready warnings subpackages losses pins close conflicts answers",
-        "change.",
-        after="change.tree",
-        message="change.detail",
-        pullRequest="change.pull",
-        diff="change.impact",
-        upstream=lambda row: {"from": row.change.upstream_from, "to": row.change.upstream_to},
-    ),
-    ApprovableRow: _fields("url number head conflicts unmet objection", shown="lenient"),
-    Problem: _fields("location reason message hint subject"),
-    Refusal: _fields("reason message hint"),
-    Need: _fields("action text holds places"),
-    Risk: _fields("action subject", **{"class": "category"}),
-    Impact: _fields("digest files added removed"),
-    ClosePull: _fields("number head"),
-    PullRequest: _fields("number draft head base title url state labels", headOid="head_oid"),
-    Answer: _fields("path resource field", "conflict.") | _fields("chosen dropped by policy source"),
-    LockProposal: _fields(
-        "pending waits before op reason", "change.", after="change.tree", message="change.detail"
-    )
-    | _fields("pins edited"),
-    HistoryEntry: _fields(
-        "revision commit upstream author subject labels",
-        date=lambda entry: entry.date or None,
-        diff="impact",
-        risks=lambda entry: entry.impact.risks if entry.impact else (),
-    ),
-    Rollout: _fields(
-        "revision phase waves",
-        set="key",
-        text=rollout_title,
-        held=lambda rollout: [
-            {**key._asdict(), "message": why} for key, why in sorted(rollout.staying.items())
-        ],
-    ),
-    WaveStatus: _fields("name phase message", packages="members", text=lambda wave: wave_row(wave).lines[0]),
-    MemberStatus: _fields(
-        "phase gates",
-        namespace="key.namespace",
-        name="key.name",
-        package="name",
-        message=lambda member: member.failure or member.why,
-    ),
-    GateResult: _fields("result message"),
-    # Files are counted, and packages that share a group's commit.
-    WriteDraft: _fields(
-        "ref expect onto path time tree merges", kind=_kind, files=lambda write: len(write.files)
-    ),
-    WriteGroup: _fields("ref expect onto time", kind=_kind, packages=lambda write: len(write.parts)),
-    WriteRemoval: _fields("ref expect onto path time", kind=_kind),
-    MoveRef: _fields("ref expect to", kind=_kind),
-    StartBranch: _fields("ref", kind=_kind, expect=lambda _: None, to="oid"),
-}
-_VALUES: Final[dict[type, Getter]] = {
-    Loss: loss_value,
-    PackageStatus: status_value,
-    Conflict: conflict_value,
-    Effect: msgspec.to_builtins,
-}
+def _result_fields(c: Change) -> dict[str, object]:
+    """Return the fields that a package and the lock share."""
+    trees = _row(before=c.before, after=c.tree, pending=c.pending, waits=c.waits)
+    return trees | _row(op=c.op, reason=c.reason, message=c.detail)
+
+
+def _write(write: Write) -> dict[str, object]:
+    """Return the further fields of a write: files are counted, and packages that share a group's commit."""
+    match write:
+        case WriteDraft() as w:
+            tree = _row(tree=w.tree, merges=w.merges, files=len(w.files))
+            return tree | _row(onto=w.onto, path=w.path, time=w.time)
+        case WriteGroup() as w:
+            return _row(onto=w.onto, time=w.time, packages=len(w.parts))
+        case WriteRemoval() as w:
+            return _row(onto=w.onto, path=w.path, time=w.time)
+        case MoveRef() as w:
+            return _row(to=w.to)
+    return _row(to=write.oid)
