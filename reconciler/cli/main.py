@@ -86,7 +86,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"reconciler.cli.{cmd_name}"), cmd_name)
+        module = "main" if cmd_name == completion.name else cmd_name
+        command: click.Command = getattr(import_module(f"reconciler.cli.{module}"), cmd_name)
         return _laid_out(command)
 
     def resolve_command(
