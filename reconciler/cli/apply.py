@@ -125,7 +125,7 @@ def _apply(
                 outcome, lambda done: [*outcome_lines(done, paint=printer.paint, quiet=True)]
             )
             printer.lines(lines)
-            needs = () if printer.quiet else tell(plan, lambda some: needs_after(some, outcome))
+            needs = tell(plan, lambda some: needs_after(some, outcome))
             printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
         case Output.JSON:
             printer.value(show(lambda some, done: report_value(build_report(some, names, done))))

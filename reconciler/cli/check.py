@@ -23,7 +23,7 @@ from reconciler.cli.output import (
 )
 from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem, current_runner
 from reconciler.plan.changes import problem_exits
-from reconciler.plan.compare import Comparison
+from reconciler.plan.compare import Comparison, Fate
 from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
 from reconciler.report.isolation import tell_comparison
 from reconciler.report.sarif import comparison_sarif
@@ -191,9 +191,15 @@ def _tell(runner: Runner, printed: _Shown, json_file: Path | None, sarif_file: P
     runner.tell(printed.outputs)
 
 
+def _changes(comparison: Comparison) -> bool:
+    """Whether merging changes anything: a variant that is kept all the same stays as it is."""
+    variants = any(variant.fate is not Fate.KEEP for variant in comparison.variants)
+    return variants or bool(comparison.packages or comparison.pins)
+
+
 def _changed(comparison: Comparison) -> str:
     """Return `true`, `false`, or `unknown` where what was read changes nothing and not all was read."""
-    if not comparison.is_empty:
+    if _changes(comparison):
         return "true"
     return "false" if comparison.is_complete else "unknown"
 
@@ -219,7 +225,7 @@ def _exit_of(checked: CheckResult, level: str, *, strict: bool, detailed: bool) 
         exits.add(Exit.UNAVAILABLE)
     if comparison.postponed:
         exits.add(Exit.PARTIAL)
-    if detailed and not comparison.is_empty:
+    if detailed and _changes(comparison):
         exits.add(Exit.PENDING)
     return worst(exits)
 

@@ -1,6 +1,7 @@
 """`plan`: show what apply would do, and why."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -142,11 +143,14 @@ def show_plan(
 
     match output:
         case Output.TEXT:
-            paint, quiet, width = printer.paint, printer.quiet, printer.width
-            needs = not (to_apply or quiet)
-            printer.lines(
-                show(lambda r: [*plan_lines(r, paint=paint, quiet=quiet, shows_needs=needs, width=width)])
+            make_lines = partial(
+                plan_lines,
+                paint=printer.paint,
+                quiet=printer.quiet,
+                shows_needs=not to_apply,
+                width=printer.width,
             )
+            printer.lines(show(lambda report: list(make_lines(report))))
         case Output.JSON:
             printer.value(show(report_value))
         case Output.MARKDOWN:

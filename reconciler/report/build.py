@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -88,7 +89,7 @@ def build_report(
         plan.losses,
         risk_counts(changes),
         tuple(needs_after(plan, outcome)),
-        tuple(fold_changes(listed, names, statuses, unfolded=unfolded, now=now)),
+        partial(fold_changes, listed, names, statuses, unfolded=unfolded, now=now),
         tuple(package_row(change, names, statuses.get(change.package)) for change in changes),
         tuple(_approvable(plan)),
         plan.problems,
@@ -654,11 +655,15 @@ def _repairs(plan: Plan) -> Iterator[Need]:
     places: dict[str, dict[NeedPlace, None]] = {}
     for group in group_problems(plan.problems):
         of_reason = places.setdefault(group.reason, {})
-        of_reason |= dict.fromkeys(
-            NeedPlace(str(problem.location) or problem.subject) for problem in group.problems
-        )
+        of_reason |= dict.fromkeys(NeedPlace(_problem_place(problem)) for problem in group.problems)
     for reason, of_reason in places.items():
         yield Need(Action.REPAIR, words(reason), tuple(of_reason))
+
+
+def _problem_place(problem: Problem) -> str:
+    """Return what is wrong and where: `Repository default/edge-1 (repositories.yaml:7)`."""
+    where = str(problem.location)
+    return f"{problem.subject} ({where})" if problem.subject and where else problem.subject or where
 
 
 def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need]:
@@ -762,7 +767,13 @@ def rollout_title(rollout: Rollout) -> str:
     done = f"{_published(members)} of {len(members)} published"
     newer = sum(key not in rollout.waves_of for key in rollout.staying)
     more = f", {newer} newer {'target waits' if newer == 1 else 'targets wait'} for its end" if newer else ""
-    return f"{rollout.revision} of {rollout.key}: {rollout.phase}, {done}{more}"
+    is_blocked = any(wave_row(wave).phase == BLOCKED for wave in rollout.waves)
+    phase = BLOCKED if is_blocked and rollout.phase is RolloutPhase.PROGRESSING else rollout.phase
+    return f"{rollout.revision} of {rollout.key}: {phase}, {done}{more}"
+
+
+BLOCKED = "blocked"
+"""The phase of a wave on its way that moves on only when a person does something."""
 
 
 def wave_row(wave: WaveStatus) -> WaveRow:
@@ -770,7 +781,7 @@ def wave_row(wave: WaveStatus) -> WaveRow:
     waits = wave.phase is WavePhase.PROGRESSING and any(member.why for member in wave.members)
     return WaveRow(
         wave.name,
-        str(wave.phase),
+        BLOCKED if waits else str(wave.phase),
         _published(wave.members),
         len(wave.members),
         wave.message,

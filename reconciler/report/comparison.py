@@ -50,7 +50,7 @@ _VARIANTS = {
     Fate.KEEP: "keeps",
     Fate.DROP: "drops",
 }
-_ENDS: Mapping[Fate, str] = {Fate.KEEP: " no longer asked for", Fate.DROP: " never applied"}
+_ENDS: Mapping[Fate, str] = {Fate.KEEP: " unchanged", Fate.DROP: " never applied"}
 
 
 class Clause(NamedTuple):
@@ -76,11 +76,13 @@ def sentence(comparison: Comparison) -> str:
     unready = sum(bool(package.after and package.after.unready) for package in comparison.packages)
     parts += [f"{unready} not ready"] if unready else []
     locks = f"{plural(len(comparison.pins), 'entry')} of the lock" if comparison.pins else ""
-    if parts or not locks:
+    changed = fates.total() - fates[Fate.KEEP]
+    others = locks or (plural(changed, "PackageVariant") if comparison.deep and changed else "")
+    if parts or not others:
         parts += [f"changes {locks}"] if locks else []
         done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
     else:
-        done = f"Merging this changes no {noun}, but {locks}"
+        done = f"Merging this changes no {noun}, but {others}"
     if not comparison.has_manifests:
         done = f"{done}: neither side has a manifest"
     missing = {

@@ -79,7 +79,7 @@ def plan_markdown(report: Report) -> str:
     moves = report.moves[len(report.dangers) :]
     rows = [
         {
-            "op": str(cause.first.op),
+            "op": cause.word,
             "name": cause_name(cause),
             "reason": str(cause.reason),
             "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),

@@ -1,15 +1,16 @@
 """The values that reports are made of: what every form prints, computed once. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
 from reconciler.base.errors import Exit
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, plural, some
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
@@ -131,6 +132,12 @@ class ChangeCause(Struct, frozen=True):
     def name(self) -> str:
         """The package, or how many there are, as a row names it."""
         return plural(len(self.changes), "package") if self.is_folded else self.names
+
+    @property
+    def word(self) -> str:
+        """The operation, or the state where people have something to do about a package that is kept."""
+        is_told = self.phase == Phase.CONFLICT or self.reason is Reason.DELETION_PROPOSED
+        return self.phase if self.phase and is_told else str(self.first.op)
 
     @property
     def first(self) -> Change:
@@ -271,8 +278,11 @@ class ApprovableRow(Struct, frozen=True):
     objection: str
 
 
-class Report(Struct, frozen=True):
-    """A plan, or with its outcome what became of it, as every form prints it (D39)."""
+class Report(Struct, frozen=True, dict=True):
+    """A plan, or with its outcome what became of it, as every form prints it (D39).
+
+    What a form does not print is not made: `fold` makes the causes.
+    """
 
     names: Names
     checksum: str
@@ -285,8 +295,7 @@ class Report(Struct, frozen=True):
     risks: Mapping[str, int]
     """How many packages each class of risk is about, the worst class first."""
     needs: tuple[Need, ...]
-    causes: tuple[ChangeCause, ...]
-    """The changes that are listed, folded."""
+    fold: Callable[[], Sequence[ChangeCause]]
     packages: tuple[PackageRow, ...]
     """Every package, by worst risk and operation."""
     approvable: tuple[ApprovableRow, ...]
@@ -300,6 +309,11 @@ class Report(Struct, frozen=True):
     outcome: Outcome | None
     exits: frozenset[Exit]
     exit_code: Exit
+
+    @cached_property
+    def causes(self) -> tuple[ChangeCause, ...]:
+        """The changes that are listed, folded."""
+        return tuple(self.fold())
 
     @property
     def summary(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts, message_line, plural, some, terminal
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Effect, LockProposal, Op, Outcome, PinChange, Refusal
@@ -243,7 +243,7 @@ def _table(causes: Sequence[ChangeCause], paint: Paint, width: int | None) -> It
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
     if not causes:
         return
-    cells = [(c.first.op, terminal(c.name), c.reason, terminal(c.text)) for c in causes]
+    cells = [(c.word, terminal(c.name), c.reason, terminal(c.text)) for c in causes]
     alike: dict[str, list[ChangeCause]] = {}
     for cause in causes:
         impact = None if cause.is_folded else cause.first.impact
@@ -252,11 +252,10 @@ def _table(causes: Sequence[ChangeCause], paint: Paint, width: int | None) -> It
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for cause, (first, *others) in zip(causes, rows, strict=True):
-        change = cause.first
-        if change.op is Op.KEEP and cause.reason is not Reason.UP_TO_DATE:
-            yield first
-        else:
-            yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
+        word, op = cause.word, cause.first.op
+        color = None if op is Op.KEEP and cause.reason is not Reason.UP_TO_DATE else _COLOURS[op]
+        color = Color.RED if word == Phase.CONFLICT else color
+        yield paint(word, color) + first[len(word) :] if color else first
         yield from others
         for text, color in _lines_below(cause, alike):
             for line in indented(terminal(text), width):

@@ -371,12 +371,14 @@ def test_markdown_is_a_job_summary(world: World) -> None:
     assert "| create | `edge-1/web` | New |" in text
 
 
-def test_quiet_hides_progress_and_keeps_changes(world: World) -> None:
+def test_quiet_hides_progress_and_keeps_changes_and_what_waits_for_people(world: World) -> None:
     planned, applied = world.run("plan", "-q").out, world.run("apply", "-q").out
 
     assert "create  edge-1/web  New" in planned
     assert applied.startswith(planned)
-    assert applied.splitlines()[len(planned.splitlines()) :] == ["14 effects done, 0 failed."]
+    done, head, *needs = applied.splitlines()[len(planned.splitlines()) :]
+    assert (done, head[:9]) == ("14 effects done, 0 failed.", "NEEDS YOU")
+    assert "\n".join([head, *needs]) in world.run("plan", "-q").out
 
 
 def test_unchanged_packages_are_listed_with_all(world: World) -> None:

@@ -64,3 +64,13 @@ def test_deletions_come_first_and_what_merging_ends_last() -> None:
         ("update", "edge-west/b"),
         ("withdraw", "edge-west/a"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fate", "end"),
+    [(Fate.KEEP, ""), (Fate.CHANGE, ", but 1 PackageVariant"), (Fate.CREATE, ", but 1 PackageVariant")],
+)
+def test_variant_that_changes_without_its_package_is_counted(fate: Fate, end: str) -> None:
+    variant = VariantDifference(ObjectName("default", "web"), fate, "why")
+
+    assert sentence(Comparison((variant,), deep=True)) == f"Merging this changes no package{end}"

@@ -2,10 +2,11 @@
 
 import pytest
 
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.status import PackageStatus
 from reconciler.report.build import (
     MOST_DIFFS,
     MOST_ROWS,
@@ -146,3 +147,20 @@ def test_a_text_that_all_share_keeps_its_names() -> None:
         "web/v2 of web is held"
     )
     assert common_text(["web of a", "web of b"], "web of …") == "web of …"
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "word"),
+    [
+        (Phase.CONFLICT, Reason.MERGE_CONFLICT, "conflict"),
+        (Phase.IN_REVIEW, Reason.DELETION_PROPOSED, "in review"),
+        (Phase.PAUSED, Reason.PAUSED, "keep"),
+    ],
+)
+def test_row_of_a_kept_package_names_what_waits_for_people(phase: Phase, reason: Reason, word: str) -> None:
+    kept = replace(update(1), op=Op.KEEP, reason=reason)
+    status = PackageStatus(phase, kept.variant, kept.package, reason=reason)
+
+    (cause,) = fold_changes([kept], NAMES, {kept.package: status})
+
+    assert cause.word == word

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
@@ -11,7 +12,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal, WaitsFor
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
-from reconciler.report.build import find_needs
+from reconciler.report.build import find_needs, rollout_rows
 from reconciler.report.report import NeedPlace
 from reconciler.resolve.rollout_model import (
     MemberPhase,
@@ -108,3 +109,25 @@ def test_packages_of_one_cause_share_a_row_and_one_pull_request_is_named_once() 
     (need,) = find_needs(Plan(), [status(EAST, Phase.IN_REVIEW), grouped])
 
     assert need.places == (NeedPlace("east#3", "https://x/3", ""),)
+
+
+def test_repair_names_the_object_and_its_place() -> None:
+    named = Problem(
+        Location("a.yaml", 2), Reason.REPOSITORY_UNAVAILABLE, "No answer", subject="Repository default/edge"
+    )
+    file = Problem(Location("b.yaml", 4), Reason.REPOSITORY_UNAVAILABLE, "No answer")
+
+    ((_, _, where),) = needs(Plan(problems=(named, file)))
+
+    assert where == "Repository default/edge (a.yaml:2), b.yaml:4"
+
+
+@pytest.mark.parametrize(("why", "word"), [("1 conflict", "blocked"), ("", "progressing")])
+def test_wave_that_a_person_holds_is_blocked(why: str, word: str) -> None:
+    wave = moving("canary", EAST)
+    held = replace(wave, members=tuple(member._replace(why=why) for member in wave.members))
+
+    (row,) = rollout_rows((rollout(held, moving("rest", WEST, phase=WavePhase.WAITING)),))
+
+    assert row.waves[0].phase == word
+    assert f": {word}, " in row.title
