@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import terminal
 from reconciler.cli.differences import html_option, write_page
@@ -33,6 +33,7 @@ from reconciler.names.problems import Problem
 from reconciler.report.isolation import tell_rows
 from reconciler.report.json import exits_value, listing, wire
 from reconciler.report.status import (
+    SORT_KEYS,
     Owner,
     StatusFilter,
     condition,
@@ -49,11 +50,6 @@ from reconciler.run.options import RunOptions
 from reconciler.run.queries import FleetStatus, read_status
 
 FORMS = (Output.TEXT, Output.WIDE, Output.JSON, Output.YAML, Output.JSONL, Output.CSV)
-STATES = (
-    *("published", "in review", "not ready", "conflict", "rejected"),
-    *("paused", "held back", "pending", "stalled"),
-)
-SORT_KEYS = ("name", "cluster", "main", "review", "state", "since")
 SECONDS = 30
 """Time between two looks of `--watch`."""
 
@@ -63,7 +59,11 @@ SECONDS = 30
 @output_options(*FORMS)
 @filter_options
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only packages in this state."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(tuple(map(str, Phase))),
+    help="Only packages in this state.",
 )
 @click.option(
     "--repository",

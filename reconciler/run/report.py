@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import orjson
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler import __version__
@@ -82,22 +81,6 @@ class Differences(NamedTuple):
     diffs: tuple[PackageDiff, ...]
 
 
-class PackageSources(Struct, frozen=True):
-    """Values from which the rows of packages are made.
-
-    `statuses` are the states to show, `status_files` the files of the status branch with the same states.
-    `labels` name what happens to packages where that is not the operation, `other` what happens to the rest.
-    """
-
-    planned: PlannedRun
-    statuses: Sequence[PackageStatus]
-    status_files: Mapping[str, bytes]
-    differences: Mapping[PackageKey, int] = field(default_factory=dict)
-    causes: Mapping[PackageKey, int] = field(default_factory=dict)
-    labels: Mapping[PackageKey, str] | None = None
-    other: str = ""
-
-
 def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> Page:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
     return tell(planned.plan, lambda plan: _plan_report(replace(planned, plan=plan), outcome))
@@ -107,7 +90,7 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> Page:
     report = build_report(planned.plan, planned.names, outcome)
     changes = [row.change for row in report.packages]
     differences = find_differences(planned, changes)
-    sources = _sources(planned, outcome, differences, report.causes)
+    reader = _RowReader(planned, outcome, differences.places, report.causes)
     lines = list(outcome_lines(outcome)) if outcome else []
     page = Page(
         ReportKind.APPLY if outcome else ReportKind.PLAN,
@@ -119,7 +102,7 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> Page:
         needs=report.needs,
         risks=report.risks,
         causes=report.causes,
-        packages=package_rows(changes, sources),
+        packages=reader.rows(changes),
         diffs=differences.diffs,
         places=differences.places,
         problems={PROBLEMS: report.problems},
@@ -142,7 +125,7 @@ def _status_report(planned: PlannedRun) -> Page:
     plan = planned.plan
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
     differences = find_differences(planned, sorted_changes(plan))
-    rows = package_rows(sorted_changes(plan), _sources(planned, None, differences, ()))
+    rows = _RowReader(planned, None, differences.places).rows(sorted_changes(plan))
     recorded = [
         replace(row, op="", risks=(), categories=(), cause=-1)
         for row in rows
@@ -216,12 +199,12 @@ def _compared_report(report: Page, checked: CheckResult, planned: PlannedRun) ->
     causes = comparison_causes(comparison, names)
     labels = comparison_labels(comparison)
     differences = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
-    sources = replace(_sources(planned, None, differences, causes), labels=labels, other="same")
+    reader = _RowReader(planned, None, differences.places, causes, labels)
     return replace(
         _with_origin(report, planned),
         risks=risk_counts(differing.values()),
         causes=tuple(causes),
-        packages=package_rows(changes, sources),
+        packages=reader.rows(changes),
         diffs=differences.diffs,
         places=differences.places,
         rollouts=tuple(rollout_rows(planned.plan.rollouts)),
@@ -249,41 +232,44 @@ def _with_origin(report: Page, planned: PlannedRun) -> Page:
     return replace(report, source=source, clusters=clusters)
 
 
-def _sources(
-    planned: PlannedRun, outcome: Outcome | None, differences: Differences, causes: Sequence[ChangeCause]
-) -> PackageSources:
-    """Return what rows of packages are made of, with the states before the plan or after its outcome."""
-    plan = planned.plan
-    files = status_after(plan, outcome.unfinished, outcome.opened) if outcome else current_status(plan)
-    of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
-    return PackageSources(planned, current_statuses(plan, outcome), files, differences.places, of_causes)
-
-
-def package_rows(changes: Sequence[Change], sources: PackageSources) -> tuple[PageRow, ...]:
-    """Return a row for each change in their order, then for each owner without a package that has a state."""
-    reader = _RowReader(sources)
-    return (*map(reader.row, changes), *reader.others())
-
-
 class _RowReader:
-    """Values of the whole fleet that rows need, each computed once."""
+    """Reads the rows of packages: values of the whole fleet that they need are computed once.
 
-    def __init__(self, sources: PackageSources) -> None:
-        self._sources = sources
-        self._inputs = sources.planned.inputs
-        self._names = sources.planned.names
-        self._variants = {status.variant for status in sources.statuses if status.package}
-        self._statuses = {status.package: status for status in sources.statuses if status.package}
-        self._overviews = package_overviews(sources.planned.plan, sources.statuses)
-        self._owners = _owners(sources.status_files)
+    `differences` and `causes` are where those of packages are. `labels` name what happens to packages where
+    that is not the operation.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedRun,
+        outcome: Outcome | None,
+        differences: Mapping[PackageKey, int],
+        causes: Sequence[ChangeCause] = (),
+        labels: Mapping[PackageKey, str] | None = None,
+    ) -> None:
+        plan, statuses = planned.plan, current_statuses(planned.plan, outcome)
+        files = status_after(plan, outcome.unfinished, outcome.opened) if outcome else current_status(plan)
+        self._context, self._inputs, self._names = plan.context, planned.inputs, planned.names
+        self._differences, self._labels = differences, labels
+        self._causes = {
+            change.package: place for place, cause in enumerate(causes) for change in cause.changes
+        }
+        self._variants = {status.variant for status in statuses if status.package}
+        self._statuses = {status.package: status for status in statuses if status.package}
+        self._overviews = package_overviews(plan, statuses)
+        self._owners = _owners(files)
         self._conditions = {_owner_key(o): _conditions(o) for o in self._owners if o.get("kind") == _VARIANT}
 
+    def rows(self, changes: Iterable[Change]) -> tuple[PageRow, ...]:
+        """Return a row for each change, then for each owner without a package that has a state."""
+        return (*map(self.row, changes), *self.others())
+
     def row(self, change: Change) -> PageRow:
-        sources, status = self._sources, self._statuses.get(change.package)
+        status = self._statuses.get(change.package)
         overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
-        labels = self._sources.labels
+        labels = self._labels
         parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
         return PageRow(
             repository,
@@ -291,7 +277,7 @@ class _RowReader:
             **_overview_fields(overview, change),
             **_status_fields(status),
             variant=str(change.variant or ""),
-            op=str(change.op) if labels is None else labels.get(change.package, self._sources.other),
+            op=str(change.op) if labels is None else labels.get(change.package, "same"),
             reason=str(row_reason(change, status)),
             detail=join_texts("; ", dict.fromkeys(parts)),
             manifest=str(change.location or ""),
@@ -302,8 +288,8 @@ class _RowReader:
             conflicts=self._conflicts(change),
             subpackages=tuple(note.text for note in change.subpackages),
             conditions=conditions,
-            diff=sources.differences.get(change.package, -1),
-            cause=sources.causes.get(change.package, -1),
+            diff=self._differences.get(change.package, -1),
+            cause=self._causes.get(change.package, -1),
         )
 
     def others(self) -> Iterator[PageRow]:
@@ -332,8 +318,7 @@ class _RowReader:
 
     def _downstream(self, owner: Owner) -> tuple[str, str, str]:
         """Return repository, package and cluster of an owner; of a variant also those that were not read."""
-        context = self._sources.planned.plan.context
-        key = _owner_key(owner)
+        context, key = self._context, _owner_key(owner)
         variant = (
             context.variants.get(ObjectName(*key)) if context and owner.get("kind") == _VARIANT else None
         )
@@ -353,7 +338,7 @@ class _RowReader:
 
     def _web_url(self, change: Change) -> str:
         """Return the directory of the package on main at its forge, "" where either is not there."""
-        view, context = self._inputs.inventory.views[change.repository], self._sources.planned.plan.context
+        view, context = self._inputs.inventory.views[change.repository], self._context
         target = context.targets.get(change.package) if context else None
         if view.head is None or target is None or target.package.main_tree is None:
             return ""

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.status import SORT_KEYS, STATES
-from reconciler.plan.status import Phase
-from reconciler.report import status as report
 from reconciler.report.status import StatusFilter, row, sort_owners, status_csv, status_lines
 
 
@@ -133,11 +130,6 @@ def test_rows_are_sorted_by_a_key_then_by_name_and_without_a_value_last(key: str
     ]
 
     assert "".join(each["name"] for each in sort_owners(subjects, key)) == order
-
-
-def test_lists_of_states_and_sort_keys_are_complete() -> None:
-    assert tuple(str(phase) for phase in Phase) == STATES
-    assert SORT_KEYS == report.SORT_KEYS
 
 
 def test_csv_is_inert_and_complete() -> None:
