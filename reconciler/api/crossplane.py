@@ -183,7 +183,7 @@ class Lock(ForeignManifest):
 class MatchImage(ForeignModel):
     """Matcher of images by prefix."""
 
-    type: str = "Prefix"
+    type: Literal["Prefix"] = "Prefix"
     prefix: str
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.index import IndexContents, served_apis
+from reconciler.dependencies.catalog.index import IndexContents, collect_needs, served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS
 from reconciler.dependencies.dialects.reading import (
@@ -340,6 +340,7 @@ class _ClusterManifests(Struct):
     candidates: list[Candidate] = field(default_factory=list)
     activations: list[ActivationRequest] = field(default_factory=list)
     pinned: set[Candidate] = field(default_factory=set)
+    rewrites: list[tuple[str, str]] = field(default_factory=list)
 
 
 def collect_cluster_inputs(
@@ -379,6 +380,7 @@ def collect_cluster_inputs(
             in_namespace(candidate, space, fleet.packaging_namespace) for candidate in reading.candidates
         ]
         mine.activations += reading.activations
+        mine.rewrites += reading.rewrites
         for install in reading.installs:
             mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
     for cluster, mine in scopes.items():
@@ -397,6 +399,7 @@ def collect_cluster_inputs(
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     warnings += _taken_names(shared) if scopes else ()
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
+    warnings += (note for inputs in worlds for note in _other_digests(inputs))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
@@ -493,15 +496,50 @@ def _cluster_inputs(
                 excluded = dict.fromkeys(closed, common)
                 all_here = [*sorted(offered_here, key=str), *shared]
                 catalogues[key] = build_catalogue(all_here, refused, excluded)
+            rewrites = (*(scopes[""].rewrites if "" in scopes else ()), *scope.rewrites)
             environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
             inputs = ClusterInputs(
                 installs,
-                catalogues[key],
+                with_rewrites(catalogues[key], rewrites, installs) if rewrites else catalogues[key],
                 choices=replace(fleet.choices, defaults=index.defaults_of(cluster, environment)),
                 activations=tuple(sorted(scope.activations, key=str)),
                 cluster=cluster,
             )
             yield _with_snapshot(inputs, snapshot, fleet.instance) if snapshot.present else inputs
+
+
+def with_rewrites(
+    catalogue: Catalogue, rewrites: Iterable[tuple[str, str]], installs: Iterable[Install]
+) -> Catalogue:
+    """Return a catalogue in which a package that is in no index is the one that a cluster pulls instead.
+
+    Source: Crossplane, ImageConfig: of several prefixes the longest counts.
+    """
+    longest_first = sorted(set(rewrites), key=lambda rewrite: (-len(rewrite[0]), rewrite))
+    needs = collect_needs(installs, catalogue)
+    names = dict(catalogue.names)
+    for id_ in needs:
+        new_names = (
+            f"{new}{id_.name.removeprefix(old)}" for old, new in longest_first if id_.name.startswith(old)
+        )
+        pulled = catalogue.find(PackageId(Ecosystem.XPKG, next(new_names, "")))
+        if id_.ecosystem is Ecosystem.XPKG and catalogue.find(id_) not in catalogue.packages:
+            names |= {id_: pulled} if pulled in catalogue.packages else {}
+    return Catalogue(catalogue.packages, names, catalogue.refused, catalogue.local)
+
+
+def _other_digests(inputs: ClusterInputs) -> Iterator[Problem]:
+    """Yield a note for each install with a digest of another version than the tag beside it."""
+    for install in (install for install in inputs.installs if install.tag):
+        versions = inputs.catalogue.candidates(inputs.catalogue.find(install.need.id))
+        tag, digest = install.tag.removeprefix("v"), install.need.range.text
+        pinned = [c.version.text for c in versions if c.digest == digest]
+        is_other = any(c.digest and c.version.text.removeprefix("v") == tag for c in versions)
+        if tag not in [text.removeprefix("v") for text in pinned] and (pinned or is_other):
+            of = f"that of {pinned[0]}" if pinned else "not the one that the index has of it"
+            message = f"The tag is {install.tag}, but the digest is {of}: the digest counts"
+            where, hint = install.need.location, "Correct one of the two."
+            yield Problem(where, Reason.READ_DIFFERENTLY, message, hint, str(install))
 
 
 def _with_snapshot(inputs: ClusterInputs, snapshot: Snapshot, instance: str) -> ClusterInputs:

@@ -98,7 +98,7 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
     elif kind in ("Lock", "PackageLock"):
         notes.parse(api.Lock, flatten_lock(document))
     elif kind == "ImageConfig":
-        notes.parse(api.ImageConfig, document)
+        return _read_image_config(document, notes)
     elif kind not in _CARRIED:
         notes.refuse(("kind",), f"{kind} is no kind of Crossplane's package API", reason=Reason.UNKNOWN_KIND)
     return notes.reading()
@@ -127,9 +127,18 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         inherit=written_values({k: renamed[k] for k in _INHERITED if renamed.get(k) is not None}),
         revisions=_policy(parsed.spec, annotations(document), notes),
         prune_dependencies=parse_boolean(annotations(document).get(PRUNE_DEPENDENCIES)) is not False,
+        tag=tag if digest else "",
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))
+
+
+def _read_image_config(document: Document, notes: Diagnostics) -> ParsedManifest:
+    parsed = notes.parse(api.ImageConfig, document)
+    rewrite = parsed.spec.rewrite_image if parsed is not None else None
+    matched = parsed.spec.match_images if parsed is not None else ()
+    rewrites = tuple((match.prefix, rewrite.prefix) for match in matched if rewrite is not None)
+    return replace(notes.reading(), rewrites=() if notes.problems else rewrites)
 
 
 def _policy(

@@ -101,6 +101,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         gives_credentials=bool(parsed.credential_sets),
         bindings=tuple(sorted((str(alias), str(name)) for alias, name in bound)),
         inherit=written_values({name: value for name, value in settings.items() if value}),
+        tag=(bundle.version or bundle.tag) if bundle.digest else "",
         policy=VersionPolicy(strategy) if strategy in list(VersionPolicy) else VersionPolicy.HIGHEST,
         location=source.location,
     )

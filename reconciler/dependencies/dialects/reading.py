@@ -94,6 +94,8 @@ class ParsedManifest(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     activations: tuple[ActivationRequest, ...] = ()
+    rewrites: tuple[tuple[str, str], ...] = ()
+    """The prefixes of images that a cluster replaces when it pulls, each with the new one."""
 
 
 def parsed_or_broken(source: Source, parse: Callable[[], ParsedManifest | None]) -> ParsedManifest | None:

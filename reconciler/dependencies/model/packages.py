@@ -493,10 +493,10 @@ class Install(PartlyCompared, frozen=True):
     of the cluster that it installs into, `NAMESPACE/SECRET`, where that is another one. `requested` is what
     the manifest names, where it has no solution and this is what is locked for it: it keeps its locked
     version. `label` is how people call what requests it, where that is not its kind and name; no other
-    install has it.
+    install has it. `tag` is what is written beside a digest, and decides nothing.
     """
 
-    UNCOMPARED = frozenset({"label", "location", "_hash"})
+    UNCOMPARED = frozenset({"label", "location", "tag", "_hash"})
 
     namespace: str
     name: str
@@ -524,6 +524,7 @@ class Install(PartlyCompared, frozen=True):
     target: str = ""
     requested: PackageNeed | None = None
     label: str = ""
+    tag: str = ""
     location: Location = Location("")
 
     _hash: int = 0

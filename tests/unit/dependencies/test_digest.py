@@ -120,7 +120,7 @@ FACTS = [
             "target": "prod/edge",
             "requested": PackageNeed(WEB, ANY),
         },
-        frozenset({"label", "location", "_hash"}),
+        frozenset({"label", "location", "tag", "_hash"}),
     ),
     Facts(
         Override("db.io"),
