@@ -27,14 +27,11 @@ from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft, with_ticks
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import (
-    FunctionOwners,
     add_functions,
-    owner_header,
     shared_inventories,
     stamp_kptfile,
     strip_ownership,
     unmet_gates,
-    upstream_functions,
 )
 from reconciler.render.merging import (
     Contents,
@@ -62,8 +59,8 @@ from reconciler.render.rendered import (
 from reconciler.render.sharing import find_classes
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.render.update.identifiers import with_files_of
-from reconciler.render.withdrawn import take_back
-from reconciler.resolve.ownership import find_owner, location_text, owner_text, package_name
+from reconciler.render.withdrawn import function_owners, take_back
+from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
@@ -364,7 +361,7 @@ def _mutate(
     files = _write_own_fields(merged.files, resolved, inventory)
     if not isinstance(files, Blocked):
         files = add_functions(
-            files, variant.spec, _function_owners(merged.files, resolved, inventory, contents)
+            files, variant.spec, function_owners(merged.files, resolved, inventory, contents)
         )
     if isinstance(files, Blocked):
         return files
@@ -390,16 +387,6 @@ def _mutate(
         injection=injected.failure,
         unready=unmet_gates(injected.files[KPTFILE].data) if KPTFILE in injected.files else (),
     )
-
-
-def _function_owners(
-    files: Files, resolved: ResolvedVariant, inventory: Inventory, contents: Contents
-) -> FunctionOwners:
-    """Return the owners of a merged package's functions: upstream, the variant, and its former owner."""
-    pins = (resolved.pin, resolved.base, resolved.draft_base)
-    upstream = upstream_functions(contents.get(pin.tree, {}) for pin in pins if pin is not None)
-    former = find_owner(owner_header(files), resolved.downstream, inventory)
-    return FunctionOwners(resolved.variant.key, upstream, former)
 
 
 def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Inventory) -> Files | Blocked:
@@ -430,7 +417,7 @@ def _restore(
     files = _write_own_fields(with_files_of(result.files, unrendered, before), resolved, inventory)
     if not isinstance(files, Blocked):
         # A function may change its own entry, and what the next update renders is read from there.
-        owners = _function_owners(unrendered, resolved, inventory, inputs.contents)
+        owners = function_owners(unrendered, resolved, inventory, inputs.contents)
         files = add_functions(files, resolved.variant.spec, owners)
     if isinstance(files, Blocked):
         return files

@@ -81,6 +81,35 @@ def test_what_functions_wrote_goes_with_them_beside_one_that_replaces_its_own_ar
     assert package(world)["web/app.yaml"] == plain["web/app.yaml"]
 
 
+@pytest.mark.parametrize("name", ["web-edge-1", "renamed"])
+def test_metadata_that_functions_wrote_into_kptfile_and_context_goes_with_them(
+    world: World, name: str
+) -> None:
+    ask(world)
+    plain = package(world, but="reconciler.dev/owner")
+    notes = (
+        LABELS.replace("labels", "annotations").replace("team: red", "note: one").replace("0.2.0", "0.1.4")
+    )
+    ask(world, *FUNCTIONS, f"  {LABELS}", f"  {notes}")
+    with world.edit("edge-1", "a label of a person") as copy:
+        path = copy / "web/package-context.yaml"
+        path.write_text(path.read_text().replace("    team: red\n", "    team: red\n    mine: kept\n"))
+    assert "team: red" in package(world)["web/Kptfile"]
+    assert "note: one" in package(world)["web/Kptfile"]
+
+    ask(world, *FUNCTIONS, f"  {LABELS.replace('team', 'squad')}", name=name)
+    changed = package(world)
+    ask(world, name=name)
+
+    assert "squad: red" in changed["web/Kptfile"]
+    assert "team" not in changed["web/Kptfile"]
+    done = package(world, but="reconciler.dev/owner")
+    assert done["web/Kptfile"] == plain["web/Kptfile"]
+    assert "team" not in done["web/package-context.yaml"]
+    assert "note" not in done["web/package-context.yaml"]
+    assert "mine: kept" in done["web/package-context.yaml"]
+
+
 def test_file_that_upstream_deletes_goes_without_a_question_beside_such_a_function(world: World) -> None:
     function = f"  {search_replace('placeholder', 'prod')}"
     ask(world, *FUNCTIONS, function)
