@@ -309,7 +309,8 @@ def index_body(proposal: IndexProposal) -> str:
 def chart_body(proposal: IndexProposal) -> str:
     """Return the body of the pull request of a chart: its version, and what comes after the merge."""
     (version,) = proposal.versions
-    return fill("chart.md", version=version, source=proposal.source, package=proposal.place.directory)
+    package, notes = proposal.place.directory, proposal.notes
+    return fill("chart.md", version=version, source=proposal.source, package=package, notes=notes)
 
 
 def _short(text: Text) -> str:

@@ -80,7 +80,8 @@ class VendoredChart(NamedTuple):
     """A chart as it was read: its metadata, its files below its own directory, and where it is from.
 
     `digest` is that of its archive as a run packs it. `versions` is the range that it was chosen from, "" for
-    a chart of this machine. `brought` are the sources of what it depends on and did not have.
+    a chart of this machine. `brought` are the sources of what it depends on and did not have. `beyond` is the
+    newest version of all where the range leaves that out, else "".
     """
 
     metadata: Mapping[str, Any]
@@ -89,6 +90,7 @@ class VendoredChart(NamedTuple):
     digest: str = ""
     versions: str = ""
     brought: tuple[str, ...] = ()
+    beyond: str = ""
 
     @property
     def name(self) -> str:
@@ -215,19 +217,29 @@ def _texts(files: Files) -> dict[str, bytes]:
     return {path: file.data for path, file in files.items()}
 
 
-def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> VendoredChart | None:
-    """Return the newest chart in the range that a package follows, None if that is the one it has, or older.
+class NewerChart(NamedTuple):
+    """The newest chart in the range that a package follows, None if it has that one, or a newer one.
+
+    `beyond` is the newest version of all where the range leaves that out, else "".
+    """
+
+    chart: VendoredChart | None
+    beyond: str
+
+
+def read_newer_chart(pinned: PinnedChart, reader: ChartReader) -> NewerChart:
+    """Return the newest chart that a package may get by its range.
 
     Raises:
         ReconcilerError: It cannot be read.
     """
     if _in_git(pinned.address) is not None:
         chart = _from_git(pinned.address, pinned.versions.replace("*", ""), reader)
-        return chart if _height(chart.version) >= _height(pinned.version) else None
+        is_newer = _height(chart.version) >= _height(pinned.version)
+        return NewerChart(chart if is_newer else None, chart.beyond)
     listing = find_chart_version(pinned.address, pinned.versions, reader.client, reader.policy.limits)
-    if _height(listing.version) <= _height(pinned.version):
-        return None
-    return _fetched(listing, pinned.versions, reader)
+    is_newer = _height(listing.version) > _height(pinned.version)
+    return NewerChart(_fetched(listing, pinned.versions, reader) if is_newer else None, listing.beyond)
 
 
 def _height(version: str) -> tuple[Any, ...]:
@@ -272,7 +284,7 @@ def _from_git(chart: str, version: str, reader: ChartReader, depth: int = 0) -> 
         return _from_git(f"{remote}/{below}" if below != "." else remote, commit, reader, depth + 1)
 
     chart_in_git = _vendored(files, in_repository.address, reader, beside, depth)
-    return chart_in_git._replace(versions=version or "*")
+    return chart_in_git._replace(versions=version or "*", beyond=in_repository.beyond)
 
 
 def _unpacked(archive: BinaryIO, source: str, reader: ChartReader, depth: int = 0) -> VendoredChart:
@@ -411,11 +423,7 @@ def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:
 
 def pinned_chart(configuration: bytes) -> PinnedChart | None:
     """Return the chart that a package follows by its configuration; None if it follows none."""
-    try:
-        documents = load_documents(configuration, PACKAGE_LIMITS)
-    except YamlError:
-        return None  # whoever renders the package says so
-    value = documents[0].value if documents else None
+    value = _value(configuration)
     annotations = mapping_at(mapping_at(value, "metadata"), "annotations")
     address, _, pin = str(annotations.get(SOURCE) or "").rpartition("@")
     versions, charts = str(annotations.get(VERSIONS) or ""), mappings_at(value, "helmCharts")
@@ -429,6 +437,19 @@ def pinned_chart(configuration: bytes) -> PinnedChart | None:
         versions,
         str(arguments.get("version") or ""),
     )
+
+
+def has_source(configuration: bytes) -> bool:
+    """Tell whether a configuration names the address that its chart is from."""
+    return "://" in str(value_at(_value(configuration), "metadata", "annotations", SOURCE))
+
+
+def _value(configuration: bytes) -> Any:
+    try:
+        documents = load_documents(configuration, PACKAGE_LIMITS)
+    except YamlError:
+        return None  # whoever renders the package says so
+    return documents[0].value if documents else None
 
 
 def package_with(chart: VendoredChart, before: Files, name: str) -> Files:

@@ -41,7 +41,9 @@ from reconciler.resolve import resolve_fleet
 from reconciler.run.from_chart import (
     CONFIGURATION,
     ChartReader,
+    NewerChart,
     PinnedChart,
+    has_source,
     open_reader,
     package_with,
     pinned_chart,
@@ -56,14 +58,16 @@ _MOST_BYTES = 1 << 20
 
 
 class ProposedCharts(Struct):
-    """The changes of packages with charts, what was done about them, problems, and counts.
+    """The changes of packages with charts, what was done about them, problems, notes, and counts.
 
-    `followed` packages follow a chart, `count` of them get another one.
+    `notes` are about versions outside of ranges and packages without a source. `followed` packages follow
+    a chart, `count` of them get another one.
     """
 
     changes: list[Change] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     requests: int = 0
     followed: int = 0
     count: int = 0
@@ -75,6 +79,18 @@ class _Followed(NamedTuple):
     path: str
     tree: Oid
     chart: PinnedChart
+
+
+class _Unfollowed(NamedTuple):
+    """A package of an upstream repository with a chart of which nothing names where newer ones are."""
+
+    path: str
+
+    @property
+    def note(self) -> str:
+        """Why no newer chart is looked for, and what changes that."""
+        step = f"`reconciler package from-chart ADDRESS {self.path} --version RANGE` names one to follow"
+        return f"{self.path}: its chart is from a file or a directory, and no newer one is looked for: {step}"
 
 
 def propose_charts(inputs: RunInputs) -> ProposedCharts:
@@ -92,7 +108,9 @@ def propose_charts(inputs: RunInputs) -> ProposedCharts:
         try:
             with guard(view.url):
                 mirror = inputs.mirrors.of(view.url)
-                followed = [chart for chart in _followed(view, mirror) if (view.url, chart.path) not in done]
+                charts = [chart for chart in _charts(view, mirror) if (view.url, chart.path) not in done]
+                followed = [chart for chart in charts if isinstance(chart, _Followed)]
+                proposed.notes += (chart.note for chart in charts if isinstance(chart, _Unfollowed))
                 done |= {(view.url, chart.path) for chart in followed}
                 if followed:
                     _propose(view, mirror, followed, inputs=inputs, reader=reader, proposed=proposed)
@@ -102,7 +120,7 @@ def propose_charts(inputs: RunInputs) -> ProposedCharts:
     return proposed
 
 
-def _followed(view: RepositoryView, mirror: Mirror) -> Iterator[_Followed]:
+def _charts(view: RepositoryView, mirror: Mirror) -> Iterator["_Followed | _Unfollowed"]:
     for path, package in sorted(view.packages.items()):
         header, tree = package.main_header, package.main_tree
         if tree is None or header is None or header.owner or not header.has_charts:
@@ -110,8 +128,11 @@ def _followed(view: RepositoryView, mirror: Mirror) -> Iterator[_Followed]:
         blob = mirror.blob_at(tree, CONFIGURATION)
         if blob is not None:
             mirror.ensure([blob])
-            chart = pinned_chart(mirror.blob(blob, _MOST_BYTES))
-            if chart is not None and mirror.subtree(tree, f"{CHART_HOME}/{chart.name}"):
+            configuration = mirror.blob(blob, _MOST_BYTES)
+            chart = pinned_chart(configuration)
+            if not has_source(configuration):
+                yield _Unfollowed(path)
+            elif chart is not None and mirror.subtree(tree, f"{CHART_HOME}/{chart.name}"):
                 yield _Followed(path, tree, chart)
 
 
@@ -140,7 +161,9 @@ def _propose(
                 branch = (
                     open_branch(mirror, refs[ref], main, chart.path, policy.commits) if ref in refs else None
                 )
-                proposal = _proposal(chart, mirror, ref, place, reader)
+                newer = read_newer_chart(chart.chart, reader)
+                proposed.notes += _notes_beyond(chart, newer.beyond)
+                proposal = _proposal(chart, newer, mirror, place, inventory)
         except ReconcilerError as error:
             where = Location(f"{chart.path}/{CONFIGURATION}")
             problem = Problem(where, _reason(error), str(error), error.hint, chart.path)
@@ -157,12 +180,18 @@ def _propose(
     proposed.changes += changes
 
 
+def _notes_beyond(followed: _Followed, beyond: str) -> tuple[str, ...]:
+    """Return the note about a version that the range of a package leaves out, if there is one."""
+    name, address, versions, _ = followed.chart
+    step = f"`reconciler package from-chart {address} {followed.path} --version '^{beyond}'` takes it"
+    return (f"{followed.path}: {name} {beyond} is outside of its range {versions}: {step}",) if beyond else ()
+
+
 def _proposal(
-    followed: _Followed, mirror: Mirror, ref: str, place: ProposalPlace, reader: ChartReader
+    followed: _Followed, newer: NewerChart, mirror: Mirror, place: ProposalPlace, inventory: Inventory
 ) -> IndexProposal | None:
     """Return the package with its newer chart; None if it has the newest in its range."""
-    pinned, limits = followed.chart, reader.policy.limits
-    chart = read_newer_chart(pinned, reader)
+    pinned, chart, limits = followed.chart, newer.chart, inventory.policy.limits
     if chart is None:
         return None
     try:
@@ -175,7 +204,8 @@ def _proposal(
     if all(before.get(path) == files.get(path) for path in {*before, *files} if path.startswith(home)):
         return None  # of Git: another commit, which did not touch the chart
     change = PinChange(chart.name, pinned.version, chart.version, "")
-    return IndexProposal(chart.source, ref, files, (change,), place)
+    ref, notes = chart_ref(inventory.policy.instance, followed.path), _notes_beyond(followed, newer.beyond)
+    return IndexProposal(chart.source, ref, files, (change,), place, notes=notes)
 
 
 def open_branch(
@@ -260,6 +290,7 @@ def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
     charts = propose_charts(inputs)
     done = merge_results([apply_repository(target, changes), *charts.results])
     result.problems += charts.problems
+    result.notes += charts.notes
     outcome = Outcome(done.effects, done.exits)
     return ProposedIndex(
         result,

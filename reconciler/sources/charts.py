@@ -34,12 +34,16 @@ class _IndexEntry(msgspec.Struct):
 
 
 class FoundChart(NamedTuple):
-    """A version of a chart: where its archive is, and the digest that an index states for it, if any."""
+    """A version of a chart: where its archive is, and the digest that an index states for it, if any.
+
+    `beyond` is the newest version of all where the range leaves that out, else "".
+    """
 
     version: str
     address: str
     url: str
     digest: str = ""
+    beyond: str = ""
 
 
 class FetchedChart(NamedTuple):
@@ -50,10 +54,14 @@ class FetchedChart(NamedTuple):
 
 
 class ChartInGit(NamedTuple):
-    """The files of a chart in a Git repository, and where they came from: the address and the commit."""
+    """The files of a chart in a Git repository, and where they came from: the address and the commit.
+
+    `beyond` is the newest version of all where the range leaves that out, else "".
+    """
 
     files: Files
     address: str
+    beyond: str = ""
 
 
 def find_chart_version(address: str, version: str, client: RegistryClient, limits: Limits) -> FoundChart:
@@ -74,7 +82,7 @@ def find_chart_version(address: str, version: str, client: RegistryClient, limit
         # A tag has no `+`: Helm writes `_` for it.
         tags = {tag.replace("_", "+"): tag for tag in client.tags(name)}
         chosen = _chosen(tags, version, address)
-        return FoundChart(chosen, address, f"{address}:{tags[chosen]}")
+        return FoundChart(chosen, address, f"{address}:{tags[chosen]}", beyond=_beyond(tags, chosen))
     repository, _, name = address.rpartition("/")
     entries = _entries(client.file(f"{repository}/index.yaml"), repository, limits)
     if name not in entries:
@@ -91,7 +99,8 @@ def find_chart_version(address: str, version: str, client: RegistryClient, limit
     except (msgspec.ValidationError, ValueError) as error:
         message = f"The index of {repository} has no usable address for {name} {chosen}: {error}"
         raise UnavailableError(message) from error
-    return FoundChart(chosen, address, url, (entry.digest or "").removeprefix("sha256:"))
+    digest = (entry.digest or "").removeprefix("sha256:")
+    return FoundChart(chosen, address, url, digest, _beyond(listed, chosen))
 
 
 def fetch_chart(listing: FoundChart, client: RegistryClient) -> FetchedChart:
@@ -149,14 +158,15 @@ def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, lim
         UnavailableError: There is no such ref, or no such directory.
         PackageRefusedError: The directory has what no package may have.
     """
-    refs, address = mirror.refs(), without_user(address)
+    refs, address, beyond = mirror.refs(), without_user(address), ""
     commit = refs.get(f"{TAGS}{version}") or refs.get(f"{HEADS}{version}")
     if commit is None and _COMMIT.fullmatch(version) and mirror.bring(Oid(version)):
         commit = Oid(version)
     if commit is None:
         tags = dict(_versions((ref.removeprefix(TAGS) for ref in refs if ref.startswith(TAGS)), path))
         if tags or version:
-            commit = refs[f"{TAGS}{tags[_chosen(tags, version, address)]}"]
+            chosen = _chosen(tags, version, address)
+            commit, beyond = refs[f"{TAGS}{tags[chosen]}"], _beyond(tags, chosen)
         elif (head := refs.get(f"{HEADS}{mirror.head_branch}")) is not None:
             commit = head
         else:
@@ -165,7 +175,7 @@ def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, lim
     if tree is None:
         raise UnavailableError(f"{address} has no directory {path} at {version or commit[:12]}")
     mirror.ensure(mirror.list_blobs(tree, limits))
-    return ChartInGit(mirror.files(tree, limits), f"{address}@{commit}")
+    return ChartInGit(mirror.files(tree, limits), f"{address}@{commit}", beyond)
 
 
 def _versions(tags: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
@@ -188,6 +198,12 @@ def _chosen(versions: Iterable[str], version: str, address: str) -> str:
         message = f"{address} has no version {version or 'at all'}"
         raise UnavailableError(message, hint=f"Ask for one that it has: {suggestion}." if suggestion else "")
     return chosen
+
+
+def _beyond(versions: Iterable[str], chosen: str) -> str:
+    """Return the newest version that is no prerelease if it is newer than the chosen one, else ""."""
+    newest, order = choose_version(versions, ""), list(_ascending(versions))
+    return newest if newest and order.index(newest) > order.index(chosen) else ""
 
 
 def choose_version(versions: Iterable[str], constraint_text: str) -> str:

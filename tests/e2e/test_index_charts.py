@@ -116,7 +116,10 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
         after = world.run("index", "sync", "--pull-request")
 
     assert (nothing.code, "chart" in nothing.out) == (0, False), nothing
-    assert (said.code, said.err) == (0, ""), said
+    step = f"`reconciler package from-chart {address} apps/web --version '^2.0.0'` takes it"
+    note = f"apps/web: web 2.0.0 is outside of its range ^1: {step}"
+    assert (said.code, said.err) == (0, f"note: {note}\n"), said
+    assert note.replace("`", "") in json.dumps(shown).replace("`", "")
     assert "Update the chart web to 1.1.0" in said.out
     assert (again.code, unchanged, "Pull request #1 waits for a review" in again.out) == (0, True, True), (
         again
@@ -129,6 +132,24 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
     assert values.splitlines()[::2] == ["extra: 1", "# replicas: 2"]
     assert merged.code == 0, merged
     assert (after.code, "chart" in after.out) == (0, False), after
+
+
+def test_chart_of_a_file_is_named_with_what_makes_it_followed(tmp_path: Path) -> None:
+    """One without a range is left alone: a person removed that."""
+    with from_git(tmp_path) as (address, spec, publish):
+        publish("1.0.0")
+        world = make_world(tmp_path, spec, address, "^1")
+    with world.edit("blueprints", "A package of an archive") as copy:
+        archive = pack(write_chart(tmp_path / "own", "1.0.0"), tmp_path / "web-1.0.0.tgz")
+        assert invoke(["package", "from-chart", str(archive), str(copy / "apps/own")]) == 0
+        left = shutil.copytree(copy / "apps/web", copy / "apps/left") / "chart.yaml"
+        left.write_text(re.sub(r".*chart-versions.*\n", "", left.read_text()))
+
+    said = world.run("index", "sync", "--pull-request")
+
+    step = "`reconciler package from-chart ADDRESS apps/own --version RANGE` names one to follow"
+    why = "its chart is from a file or a directory, and no newer one is looked for"
+    assert (said.code, said.err) == (0, f"note: apps/own: {why}: {step}\n")
 
 
 def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_closed(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_an_index_tells_where_an_archive_is(
 
     found = find_chart_version(f"{SITE}/web", "^1", client, Limits())
 
-    assert found == ("1.1.0", f"{SITE}/web", url, "ab12" if digest else "")
+    assert found == ("1.1.0", f"{SITE}/web", url, "ab12" if digest else "", "2.0.0")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_chart_of_a_registry_is_the_layer_of_helm(gate: Gate) -> None:
 
     found = find_chart_version(OCI, "<1.2", client, Limits())
 
-    assert found == ("1.1.0+build.1", OCI, f"{OCI}:1.1.0_build.1", "")
+    assert found == ("1.1.0+build.1", OCI, f"{OCI}:1.1.0_build.1", "", "1.2.0")
     assert fetch_chart(found, client) == (b"new", f"{OCI}:1.1.0_build.1@{digest}")
     assert other != digest
     with pytest.raises(UnavailableError, match=rf"^{OCI}:1\.2\.0 is no chart$") as caught:
