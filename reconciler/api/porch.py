@@ -312,12 +312,22 @@ class Target(ApiModel):
 
 
 class PackageVariantSetSpec(ApiModel):
-    """One upstream and the targets of its variants."""
+    """One upstream, or several, and the targets of their variants."""
 
     upstream: Upstream | None = None
     """The package to derive from, the same for all variants."""
+    upstreams: list[Upstream] | None = None
+    """Several packages in place of `upstream`, each in a rollout of its own. Porch has no such field,
+    and refuses a set without `upstream`."""
     targets: list[Target] | None = None
     """Targets; each has one of `repositories`, `repositorySelector` and `objectSelector`."""
+
+    @property
+    def sources(self) -> tuple[Upstream, ...]:
+        """The packages to derive from: one, or those of the list."""
+        if self.upstreams is not None:
+            return tuple(self.upstreams)
+        return () if self.upstream is None else (self.upstream,)
 
 
 class PackageVariantSet(Manifest):

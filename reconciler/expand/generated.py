@@ -1,6 +1,6 @@
 """Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from reconciler.expand.own_checks import check_context, check_downstream, check_
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
-from reconciler.expand.upstream import describe_missing, existing_upstreams, find_upstream
+from reconciler.expand.upstream import describe_missing, existing_upstreams, find_upstream, single_sets
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
     DesiredVariant,
@@ -63,7 +63,30 @@ def expand_set(
 
     Source: porch packagevariantset_controller.go, Reconcile.
     """
-    return _Set(pvs, repositories, inventory, trace=trace).expand()
+    expressions, findings = check_declared_set(pvs, inventory.policy.limits)
+    if findings:
+        return OwnerExpansion(set_key(pvs.key), pvs.source, findings=findings, valid=False)
+    singles = (_Set(single, repositories, inventory, trace=trace) for single in single_sets(pvs))
+    return _joined(pvs, [single.expand(expressions) for single in singles], inventory.policy.limits)
+
+
+def _joined(
+    pvs: Sourced[PackageVariantSet], singles: Sequence[OwnerExpansion], limits: Limits
+) -> OwnerExpansion:
+    """Return the expansion of a set from those of its upstreams."""
+    findings: list[Finding] = []
+    for index, single in enumerate(singles):
+        for finding in single.findings:
+            is_listed = pvs.manifest.spec.upstreams is not None and finding.path[:2] == ("spec", "upstream")
+            path = ("spec", "upstreams", index, *finding.path[2:]) if is_listed else finding.path
+            # A fault of a target is found again for every upstream.
+            if (path, finding.message) not in ((other.path, other.message) for other in findings):
+                findings.append(replace(finding, path=path))
+    candidates = tuple(candidate for single in singles for candidate in single.candidates)
+    if not findings and len(candidates) > limits.targets_per_set:
+        message = f"the set has {plural(len(candidates), 'target')}, more than {limits.targets_per_set}"
+        findings = [Finding(("spec", "targets"), message)]
+    return OwnerExpansion(set_key(pvs.key), pvs.source, () if findings else candidates, tuple(findings))
 
 
 class _Set:
@@ -86,10 +109,7 @@ class _Set:
         annotations = pvs.manifest.metadata.annotations or {}
         self.inherited = {key: annotations[key] for key in INHERITED if key in annotations}
 
-    def expand(self) -> OwnerExpansion:
-        expressions, findings = check_declared_set(self.pvs, self.inventory.policy.limits)
-        if findings:
-            return self.stall(*findings, valid=False)
+    def expand(self, expressions: Environment) -> OwnerExpansion:
         if orders := tuple(self.orders_without_rollout()):
             return self.stall(*orders)
         upstream = self.spec.upstream
@@ -213,8 +233,8 @@ class _Set:
             message = f"{message}: {there}" if there else message
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 
-    def stall(self, *findings: Finding, valid: bool = True) -> OwnerExpansion:
-        return OwnerExpansion(self.owner, self.pvs.source, findings=findings, valid=valid)
+    def stall(self, *findings: Finding) -> OwnerExpansion:
+        return OwnerExpansion(self.owner, self.pvs.source, findings=findings)
 
 
 def check_declared_set(

@@ -39,7 +39,7 @@ from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryVi
 from reconciler.names.refs import package_name_error, package_path_error, relative_package
 
 _ONE_SELECTOR = (
-    "spec.upstream may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"
+    "may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"
     " except `revision` with `workspaceName`"
 )
 
@@ -115,28 +115,67 @@ def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Fi
 
     Every expression is checked here without any object, so that a pull request shows the fault.
     """
-    findings = [*_selectors(spec.upstream)]
+    findings = [*_selectors(spec.upstream), *_upstreams(spec)]
     for index, target in enumerate(spec.targets or ()):
         findings += _target(target, ("spec", "targets", index), expressions)
     return tuple(findings)
 
 
-def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
+def _upstreams(spec: PackageVariantSetSpec) -> Iterator[Finding]:
+    """Yield findings for the list of upstreams: each package in it is in it once, and has its own name."""
+    path: FieldPath = ("spec", "upstreams")
+    if spec.upstreams is None:
+        return
+    if spec.upstream is not None:
+        yield Finding(path, "spec may specify only one of `upstream` and `upstreams`", hint=ONE_OF_SEVERAL)
+    if not spec.upstreams:
+        yield Finding(path, "spec.upstreams must not be an empty list if specified", hint="Add an upstream.")
+    first: dict[str, int] = {}
+    for index, upstream in enumerate(spec.upstreams):
+        at = (*path, index)
+        yield from _selectors(upstream, at)
+        package = (upstream.package or "").strip("/")
+        if package and first.setdefault(package, index) != index:
+            message = (
+                f'{field_name(at)} has the package "{package}", as {field_name((*path, first[package]))} has'
+            )
+            hint = "Keep one of them. For two revisions, or two packages with one name, write two sets."
+            yield Finding((*at, "package"), message, hint=hint)
+    for index, target in enumerate(spec.targets or () if len(spec.upstreams) > 1 else ()):
+        yield from _shared_names(target, ("spec", "targets", index))
+
+
+def _shared_names(target: Target, path: FieldPath) -> Iterator[Finding]:
+    """Yield findings for names of packages that all upstreams of a list would share."""
+    named = [
+        (*path, "repositories", index, "packageNames")
+        for index, repository in enumerate(target.repositories or ())
+        if repository.package_names
+    ]
+    downstream = target.template.downstream if target.template else None
+    named += [(*path, "template", "downstream", "package")] if downstream and downstream.package else []
+    for at in named:
+        message = f"{field_name(at)} gives one name to the packages of all of spec.upstreams"
+        hint = "Remove it: each is called like its upstream. For other names write packageExpr."
+        yield Finding(at, message, hint=hint)
+
+
+def _selectors(upstream: Upstream | None, at: FieldPath = ("spec", "upstream")) -> Iterator[Finding]:
     if upstream is None:
         return
     if upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER:
-        message = f"spec.upstream.revision must be 1 or greater, not {upstream.revision}"
+        message = f"{field_name(at)}.revision must be 1 or greater, not {upstream.revision}"
         hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
-        yield Finding(("spec", "upstream", "revision"), message, hint=hint)
+        yield Finding((*at, "revision"), message, hint=hint)
     chosen = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(chosen) > 1 and chosen != ["revision", "workspace_name"]:
-        yield Finding(("spec", "upstream"), _ONE_SELECTOR, hint=ONE_OF_SEVERAL)
+        yield Finding(at, f"{field_name(at)} {_ONE_SELECTOR}", hint=ONE_OF_SEVERAL)
     for name in ("repo", "package", "workspace_name", "tag", "version", "branch"):
         if variable := _VARIABLE.search(getattr(upstream, name) or ""):
-            path = ("spec", "upstream", to_camel(name))
+            path = (*at, to_camel(name))
             message = (
                 f"{field_name(path)} contains the variable {variable.group()}, which nothing substitutes"
             )

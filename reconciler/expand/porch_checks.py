@@ -42,9 +42,12 @@ def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
     """Return Porch's findings for a PackageVariantSet, in its words and order.
 
     Source: porch packagevariantset validate.go, validatePackageVariantSet.
-    Differs: tag, version and branch satisfy the last check of the upstream too.
+    Differs: tag, version and branch satisfy the last check of the upstream too, and `spec.upstreams`
+    may be there in its place.
     """
-    findings = [*_upstream(spec.upstream)]
+    findings = [*(_upstream(spec.upstream) if spec.upstreams is None else ())]
+    for index, upstream in enumerate(spec.upstreams or ()):
+        findings += _upstream(upstream, ("spec", "upstreams", index))
     if not spec.targets:
         message = "must specify at least one item in spec.targets"
         findings.append(Finding(("spec", "targets"), message, hint="Add a target."))
@@ -53,18 +56,18 @@ def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _upstream(upstream: Upstream | None) -> Iterator[Finding]:
-    path: FieldPath = ("spec", "upstream")
+def _upstream(upstream: Upstream | None, path: FieldPath = ("spec", "upstream")) -> Iterator[Finding]:
+    name = field_name(path)
     if upstream is None:
-        yield Finding(path, "spec.upstream is a required field", hint=_ADD)
+        yield Finding(path, f"{name} is a required field", hint=_ADD)
         return
     if not upstream.package:
-        yield Finding((*path, "package"), "spec.upstream.package is a required field", hint=_ADD)
+        yield Finding((*path, "package"), f"{name}.package is a required field", hint=_ADD)
     if not upstream.repo:
-        yield Finding((*path, "repo"), "spec.upstream.repo is a required field", hint=_ADD)
+        yield Finding((*path, "repo"), f"{name}.repo is a required field", hint=_ADD)
     floating = upstream.tag or upstream.version or upstream.branch
     if not upstream.revision and not upstream.workspace_name and not floating:
-        message = "either spec.upstream.revision or spec.upstream.workspaceName must be specified"
+        message = f"either {name}.revision or {name}.workspaceName must be specified"
         yield Finding(path, message, hint="Give one of them.")
 
 

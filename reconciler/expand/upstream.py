@@ -1,19 +1,22 @@
 """Find the upstream of a set, as expressions see it, or assume it where no repository is read."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.api.porch import PLAIN_PACKAGES, Upstream
+from reconciler.api.porch import PLAIN_PACKAGES, PackageVariantSet, Upstream
 from reconciler.base.suggestions import suggest
 from reconciler.inventory.inventory import (
     Draft,
+    FieldMarks,
+    FieldPath,
     Inventory,
     PackageRevision,
     PackageState,
     RepositoryView,
+    Sourced,
     declared_upstreams,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
@@ -49,6 +52,32 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
         exists = _has_tag(floating, view, state) if upstream.tag else floating in branches
         return _metadata(view, _object_name(view, package, floating)) if exists else None
     return _numbered(upstream, view, state)
+
+
+class _ListedMarks(NamedTuple):
+    """Positions of a set's fields, in which the upstream is one of its list."""
+
+    marks: FieldMarks
+    number: int
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return the position of a field, of the list where it is one of the upstream."""
+        is_upstream = path[:2] == ("spec", "upstream")
+        return self.marks.mark(("spec", "upstreams", self.number, *path[2:]) if is_upstream else path)
+
+
+def single_sets(pvs: Sourced[PackageVariantSet]) -> tuple[Sourced[PackageVariantSet], ...]:
+    """Return a set as one for each of its upstreams, with the fields of that upstream where they are."""
+    spec, source = pvs.manifest.spec, pvs.source
+    if spec.upstreams is None:
+        return (pvs,)
+    singles = []
+    for index, upstream in enumerate(spec.upstreams):
+        single = spec.model_copy(update={"upstream": upstream, "upstreams": None})
+        marks = _ListedMarks(source.marks, index) if source.marks is not None else None
+        manifest = pvs.manifest.model_copy(update={"spec": single})
+        singles.append(replace(pvs, manifest=manifest, source=replace(source, marks=marks)))
+    return tuple(singles)
 
 
 def describe_missing(upstream: Upstream) -> str:

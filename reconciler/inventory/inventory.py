@@ -18,6 +18,7 @@ from reconciler.api.porch import (
     GROUP,
     PackageVariant,
     PackageVariantSet,
+    PackageVariantSetSpec,
     PackageVariantSpec,
     Repository,
     Upstream,
@@ -29,7 +30,7 @@ from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
-from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey, RolloutKey
 from reconciler.names.objects import Commit, Files
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import is_group, parent_directories
@@ -93,10 +94,11 @@ class Sourced(Struct, Generic[M], frozen=True):
 def declared_upstreams(
     *manifests: Iterable[Sourced[PackageVariant] | Sourced[PackageVariantSet]],
 ) -> Iterator[tuple[ObjectName, Upstream]]:
-    """Yield the upstream of every PackageVariant and PackageVariantSet that has one, with its owner."""
+    """Yield the upstreams of every PackageVariant and PackageVariantSet, each with its owner."""
     for declared in chain.from_iterable(manifests):
-        if declared.manifest.spec.upstream is not None:
-            yield declared.key, declared.manifest.spec.upstream
+        spec = declared.manifest.spec
+        upstreams = spec.sources if isinstance(spec, PackageVariantSetSpec) else (spec.upstream,)
+        yield from ((declared.key, upstream) for upstream in upstreams if upstream is not None)
 
 
 class SourcedDocument(Struct, frozen=True):
@@ -641,7 +643,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     """Packages that the last run recorded."""
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     """Sets that the last run recorded."""
-    rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
+    rollouts: Mapping[RolloutKey, RolloutRecord] = field(default_factory=dict)
     """Rollouts that the last run recorded."""
     unchanged: Mapping[ObjectName, str] = field(default_factory=dict)
     """Upstream revisions at which rendering found that main has all that a variant asks for."""

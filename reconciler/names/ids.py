@@ -29,6 +29,27 @@ class ObjectName(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+class RolloutKey(NamedTuple):
+    """Identity of a rollout: its set, and the package that travels where the set has several upstreams."""
+
+    namespace: str
+    name: str
+    upstream: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(self.words)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its parts, without an upstream where the set has one alone."""
+        return (self.namespace, self.name, self.upstream) if self.upstream else self.owner
+
+    @property
+    def owner(self) -> ObjectName:
+        """Its set."""
+        return ObjectName(self.namespace, self.name)
+
+
 class GroupKind(NamedTuple):
     """A kind regardless of version; the core group is the empty string."""
 

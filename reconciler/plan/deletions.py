@@ -199,11 +199,14 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     if record is None or view is None or not record.set_name:
         return ""
     pvs, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
-    rolling = {rollout.key for rollout in context.resolution.rollouts}
+    rolling = {rollout.key.owner for rollout in context.resolution.rollouts}
+    # Of several upstreams of one set, each goes for itself.
+    listing = {pvs.key for pvs in inventory.sets if pvs.manifest.spec.upstreams is not None}
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
         follows = any(
-            variant.set_key in rolling and (variant.set_key == pvs or _is_same_upstream(variant, upstream))
+            variant.set_key in rolling
+            and ((variant.set_key == pvs and pvs not in listing) or _is_same_upstream(variant, upstream))
             for variant in variants
         )
         if follows and target and target.view.cluster == view.cluster and target.main_owner is None:

@@ -176,9 +176,9 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     rollout = context.rollouts.get(variant.key)
     match context.inventory.policy.pull_requests.group_by:
         case _ if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
-            scope: Scope = ("rollback", *rollout.key, rollout.waves_of[variant.key])
+            scope: Scope = ("rollback", *rollout.key.words, rollout.waves_of[variant.key])
         case GroupBy.WAVE if rollout is not None:
-            scope = ("wave", *rollout.key, rollout.waves_of[variant.key])
+            scope = ("wave", *rollout.key.words, rollout.waves_of[variant.key])
         case GroupBy.REPOSITORY:
             scope = ("repository", target.view.key.namespace)
         case GroupBy.SET if variant.set_key is not None:

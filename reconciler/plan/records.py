@@ -382,8 +382,8 @@ def _rollouts(context: PlanContext) -> Iterator[RolloutRecord]:
     """Yield the record of every rollout: as it is now, or as it was while its set cannot be understood."""
     now = {rollout.key: rollout.record for rollout in context.resolution.rollouts}
     for key, old in context.inventory.rollouts.items():
-        recorded = context.inventory.set_records.get(key)
-        if key not in now and recorded is not None and key not in context.desired.targets:
+        recorded = context.inventory.set_records.get(key.owner)
+        if key not in now and recorded is not None and key.owner not in context.desired.targets:
             now |= {} if _is_known_absent(recorded, context) else {key: old}
     yield from now.values()
 

@@ -325,6 +325,9 @@ def _unselected(
     of_target = [v for v in made if v.target == record.selected]
     view = inventory.repositories.get(repository)
     place = f"{repository.name}/{package_name(view, record.path) if view is not None else record.path}"
+    upstream, listed = record.spec.get("upstream") or {}, pvs.manifest.spec.upstreams
+    if listed is not None and all(item.package != upstream.get("package") for item in listed):
+        return f"spec.upstreams of PackageVariantSet {pvs.key} has no {upstream.get('package')} any more"
     if record.target and of_target:
         # The target is there, and its package is another one: a template names it otherwise.
         return f"PackageVariantSet {pvs.key} makes {_packages(of_target)} of {record.target} now, not {place}"

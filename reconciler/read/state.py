@@ -22,7 +22,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import parse_remote
 from reconciler.inventory.inventory import RecordedStatus
-from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.ids import ObjectName, Oid, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.control import absolute_remote
@@ -72,7 +72,7 @@ class State(Struct, frozen=True):
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
-    rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
+    rollouts: Mapping[RolloutKey, RolloutRecord] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     wanted_lock: Oid | None = None
     applied: Oid | None = None
@@ -112,7 +112,7 @@ def read_state(
     return State(
         records=reader.variants(),
         set_records=reader.records(SETS_DIRECTORY, SetRecord),
-        rollouts=reader.records(ROLLOUTS_DIRECTORY, RolloutRecord),
+        rollouts={record.rollout: record for record in reader.each(ROLLOUTS_DIRECTORY, RolloutRecord)},
         locks=reader.records(UPSTREAMS_DIRECTORY, UpstreamLock),
         wanted_lock=reader.wanted_lock(),
         applied=reader.applied(),
@@ -222,8 +222,12 @@ class _Reader(Struct, frozen=True):
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
+        return {record.key: record for record in self.each(directory, model)}
+
+    def each(self, directory: str, model: type[R]) -> Iterator[R]:
+        """Yield the readable records below a directory."""
         read = (self._record(file.path, file.oid, model) for file in self.files(directory))
-        return {record.key: record for record in read if record}
+        return (record for record in read if record)
 
     def variants(self) -> dict[ObjectName, PackageVariantRecord]:
         """Return the readable records of variants, those of an older version too."""

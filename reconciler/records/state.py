@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import msgspec
 import orjson
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from reconciler.base.values import Record, canonical_json, read_record
-from reconciler.names.ids import NamedObject, ObjectName
+from reconciler.names.ids import NamedObject, ObjectName, RolloutKey
 from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 
 SCHEMA = "reconciler.dev/v1alpha1"
@@ -305,7 +305,7 @@ class RolloutMember(NamedRecord, frozen=True, kw_only=True):
 
 
 class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
-    """The rollout of one set: its targets are those of its start, each in its wave (D20).
+    """The rollout of one set, or of one of its upstreams: its targets are those of its start, in waves (D20).
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
     finished when every wave was complete or skipped, and stays so: later targets are members that did not
@@ -314,11 +314,17 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
 
     api_version: str = SCHEMA
     kind: str = "RolloutRecord"
+    upstream: str | UnsetType = UNSET
     revision: str
     waves: tuple[str, ...]
     members: tuple[RolloutMember, ...] = ()
     finished: bool = False
     values: Mapping[str, Mapping[str, Any]] | None = None
+
+    @property
+    def rollout(self) -> RolloutKey:
+        """The rollout's identity."""
+        return RolloutKey(self.namespace, self.name, self.upstream or "")
 
 
 class WantedLockRecord(Record, frozen=True, kw_only=True):
@@ -459,6 +465,8 @@ _DIRECTORIES: dict[type[Any], str] = {
 def record_path(record: PackageVariantRecord | SetRecord | RolloutRecord) -> str:
     """Return the record's path on the state branch; that of a variant is a name for `branch_files`."""
     directory = _DIRECTORIES[type(record)]
+    if isinstance(record, RolloutRecord) and record.upstream:
+        directory = f"{directory}/{quote(record.upstream, safe='')}"
     return f"{directory}/{record.namespace}/{record.name}.json"
 
 

@@ -153,7 +153,13 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
             return revision | commit | _row(diff=impact, risks=risks)
         case Rollout() as r:
             held = [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
-            state = _row(set=r.key, revision=r.revision, phase=r.phase, text=rollout_title(r))
+            state = _row(
+                set=r.key.owner,
+                upstream=r.key.upstream,
+                revision=r.revision,
+                phase=r.phase,
+                text=rollout_title(r),
+            )
             return state | _row(waves=r.waves, held=held)
         case WaveStatus() as w:
             text = _row(message=w.message, text=wave_row(w).lines[0])

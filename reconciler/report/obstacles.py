@@ -181,9 +181,9 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
             step = "Run `reconciler plan`: it has every wave."
             step = f"Wave {waves[0].name} comes first: {waves[0].message}." if waves else step
         if rollout is not None and rollout.phase is RolloutPhase.PAUSED and not explained:
-            step = f"To go on, remove {PAUSE} from PackageVariantSet {rollout.key}."
+            step = f"To go on, remove {PAUSE} from PackageVariantSet {rollout.key.owner}."
         elif rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
-            forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet {rollout.key}."
+            forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet {rollout.key.owner}."
             step = f"{step} {forward}" if status.phase is Phase.IN_REVIEW else forward
         why = change.detail if status.phase is Phase.PENDING else ""
         message = join_texts("; ", dict.fromkeys((status.message or change.detail, why)))

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.text import Text
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.records.state import RolloutRecord
 
 PAUSE = "reconciler.dev/rollout-paused"
@@ -20,7 +20,13 @@ START = "reconciler.dev/rollout-start"
 SKIP = "reconciler.dev/rollout-skip"
 """On a set: the waves, as `REVISION/WAVE`, for which the next ones do not wait."""
 ROLL_BACK = "reconciler.dev/rollout-rollback"
-"""On a set: the revision of a rollout that is to be rolled back."""
+"""On a set: the revisions of rollouts that are to be rolled back, separated by semicolons."""
+
+
+def revisions_taken_back(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the revisions that a set orders to be rolled back."""
+    names = (name.strip() for name in annotations.get(ROLL_BACK, "").split(";"))
+    return tuple(name for name in names if name)
 
 
 class MemberPhase(StrEnum):
@@ -180,7 +186,7 @@ class Rollout(Struct, frozen=True):
     the waves of all its variants.
     """
 
-    key: ObjectName
+    key: RolloutKey
     phase: RolloutPhase
     record: RolloutRecord
     waves: tuple[WaveStatus, ...] = ()

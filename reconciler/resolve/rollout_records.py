@@ -4,23 +4,29 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from reconciler.api.porch import PackageVariantSet
 from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PullState, Sourced
-from reconciler.names.ids import ObjectName, Oid, PackageKey, ask_key
+from reconciler.names.ids import ObjectName, Oid, PackageKey, RolloutKey, ask_key
 from reconciler.names.problems import Problem
 from reconciler.names.refs import DRAFTS, short_branch
 from reconciler.policy import RolloutPolicy
-from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
+from reconciler.records.state import (
+    UNTIMED,
+    PackageVariantRecord,
+    RolloutMember,
+    RolloutPin,
+    RolloutRecord,
+)
 from reconciler.resolve.deliveries import RETRY
 from reconciler.resolve.merge_bases import Sources, find_commit
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
-from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, WavePhase
+from reconciler.resolve.rollout_model import Rollout, WavePhase, revisions_taken_back
 from reconciler.resolve.up_to_date import Values, inputs_digest, recorded_values, values_digest
 from reconciler.resolve.waves import assign_waves, wave_names
 
@@ -34,7 +40,8 @@ CLUSTER_LABEL = "reconciler.dev/cluster"
 class RollingSet(Struct, frozen=True):
     """One set with a policy: its variants, their outcomes, the values that they ask for, and its orders.
 
-    `members` are those of the recorded rollout.
+    `members` are those of the recorded rollout. `upstream` is the package of those variants, where the set
+    has several: each of them rolls out for itself.
     """
 
     declared: Sourced[PackageVariantSet]
@@ -45,16 +52,28 @@ class RollingSet(Struct, frozen=True):
     sources: Sources
     values: Mapping[ObjectName, Values]
     members: Mapping[ObjectName, RolloutMember]
+    upstream: str = ""
 
     @property
-    def key(self) -> ObjectName:
-        """The set's identity."""
-        return self.declared.key
+    def key(self) -> RolloutKey:
+        """The rollout's identity."""
+        return RolloutKey(*self.declared.key, self.upstream)
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The set's annotations: the orders of people."""
         return self.declared.manifest.metadata.annotations or {}
+
+    @property
+    def taken_back(self) -> tuple[str, ...]:
+        """The revisions that the set orders to be rolled back."""
+        return revisions_taken_back(self.annotations)
+
+    def is_made_by_it(self, record: PackageVariantRecord) -> bool:
+        """Tell whether a variant was one of this rollout's, as its record has it."""
+        made_of = str((record.spec.get("upstream") or {}).get("package")).strip("/")
+        is_its_set = (record.namespace, record.set_name) == self.declared.key
+        return is_its_set and self.upstream in ("", made_of)
 
     def asks_for(self, key: ObjectName) -> Pin | None:
         """Return the pin that a variant asks for; None if it has none."""
@@ -175,10 +194,14 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
         members = (member for member in old.members if member.key in rolling.variants)
         return replace(old, members=tuple(_observed(rolling, member, now) for member in members))
     # A package that is back leaves no trace in what its set asks for, but the order is still there.
-    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
-    if ordered in names_asked(rolling) or any(map(rolling.is_asked_to_move, rolling.variants)):
+    is_ordered = not set(rolling.taken_back).isdisjoint(names_asked(rolling))
+    if is_ordered or any(map(rolling.is_asked_to_move, rolling.variants)):
         record = RolloutRecord(
-            namespace=rolling.key.namespace, name=rolling.key.name, revision=_name(rolling, old), waves=()
+            namespace=rolling.key.namespace,
+            name=rolling.key.name,
+            upstream=rolling.upstream or UNSET,
+            revision=_name(rolling, old),
+            waves=(),
         )
         record = _with_members(rolling, record, rolling.variants)
         new = [key for key in rolling.variants if key not in rolling.members and _is_new(rolling, key)]
@@ -207,7 +230,7 @@ def _is_new(rolling: RollingSet, key: ObjectName) -> bool:
     former = (
         rolling.inventory.repositories.get(ObjectName(record.namespace, record.repository))
         for record in rolling.inventory.records.values()
-        if record.key not in rolling.variants and ObjectName(record.namespace, record.set_name) == rolling.key
+        if record.key not in rolling.variants and rolling.is_made_by_it(record)
     )
     return all(other is None or other.cluster != view.cluster for other in former)
 
@@ -215,10 +238,11 @@ def _is_new(rolling: RollingSet, key: ObjectName) -> bool:
 def _name(rolling: RollingSet, old: RolloutRecord | None) -> str:
     """Return the name of a new rollout: an order for what had the same revision does not speak of it."""
     revision, valued = names_asked(rolling)
-    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
     differing = [*filter(rolling.is_asked_to_move, rolling.variants)]
-    if ordered == valued or (ordered == revision and not differing):
-        return ordered
+    if valued in rolling.taken_back:
+        return valued
+    if revision in rolling.taken_back and not differing:
+        return revision
     pins = [pin for key in sorted(rolling.variants) if (pin := rolling.asks_for(key))]
     is_same = old is not None and bare_name(old.revision) == revision
     targets = [member.target for member in old.members] if is_same and old is not None else []

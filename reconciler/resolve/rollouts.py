@@ -1,6 +1,6 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -14,7 +14,7 @@ from reconciler.base.suggestions import suggest
 from reconciler.base.text import Text
 from reconciler.expand.variants import Desired, DesiredVariant, set_key
 from reconciler.inventory.inventory import Inventory
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.policy.rollouts import idle_approvals
@@ -97,10 +97,12 @@ def find_rollouts(
     kept_pins: dict[ObjectName, KeptPin] = {}
     problems = [*idle_approvals(inventory.policy.rollouts, inventory.policy.config_path)]
     notes: list[str] = []
-    for rolling in _sets(outcomes, desired, inventory, sources):
-        record = current_record(rolling)
-        wrong, idle = _check_orders(rolling, record)
-        problems += wrong
+    every = [(r, current_record(r)) for r in _sets(outcomes, desired, inventory, sources)]
+    named = _named_by_set(every)
+    for rolling, record in every:
+        wrong, idle = _check_orders(rolling, record, named.get(rolling.declared.key, frozenset()))
+        seen = {(problem.location, problem.message) for problem in problems}
+        problems += (problem for problem in wrong if (problem.location, problem.message) not in seen)
         notes += idle
         if record is None:
             continue
@@ -111,8 +113,8 @@ def find_rollouts(
         if judged.rollout.record.finished and newcomers(rolling, judged.rollout.waves_of):
             # In the same run, or the next one would have something to do that this one knew.
             judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
-        record = with_values_before(rolling, judged.rollout.record)
-        rollouts.append(replace(judged.rollout, record=record))
+        moved = with_values_before(rolling, judged.rollout.record)
+        rollouts.append(replace(judged.rollout, record=moved))
         kept_pins |= judged.kept_pins
         problems += judged.problems
     ordered = sorted(rollouts, key=lambda rollout: rollout.key)
@@ -133,10 +135,16 @@ def _sets(
     for declared in inventory.sets:
         labels = declared.manifest.metadata.labels or {}
         policy = next((policy for selects, policy in policies if selects(labels)), None)
-        own_variants = variants.get(declared.key)
-        if policy is not None and own_variants:
+        if policy is None:
+            continue
+        by_upstream: dict[str, dict[ObjectName, DesiredVariant]] = {}
+        for key, variant in variants.get(declared.key, {}).items():
+            upstream = variant.spec.upstream if declared.manifest.spec.upstreams is not None else None
+            name = ((upstream and upstream.package) or "").strip("/")
+            by_upstream.setdefault(name, {})[key] = variant
+        for name, own_variants in by_upstream.items():
             own_outcomes = {key: outcomes[key] for key in own_variants if key in outcomes}
-            recorded = inventory.rollouts.get(declared.key)
+            recorded = inventory.rollouts.get(RolloutKey(*declared.key, name))
             yield RollingSet(
                 declared,
                 policy,
@@ -146,6 +154,7 @@ def _sets(
                 sources,
                 values={key: variant_values(variant) for key, variant in own_variants.items()},
                 members={member.key: member for member in recorded.members} if recorded else {},
+                upstream=name,
             )
 
 
@@ -162,7 +171,7 @@ def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
         go=waves[GO],
         started=waves[START],
         skipped=waves[SKIP],
-        is_rolled_back=bool(revision) and notes.get(ROLL_BACK, "").strip() == revision,
+        is_rolled_back=bool(revision) and revision in rolling.taken_back,
     )
 
 
@@ -172,10 +181,23 @@ def _named(text: str) -> list[tuple[str, str]]:
     return [(revision, wave) for revision, _, wave in parts if revision]
 
 
-def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[list[Problem], list[str]]:
+def _named_by_set(
+    every: Sequence[tuple[RollingSet, RolloutRecord | None]],
+) -> Mapping[ObjectName, frozenset[str]]:
+    """Return how people may call the revisions of all upstreams, for each set that has several."""
+    named: dict[ObjectName, frozenset[str]] = {}
+    for rolling, record in ((r, recorded) for r, recorded in every if r.upstream):
+        key = rolling.declared.key
+        named[key] = named.get(key, frozenset()) | _revisions(rolling, record)
+    return named
+
+
+def _check_orders(
+    rolling: RollingSet, record: RolloutRecord | None, named_by_set: Container[str]
+) -> tuple[list[Problem], list[str]]:
     """Return the problems of orders with a revision or wave that does not exist, and notes on idle ones.
 
-    An order for an earlier revision is over, and no problem.
+    An order for an earlier revision is over, and no problem. Nor is one for another upstream of the set.
     """
     current = record.revision if record else names_asked(rolling)[0]
     if not current:
@@ -183,8 +205,7 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
     waves = {*wave_names(rolling.policy.waves), *(record.waves if record else ())}
     revisions = _revisions(rolling, record)
     problems, notes = [], []
-    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
-    named = [(ROLL_BACK, ordered, "")] if ordered else []
+    named = [(ROLL_BACK, ordered, "") for ordered in rolling.taken_back]
     named += [
         (name, *pair) for name in (GO, SKIP, START) for pair in _named(rolling.annotations.get(name, ""))
     ]
@@ -192,7 +213,9 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
         written = f"{revision}/{wave}" if wave else revision
         example = f"{current}/{min(waves)}" if wave else current
         # A tag that moved adds its commit to the name of the revision: orders may have either.
-        if revision not in revisions and bare_name(revision) not in revisions:
+        if revisions.isdisjoint({revision, bare_name(revision)}):
+            if revision in named_by_set or bare_name(revision) in named_by_set:
+                continue
             message = f"{name} names {written}, and no revision of the set is called {revision}"
             hint = f'The rollout of {rolling.key} brings {current}: write "{example}".'
             if wave and "," in revision:
@@ -203,13 +226,13 @@ def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[li
         else:
             if not wave and revision != current:
                 notes.append(
-                    f"{name} of PackageVariantSet {rolling.key} has no effect: it names {revision}, and the "
-                    f"rollout brings {current}. Name that to take it back; for an earlier revision set it in "
-                    f"the set's upstream"
+                    f"{name} of PackageVariantSet {rolling.declared.key} has no effect: it names {revision}, "
+                    f"and the rollout brings {current}. Name that to take it back; for an earlier revision "
+                    f"set it in the set's upstream"
                 )
             continue
         problem = Problem(rolling.located(name), Reason.INVALID_ANNOTATION, message, hint)
-        problems.append(problem.owned_by(set_key(rolling.key)))
+        problems.append(problem.owned_by(set_key(rolling.declared.key)))
     return problems, notes
 
 

@@ -40,7 +40,11 @@ def named_urls(inventory: Inventory, clusters: Container[str]) -> frozenset[str]
     """
     views = inventory.repositories
     planned = {view.url for view in views.values() if view.cluster in clusters}
-    named = {_source(pvs.key.namespace, pvs.manifest.spec.upstream) for pvs in inventory.sets}
+    named = {
+        _source(pvs.key.namespace, upstream)
+        for pvs in inventory.sets
+        for upstream in pvs.manifest.spec.sources
+    }
     for variant in inventory.variants:
         namespace, spec = variant.key.namespace, variant.manifest.spec
         downstream = spec.downstream or Downstream()

@@ -21,7 +21,7 @@ from reconciler.base.values import read_record
 from reconciler.expand import expand
 from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.objects import tree_id
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan, WriteGroup
@@ -76,7 +76,7 @@ class RolloutWorld(ModelWorld):
     taken: int | None = EPOCH
     failed_checks: list[str] = field(default_factory=list)
     passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
+    rollouts: dict[RolloutKey, RolloutRecord] = field(default_factory=dict)
     first_seen: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -294,7 +294,7 @@ class RolloutWorld(ModelWorld):
             for path, data in self.state.items()
             if path.startswith(f"{ROLLOUTS_DIRECTORY}/")
         )
-        self.rollouts = {record.key: record for record in records}
+        self.rollouts = {record.rollout: record for record in records}
 
 
 def config_map(number: int) -> str:

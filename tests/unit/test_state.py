@@ -7,14 +7,17 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, UnsetType
 
 from reconciler.base.values import read_record
+from reconciler.names.ids import RolloutKey
 from reconciler.names.trailers import BOX
 from reconciler.records.state import (
     VARIANTS_FORMAT,
     ConflictRecord,
     PackageVariantRecord,
     RecordedDownstream,
+    RolloutRecord,
     SetRecord,
     branch_files,
     branch_records,
@@ -223,3 +226,20 @@ def test_record_of_an_older_version_means_what_it_meant(written: str, *, is_fail
 
     assert record.is_failed is is_failed
     assert read_record(record_bytes(record), PackageVariantRecord) == record
+
+
+@pytest.mark.parametrize(
+    ("upstream", "path"),
+    [
+        (UNSET, "rollouts/default/charts.json"),
+        ("redis", "rollouts/redis/default/charts.json"),
+        ("apps/redis", "rollouts/apps%2Fredis/default/charts.json"),
+    ],
+)
+def test_each_upstream_of_a_set_has_a_record_of_its_rollout(upstream: str | UnsetType, path: str) -> None:
+    record = RolloutRecord(namespace="default", name="charts", upstream=upstream, revision="r", waves=())
+    data = record_bytes(record)
+
+    assert record_path(record) == path
+    assert (b"upstream" in data) is bool(upstream), "one upstream alone keeps the bytes that it had"
+    assert read_record(data, RolloutRecord).rollout == RolloutKey("default", "charts", upstream or "")

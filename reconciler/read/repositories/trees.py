@@ -13,7 +13,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.repositories.discovery import find_package, find_subpackages
 from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
 from reconciler.resolve.merge_bases import source_names
-from reconciler.resolve.rollout_model import ROLL_BACK
+from reconciler.resolve.rollout_model import revisions_taken_back
 from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
 
 
@@ -75,10 +75,10 @@ def _read_subpackages(
     ordered = [declared for declared in _declared(inventory) if _entries(declared)]
     views, upstreams = inventory.views, set[PackageKey]()
     for declared in ordered:
-        upstream = declared.manifest.spec.upstream
-        view = views.get(ObjectName(declared.key.namespace, (upstream and upstream.repo) or ""))
-        if upstream is not None and view is not None:
-            upstreams.add(PackageKey(view.url, view.full_path(upstream.package or "")))
+        for owner, upstream in declared_upstreams([declared]):
+            view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
+            if view is not None:
+                upstreams.add(PackageKey(view.url, view.full_path(upstream.package or "")))
     by_remote: dict[str, set[Oid]] = {}
     for view in views.values() if ordered else ():
         wanted_trees = by_remote.setdefault(view.remote, set())
@@ -135,7 +135,7 @@ def _earlier(inventory: Inventory, mirrors: Mirrors) -> Iterator[tuple[PackageKe
     Only an order needs it, so no other run walks back. A package that was not there before has none.
     """
     notes = (declared.manifest.metadata.annotations or {} for declared in inventory.sets)
-    ordered = {text.strip() for note in notes if (text := note.get(ROLL_BACK))}
+    ordered = {revision for note in notes for revision in revisions_taken_back(note)}
     index, tags = HeaderIndex(), tag_commits(inventory.views, mirrors) if ordered else {}
     for view in inventory.views.values() if ordered else ():
         for path, package in view.packages.items() if view.is_available and view.head else ():

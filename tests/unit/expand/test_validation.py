@@ -313,3 +313,61 @@ def test_values_in_messages_are_json_as_go_writes_it() -> None:
     assert go_json({"b": "X<>&\u2028\u2029", "a": [1, None]}) == (
         r'{"a":[1,null],"b":"X\u003c\u003e\u0026\u2028\u2029"}'
     )
+
+
+WEB = {"repo": "blueprints", "package": "web", "revision": 1}
+DB = {**WEB, "package": "db"}
+NAMED = [{"repositories": [{"name": "edge", "packageNames": ["a"]}]}]
+
+
+class Listed(NamedTuple):
+    reason: str
+    spec: dict[str, Any]
+    message: str
+    path: tuple[str | int, ...]
+
+
+LISTED = [
+    Listed("beside one upstream", {"upstream": WEB, "upstreams": [DB]},
+        "spec may specify only one of `upstream` and `upstreams`", ("spec", "upstreams")),
+    Listed("an empty list", {"upstreams": []},
+        "spec.upstreams must not be an empty list if specified", ("spec", "upstreams")),
+    Listed("a package twice, in two repositories", {"upstreams": [WEB, DB, {**WEB, "repo": "others"}]},
+        'spec.upstreams[2] has the package "web", as spec.upstreams[0] has',
+        ("spec", "upstreams", 2, "package")),
+    Listed("a package twice, once with a slash", {"upstreams": [WEB, {**WEB, "package": "web/"}]},
+        'spec.upstreams[1] has the package "web", as spec.upstreams[0] has',
+        ("spec", "upstreams", 1, "package")),
+    Listed("no repository", {"upstreams": [WEB, {"package": "db", "revision": 1}]},
+        "spec.upstreams[1].repo is a required field", ("spec", "upstreams", 1, "repo")),
+    Listed("no revision", {"upstreams": [WEB, {"repo": "blueprints", "package": "db"}]},
+        "either spec.upstreams[1].revision or spec.upstreams[1].workspaceName must be specified",
+        ("spec", "upstreams", 1)),
+    Listed("two selectors", {"upstreams": [WEB, {**DB, "tag": "stable"}]},
+        "spec.upstreams[1] may specify only one of `revision`, `workspaceName`, `tag`, `version`"
+        " and `branch`, except `revision` with `workspaceName`", ("spec", "upstreams", 1)),
+    Listed("one name for all packages of a repository", {"upstreams": [WEB, DB], "targets": NAMED},
+        "spec.targets[0].repositories[0].packageNames gives one name to the packages"
+        " of all of spec.upstreams",
+        ("spec", "targets", 0, "repositories", 0, "packageNames")),
+    Listed("one name for all packages by a template", {"upstreams": [WEB, DB], "targets": [
+        {"repositories": [{"name": "edge"}], "template": {"downstream": {"package": "a"}}}]},
+        "spec.targets[0].template.downstream.package gives one name to the packages of all of spec.upstreams",
+        ("spec", "targets", 0, "template", "downstream", "package")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LISTED, ids=lambda case: case.reason)
+def test_fault_in_a_list_of_upstreams_has_its_line(case: Listed) -> None:
+    targets = [{"repositories": [{"name": "edge"}]}]
+    wrong = PackageVariantSetSpec.model_validate({"targets": targets, **case.spec})
+
+    (finding,) = (*validate_set(wrong), *check_set(wrong, Environment(Limits())))
+
+    assert (finding.message, finding.path) == (case.message, case.path)
+
+
+def test_a_list_of_one_may_name_its_packages() -> None:
+    listed = PackageVariantSetSpec.model_validate({"upstreams": [WEB], "targets": NAMED})
+
+    assert (*validate_set(listed), *check_set(listed, Environment(Limits()))) == ()

@@ -10,7 +10,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.instances import Resolution as LockResolution
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PackageState, ReviewedLock
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
@@ -58,7 +58,7 @@ def plan_of(
     edge = replace(EDGE, packages={"web": package}, **(view or {}))
     resolved = a_resolved(variant=web, pin=a_pin(1), base=a_pin(1), local=package.main_tree)
     record = RolloutRecord(namespace="default", name="fleet", revision="r", waves=())
-    rollouts = (Rollout(FLEET, rollout, record),) if rollout else ()
+    rollouts = (Rollout(RolloutKey(*FLEET), rollout, record),) if rollout else ()
     resolution = Resolution(variants=(resolved,), downstreams={PACKAGE: (web,)}, rollouts=rollouts)
     rendered = RenderedVariant(WEB, fresh)
     delivered = RenderedDelivery("prod", resolved, rendered, LockResolution(), local=delivery or {})

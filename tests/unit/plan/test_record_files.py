@@ -11,7 +11,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
@@ -539,13 +539,13 @@ def test_record_of_a_rollout_stays_while_its_set_is_not_understood(
 ) -> None:
     given = dict(fields)
     control = replace(web_context().inventory.control, readable=given.pop("readable", True))
-    inventory = {"rollouts": {FLEET.key: ROLLOUT}, "control": control, **given}
+    inventory = {"rollouts": {ROLLOUT.rollout: ROLLOUT}, "control": control, **given}
 
     assert (ROLLOUT_PATH in files_of(KEPT, None, inventory=inventory)) is stays
 
 
 def test_record_of_a_rollout_that_runs_is_written() -> None:
-    rollout = Rollout(FLEET.key, RolloutPhase.PROGRESSING, ROLLOUT)
+    rollout = Rollout(RolloutKey(*FLEET.key), RolloutPhase.PROGRESSING, ROLLOUT)
 
     files = files_of(KEPT, None, resolution=Resolution(rollouts=(rollout,)))
 

@@ -8,7 +8,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.objects import Commit
 from reconciler.plan.changes import (
     Approval,
@@ -554,7 +554,7 @@ def test_pull_request_tells_its_rollout_while_it_runs(
 ) -> None:
     record = RolloutRecord(namespace="default", name="fleet", revision="r1", waves=("canary",))
     rollout = Rollout(
-        ObjectName("default", "fleet"), phase, record, stopped=stopped, waves_of={WEB: "canary"}
+        RolloutKey("default", "fleet"), phase, record, stopped=stopped, waves_of={WEB: "canary"}
     )
     context = replace(context_of(a_target(), (), a_resolved()), rollouts={WEB: rollout})
 

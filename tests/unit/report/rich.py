@@ -4,7 +4,7 @@ from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
@@ -187,16 +187,16 @@ RECORD = RolloutRecord(namespace="default", name="web", revision="web/v2", waves
 IN_WAVES = dict(zip(VARIANTS, ["canary"] * 3 + ["early"] * 3 + ["rest"] * 5, strict=False))
 ROLLOUTS = (
     Rollout(
-        SET,
+        RolloutKey(*SET),
         RolloutPhase.FAILED,
         RECORD,
         WAVES,
         staying={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"},
         waves_of=IN_WAVES,
     ),
-    Rollout(ObjectName("default", "db"), RolloutPhase.COMPLETE, replace(RECORD, name="db"), ()),
+    Rollout(RolloutKey("default", "db"), RolloutPhase.COMPLETE, replace(RECORD, name="db"), ()),
     Rollout(
-        ObjectName("default", "api"),
+        RolloutKey("default", "api"),
         RolloutPhase.PAUSED,
         replace(RECORD, name="api"),
         (

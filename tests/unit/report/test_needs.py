@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal, WaitsFor
 from reconciler.plan.status import PackageStatus
@@ -31,7 +30,7 @@ EAST, WEST = ObjectName("default", "web-east"), ObjectName("default", "web-west"
 def rollout(*waves: WaveStatus, phase: RolloutPhase = RolloutPhase.PROGRESSING) -> Rollout:
     names = tuple(wave.name for wave in waves)
     record = RolloutRecord(namespace="default", name="web", revision="web/v2", waves=names)
-    return Rollout(SET, phase, record, waves)
+    return Rollout(RolloutKey(*SET), phase, record, waves)
 
 
 def moving(name: str, *variants: ObjectName, phase: WavePhase = WavePhase.PROGRESSING) -> WaveStatus:
