@@ -435,38 +435,33 @@ def postpone_requests(
     """
     policy = context.inventory.policy.pull_requests
     limits = (policy.max_open, policy.max_open_per_repository, policy.max_new, policy.max_new_per_repository)
-    stopped = _stopped(context, tuple(changes.values())) if context.stopped else {}
-    if context.inventory.opening.is_open and not any(limits) and not stopped:
-        return {}
-    back = {key for key, rollout in context.rollouts.items() if rollout.phase is RolloutPhase.ROLLED_BACK}
-    limited = [change for change in changes.values() if change.variant not in back]
-    postponed = {**_postponed(context, limited), **stopped}
-    heads = {key: head for key, change in changes.items() if (head := _new_head(change)) is not None}
-    return {key: postponed[head] for key, head in heads.items() if head in postponed}
+    opened: dict[Head, list[Change]] = {}
+    for change in changes.values():
+        if change.pull is not None and not change.pull.number:
+            opened.setdefault((change.package.url, change.pull.head), []).append(change)
+    postponed: dict[Head, Postponed] = {}
+    if any(limits) or not context.inventory.opening.is_open:
+        rollouts = context.rollouts.items()
+        back = {key for key, rollout in rollouts if rollout.phase is RolloutPhase.ROLLED_BACK}
+        ages = {
+            head: max(_age(change, head, context) for change in some if change.variant not in back)
+            for head, some in opened.items()
+            if any(change.variant not in back for change in some)
+        }
+        limited = [change for change in changes.values() if change.variant not in back]
+        postponed = _postponed(context, ages, limited)
+    for head, some in opened.items():
+        variant = some[0].variant
+        if variant and all(change.variant in context.stopped for change in some):
+            postponed[head] = Postponed(Reason.AWAITING_WAVE, context.stopped[variant])
+    return {c.package: postponed[head] for head, some in opened.items() if head in postponed for c in some}
 
 
-def _stopped(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:
-    """Return the pull requests of which no package may be merged now."""
-    by_head: dict[Head, list[Change]] = {}
-    for change in changes:
-        if head := _new_head(change):
-            by_head.setdefault(head, []).append(change)
-    return {
-        head: Postponed(Reason.AWAITING_WAVE, context.stopped[changes_at[0].variant])
-        for head, changes_at in by_head.items()
-        if changes_at[0].variant and all(change.variant in context.stopped for change in changes_at)
-    }
-
-
-def _new_head(change: Change) -> Head | None:
-    """Return the branch of the pull request that a change opens, None if it opens none."""
-    is_new = change.pull is not None and not change.pull.number
-    return (change.package.url, change.pull.head) if change.pull is not None and is_new else None
-
-
-def _postponed(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:
+def _postponed(
+    context: PlanContext, ages: Mapping[Head, tuple[bool, int]], changes: Sequence[Change]
+) -> dict[Head, Postponed]:
+    """Return what limits or the schedule forbid; by age: branches that are there come first."""
     policy, opening = context.inventory.policy.pull_requests, context.inventory.opening
-    ages = _ages(context, changes)
     if not opening.is_open:
         message = "Its pull request waits for pullRequests.schedule"
         when = Postponed(Reason.AWAITING_SCHEDULE, message, opening.opens)
@@ -483,16 +478,6 @@ def _postponed(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head,
             counts.opened[url] += 1
             counts.new[url] += 1
     return postponed
-
-
-def _ages(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, tuple[bool, int]]:
-    """Return each pull request that would be opened with its age: branches that are there, then by time."""
-    ages: dict[Head, tuple[bool, int]] = {}
-    for change in changes:
-        if head := _new_head(change):
-            age = _age(change, head, context)
-            ages[head] = max(ages.get(head, age), age)
-    return ages
 
 
 def _age(change: Change, head: Head, context: PlanContext) -> tuple[bool, int]:
