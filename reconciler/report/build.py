@@ -45,7 +45,6 @@ from reconciler.report.report import (
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.rollout_model import (
     MemberPhase,
-    MemberStatus,
     Rollout,
     RolloutPhase,
     WavePhase,
@@ -763,8 +762,8 @@ def rollout_rows(rollouts: Iterable[Rollout]) -> Iterator[RolloutRow]:
 
 def rollout_title(rollout: Rollout) -> str:
     """Return a rollout in a sentence."""
-    members = [member for wave in rollout.waves for member in wave.members]
-    done = f"{_published(members)} of {len(members)} published"
+    members = sum(len(wave.members) for wave in rollout.waves)
+    done = f"{sum(wave.published for wave in rollout.waves)} of {members} published"
     newer = sum(key not in rollout.waves_of for key in rollout.staying)
     more = f", {newer} newer {'target waits' if newer == 1 else 'targets wait'} for its end" if newer else ""
     is_blocked = any(wave_row(wave).phase == BLOCKED for wave in rollout.waves)
@@ -782,13 +781,9 @@ def wave_row(wave: WaveStatus) -> WaveRow:
     return WaveRow(
         wave.name,
         BLOCKED if waits else str(wave.phase),
-        _published(wave.members),
+        wave.published,
         len(wave.members),
         wave.message,
         wave.hint,
         waits or wave.asks or wave.phase is WavePhase.FAILED,
     )
-
-
-def _published(members: Iterable[MemberStatus]) -> int:
-    return sum(member.phase is MemberPhase.PUBLISHED for member in members)

@@ -35,7 +35,6 @@ from reconciler.report.build import (
     equal_differences,
     loss_texts,
     move_text,
-    needs_after,
     package_overviews,
     risk_counts,
     risk_texts,
@@ -122,46 +121,32 @@ def status_report(planned: PlannedRun) -> Page:
 
 
 def _status_report(planned: PlannedRun) -> Page:
-    plan = planned.plan
+    page = _plan_report(planned, None)
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
-    differences = find_differences(planned, sorted_changes(plan))
-    rows = _RowReader(planned, None, differences.places).rows(sorted_changes(plan))
     recorded = [
         replace(row, op="", risks=(), categories=(), cause=-1)
-        for row in rows
+        for row in page.packages
         if row.phase or not row.repository
     ]
     phases = Counter(row.phase for row in recorded)
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
-    report = Page(
-        ReportKind.STATUS,
-        planned.names.instance,
-        summary or "No package is there.",
-        losses=tuple(loss_texts(plan.losses)),
-        needs=tuple(needs_after(plan)),
-        packages=tuple(sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
-        diffs=differences.diffs,
-        places=differences.places,
-        problems={PROBLEMS: plan.problems},
-        refusals=plan.refusals,
-        rollouts=tuple(rollout_rows(plan.rollouts)),
-    )
-    return _with_origin(report, planned)
+    packages = sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))
+    whole = replace(page, kind=ReportKind.STATUS, summary=summary or "No package is there.")
+    unchanged = replace(whole, checksum="", counts={}, risks={}, causes=(), lock=(), notes=())
+    return replace(unchanged, packages=tuple(packages))
 
 
 def check_report(checked: CheckResult) -> Page:
     """Return the report of what merging a change does; packages are those of the fleet after merging."""
+    planned = checked.proposed
 
-    def show(comparison: Comparison, planned: PlannedRun | None) -> Page:
-        return _check_report(replace(checked, comparison=comparison, proposed=planned))
-
-    def show_part(comparison: Comparison) -> Page:
-        planned = checked.proposed
+    def show(comparison: Comparison) -> Page:
+        part = replace(checked, comparison=comparison)
         if planned is None:
-            return show(comparison, None)
-        return tell(planned.plan, lambda plan: show(comparison, replace(planned, plan=plan)))
+            return _check_report(part)
+        return tell(planned.plan, lambda p: _check_report(replace(part, proposed=replace(planned, plan=p))))
 
-    return tell_comparison(checked.comparison, show_part)
+    return tell_comparison(checked.comparison, show)
 
 
 def _check_report(checked: CheckResult) -> Page:
@@ -266,7 +251,8 @@ class _RowReader:
 
     def row(self, change: Change) -> PageRow:
         status = self._statuses.get(change.package)
-        overview = self._overviews.get((change.variant, change.package)) if change.variant else None
+        key = (change.variant, change.package) if change.variant else None
+        overview = self._overviews.get(key, PackageOverview()) if key else PackageOverview()
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
         labels = self._labels
@@ -274,7 +260,11 @@ class _RowReader:
         return PageRow(
             repository,
             name,
-            **_overview_fields(overview, change),
+            cluster=overview.cluster,
+            set_name=overview.set_name,
+            main=overview.main,
+            review=overview.review_after(change) if change.variant else "",
+            waiting_for=overview.waiting_for,
             **_status_fields(status),
             variant=str(change.variant or ""),
             op=str(change.op) if labels is None else labels.get(change.package, "same"),
@@ -361,18 +351,6 @@ def _owner_key(owner: Owner) -> ObjectName:
 def _conditions(owner: Owner) -> tuple[tuple[str, ...], ...]:
     fields = ("type", "status", "reason", "message")
     return tuple(tuple(str(c.get(name, "")) for name in fields) for c in owner.get("conditions", ()))
-
-
-def _overview_fields(overview: PackageOverview | None, change: Change) -> dict[str, str]:
-    if overview is None:
-        return {}
-    return {
-        "cluster": overview.cluster,
-        "set_name": overview.set_name,
-        "main": overview.main,
-        "review": overview.review_after(change),
-        "waiting_for": overview.waiting_for,
-    }
 
 
 def _status_fields(status: PackageStatus | None) -> dict[str, str]:
