@@ -35,7 +35,7 @@ from reconciler.dependencies.model.cluster import (
     template_variables,
 )
 from reconciler.dependencies.model.instances import Instance, Resolved, SlotKind
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values, dns_label
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions.version import parse_relaxed
 from reconciler.krm.yaml import emit
@@ -271,6 +271,32 @@ class PackageGraph(Struct, frozen=True):
                 except UnknownVariableError:
                     unknown.add(name)
         return values, unknown
+
+    def renamed(self) -> Iterator[Problem]:
+        """Yield a note for each Crossplane package with another name than Crossplane would give it.
+
+        Compositions know Functions by name: where one runs the expected name, it runs another Function. A
+        user's own name without such a composition is as good as any.
+        """
+        for package in self.packages.values():
+            name, ref = dns_label(package.instance.name), self.ref_of(package)
+            if package.instance.ecosystem != Ecosystem.XPKG or ref.name == name:
+                continue
+            parents = [(parent, self._candidate(parent)) for parent in self._parents(package)]
+            running = [
+                f"Composition {composition} of {parent.instance.name}"
+                for parent, candidate in parents
+                for composition, function in (candidate.functions if candidate is not None else ())
+                if function == name
+            ]
+            if package.by_user and not running:
+                continue
+            message = f"{package.instance.name} is {ref}, not {name}, by which Crossplane would call it"
+            runs = f"; {', '.join(running)} run{'s' if len(running) == 1 else ''} {name}" if running else ""
+            hint = f"Give the name {name} to one of both packages by a manifest, and need no other with it."
+            installs = (self.installs.get(package.instance), *self._above(package))
+            where = next((install.location for install in installs if install), Location(""))
+            yield Problem(where, Reason.NAME_TAKEN, f"{message}{runs}", hint, str(ref))
 
     def _labels(self, package: Resolved) -> dict[str, str]:
         """Return the labels by which the parent of an exclusive bundle selects it."""
@@ -519,7 +545,9 @@ def generate_manifests(
 
     Only the installs of users are looked at in `inputs`; `owner` is the value of our owner annotation.
     """
-    generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
+    graph = package_graph(inputs, locked, shared_namespace)
+    generated, differing = graph.generated()
+    warnings = (*differing, *graph.renamed())
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
     clashes = {item.package.instance: problem for item, problem in name_collisions(generated, taken)}
     files: dict[str, bytes] = {}

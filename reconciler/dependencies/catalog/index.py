@@ -37,6 +37,7 @@ from reconciler.dependencies.model.packages import (
     Interface,
     PackageId,
     PackageNeed,
+    Pairs,
     Requirement,
     VersionRange,
 )
@@ -424,6 +425,20 @@ def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(str(meta["name"]) for meta in metadata if isinstance(meta, Mapping) and meta.get("name"))
 
 
+def composed_functions(objects: Iterable[Mapping[str, Any]]) -> Pairs:
+    """Return each Composition with each Function that its pipeline runs, by their names. Total; sorted."""
+    pairs: set[tuple[str, str]] = set()
+    for content in (content for content in objects if _kind(content) == _COMPOSITION):
+        meta, spec = content.get("metadata"), content.get("spec")
+        own_name = meta.get("name") if isinstance(meta, Mapping) else None
+        steps = spec.get("pipeline") if isinstance(spec, Mapping) else None
+        for step in steps if isinstance(steps, list) else ():
+            reference = step.get("functionRef") if isinstance(step, Mapping) else None
+            name = reference.get("name") if isinstance(reference, Mapping) else None
+            pairs |= {(str(own_name), str(name))} if own_name and name else set()
+    return tuple(sorted(pairs))
+
+
 def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) -> bool:
     spec, meta = publication.get("spec"), definition.get("metadata")
     reference = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
@@ -557,6 +572,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
         interfaces=(*implemented, *(interface for interface in declared if interface.id not in names)),
         compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
+        functions=composed_functions(objects),
         labels=tuple(sorted(header.labels.items())),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
         source=id_.name if id_.ecosystem is Ecosystem.XPKG else header.source,

@@ -15,7 +15,7 @@ from reconciler.base.errors import Exit, Location, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, verb
 from reconciler.base.values import Record, read_record
-from reconciler.dependencies.model.cluster import ClusterInputs, bundle_name
+from reconciler.dependencies.model.cluster import ClusterInputs, bundle_name, carvel_name
 from reconciler.dependencies.model.instances import (
     SCHEMA,
     Instance,
@@ -687,7 +687,8 @@ def _generated_object(
             return previous_object
     match resolved.instance.package:
         case PackageId(Ecosystem.CARVEL, name):
-            return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, name)
+            own_name = carvel_name(name, resolved.instance.slot)
+            return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, own_name)
         case PackageId(Ecosystem.BUNDLE, name):
             return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(name, resolved.instance.slot))
         case PackageId(Ecosystem.KPT, _):

@@ -379,10 +379,11 @@ class Candidate(PartlyCompared, frozen=True):
     only the lock still has it, `retain` that it has data worth keeping when nothing needs it.
     `inputs` are the required ones: parameters without a default, and credentials. `defaults` are the
     defaults of the other parameters, as JSON. `has` are all outputs and parameters, None if they are unknown.
+    `functions` are the compositions with the names of the Functions that they run.
     `namespace` is the only one where it can be installed, empty for all of them.
     """
 
-    UNCOMPARED = frozenset({"location", "_hash"})
+    UNCOMPARED = frozenset({"location", "functions", "_hash"})
 
     id: PackageId
     version: Version
@@ -391,6 +392,7 @@ class Candidate(PartlyCompared, frozen=True):
     provides: tuple[Gvk, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     compositions: tuple[str, ...] = ()
+    functions: Pairs = ()
     installation: InstallationType = InstallationType.NO_RESTRICTIONS
     platforms: tuple[PlatformNeed, ...] = ()
     names: tuple[str, ...] = ()

@@ -168,7 +168,7 @@ FACTS = [
             "retain": True,
             "namespace": "prod",
         },
-        frozenset({"location", "_hash"}),
+        frozenset({"location", "functions", "_hash"}),
     ),
     Facts(
         PlatformNeed(Platform.KUBERNETES, RANGE),

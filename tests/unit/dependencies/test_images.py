@@ -8,6 +8,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, collect_cluster_inputs
 from reconciler.dependencies.catalog.index import read_index
+from reconciler.dependencies.emit import generate_manifests
+from reconciler.dependencies.lock.format import ClusterLock, lock_solution, next_lock
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
@@ -150,3 +152,47 @@ def test_tag_of_another_version_than_the_digest_is_noted(kind: str, tag: str, di
     assert [(w.reason, of in w.message) for w in found.warnings] == (
         [(Reason.READ_DIFFERENTLY, True)] if of else []
     )
+
+
+def composing(name: str, function: str) -> list[SourcedDocument]:
+    folder = f"x.{name}.io/acme/p{name}"
+    spec = {"mode": "Pipeline", "pipeline": [{"step": "a", "functionRef": {"name": function}}]}
+    body = {
+        "apiVersion": "apiextensions.crossplane.io/v1",
+        "kind": "Composition",
+        "metadata": {"name": f"c{name}"},
+        "spec": spec,
+    }
+    needing = version(folder, "v1.0.0", f"x.{name}.io/acme/fn")
+    return [*needing, sourced(f"index/{folder}/v1.0.0/composition.yaml", body)]
+
+
+def notes(function: str, *manifests: SourcedDocument) -> list[str]:
+    configurations = [package("Configuration", f"p{n}", f"x.{n}.io/acme/p{n}:v1.0.0") for n in ("one", "two")]
+    index = [
+        part
+        for n in ("one", "two")
+        for part in (composing(n, function), version(f"x.{n}.io/acme/fn", "v1.0.0"))
+    ]
+    (world,) = collected([*configurations, *manifests], *index).worlds
+    resolution = lock_solution(world, resolve_cluster(world))
+    locked = ClusterLock(next_lock("dev", input_digest="", resolution=resolution), resolution)
+    return [str(note.message) for note in generate_manifests(world, locked, owner="o/x@dev").warnings]
+
+
+def test_package_with_another_name_than_crossplanes_is_noted_with_the_compositions_that_run_it() -> None:
+    (generated,) = notes("acme-fn")
+    (plain,) = notes("other")
+    (own,) = notes("acme-fn", package("Provider", "acme-fn", "x.two.io/acme/fn:v1.0.0"))
+
+    assert generated.startswith("x.two.io/acme/fn is Provider acme-fn-")
+    assert generated.endswith("; Composition ctwo of x.two.io/acme/ptwo runs acme-fn")
+    assert "Composition" not in plain
+    assert own.endswith("; Composition cone of x.one.io/acme/pone runs acme-fn")
+
+
+def test_name_of_a_users_own_is_noted_only_where_a_composition_runs_the_expected_one() -> None:
+    both = [package("Provider", f"my-{n}", f"x.{n}.io/acme/fn:v1.0.0") for n in ("one", "two")]
+
+    assert len(notes("acme-fn", *both)) == 2
+    assert notes("my-one", *both) == []

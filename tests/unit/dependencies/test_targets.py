@@ -67,6 +67,11 @@ def test_each_cluster_gets_a_dependency_of_its_own_where_the_kubeconfig_is() -> 
     documents = {path: load_documents(data)[0].value for path, data in found.files.items()}
 
     assert verify(world, solution) == ()
+    assert {p.name for p in resolution.packages if not p.by_user} == {
+        "db.io",
+        "db.io-edge",
+        "db.io-other-config",
+    }
     assert {
         path: body["spec"].get("cluster", {}).get("kubeconfigSecretRef") for path, body in documents.items()
     } == {
