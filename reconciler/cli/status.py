@@ -126,6 +126,7 @@ def status(
         show_standing(printer, observed.standing)
         planned = observed.planned
         printer.notes(map(terminal, empty_selections(planned.desired, planned.inputs.inventory)))
+        printer.notes(terminal(str(warning)) for warning in planned.fleet.locks.warnings)
         if html_file is not None:
             from reconciler.run.report import status_report
 

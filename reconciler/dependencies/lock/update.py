@@ -9,8 +9,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.errors import Location
+from reconciler.base.errors import Location, ReconcilerError
 from reconciler.base.reasons import Reason
+from reconciler.base.text import plural
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
@@ -50,7 +51,14 @@ from reconciler.dependencies.model.cluster import (
     template_variables,
 )
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, SlotKind
-from reconciler.dependencies.model.packages import BundleInput, InputKind, Install, PackageId, Requirement
+from reconciler.dependencies.model.packages import (
+    BundleInput,
+    Candidate,
+    InputKind,
+    Install,
+    PackageId,
+    Requirement,
+)
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
@@ -307,8 +315,9 @@ class ClusterResolver(Struct):
             solution = self.solution(locked_inputs)
             # Once more where a package that moves takes its dependencies along
             if free := upgraded_with_parent(locked_inputs, solution, before.resolution):
-                pins = tuple(pin for pin in locked_inputs.pins if pin.instance not in free)
-                solution = self.solution(replace(locked_inputs, pins=pins))
+                moving = locked_inputs.choices.upgrade | frozenset(map(str, free))
+                choices = replace(locked_inputs.choices, upgrade=moving)
+                solution = self.solution(replace(locked_inputs, choices=choices))
             fresh = lock_solution(inputs, solution, before.resolution)
             revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
             contested = _contested_owners(
@@ -528,8 +537,49 @@ def update_locks(
         decisions = [
             replace(u, after=u.before, is_outdated=u.finished and u.before != u.after) for u in decisions
         ]
+    warnings |= set(_withdrawals(decisions, scopes))
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _withdrawals(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> Iterator[Problem]:
+    """Yield a warning for each withdrawn version that clusters keep, and what would replace it there."""
+    worlds = {world.cluster: world for world in scopes.worlds}
+    clusters: dict[tuple[Candidate, str], list[str]] = {}
+    resolvers: dict[str, ClusterResolver] = {}
+    for update in decisions:
+        world = worlds.get(update.cluster)
+        for package in update.after.resolution.packages if update.after and world else ():
+            if world is None or update.after is None:
+                continue
+            name = package.instance.name
+            candidate = next(
+                (
+                    candidate
+                    for candidate in world.catalogue.candidates(package.instance.package)
+                    if candidate.withdrawn and candidate.version.text == package.version
+                ),
+                None,
+            )
+            if candidate is None:
+                continue
+            resolver = resolvers.setdefault(name, ClusterResolver(ResolveOptions(upgrade=frozenset({name}))))
+            before = PreviousLock(update.after.resolution, update.after.lock.revisions)
+            best = package.version
+            with suppress(ReconcilerError):
+                freed = resolver.resolve(world, before, keeps=True).revisions.resolution.packages
+                best = next((p.version for p in freed if p.instance == package.instance), best)
+            clusters.setdefault((candidate, "" if best == package.version else best), []).append(
+                update.cluster
+            )
+    for (candidate, best), names in clusters.items():
+        why = f": {candidate.withdrawn}" if candidate.withdrawn != "true" else ""
+        name = candidate.id.name
+        step = f"`reconciler lock --upgrade {name}` takes {best}"
+        step = step if best else f"no other version of {name} that is not below it fits"
+        more = f" and {plural(len(names) - 1, 'more cluster')}" if names[1:] else ""
+        message = f"{name} {candidate.version} is withdrawn{why}; it stays locked in {names[0]}{more}; {step}"
+        yield Problem(candidate.location, Reason.INVALID_VERSION, message)
 
 
 def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], ClusterUpdate]) -> ClusterUpdate:

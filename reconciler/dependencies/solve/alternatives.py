@@ -202,9 +202,8 @@ class CandidateLookup(Struct):
 
     def __post_init__(self) -> None:
         inputs = self.inputs
-        upgraded = inputs.choices.upgrade
         self.holders = dict(inputs.held)
-        self._pins = {p.instance: p.candidate for p in inputs.pins if p.instance.package.name not in upgraded}
+        self._pins = {pin.instance: pin.candidate for pin in inputs.pins}
         self._owners = dict(inputs.presence.owners)
         self._pinned_packages = frozenset(pin.instance.package for pin in inputs.pins)
         self._served_kinds = frozenset(gvk.group_kind for gvk in inputs.presence.apis)
@@ -250,7 +249,12 @@ class CandidateLookup(Struct):
         return (*published, replace(pinned, unavailable=True))
 
     def locked(self, instance: Instance) -> int | None:
-        """Return the place of the locked candidate, if the instance is locked."""
+        """Return the place of the locked candidate, if the instance is locked and stays where it is."""
+        names = {instance.package.name, str(instance)}
+        return self.pinned(instance) if names.isdisjoint(self.inputs.choices.upgrade) else None
+
+    def pinned(self, instance: Instance) -> int | None:
+        """Return the place of the locked candidate, also where the instance may move."""
         pinned = self._pins.get(instance)
         if pinned is None:
             return None

@@ -146,7 +146,7 @@ def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> Ins
     origin = candidates[locked].version if locked is not None else (install.origin if install else None)
     places = {candidates[place].version: place for place in demands}
     order = tuple(places[version] for version in rank(places, policy, origin=origin))
-    banned = _excluded_versions(lookup, instance, reached, locked)
+    banned = _excluded_versions(lookup, instance, reached, lookup.pinned(instance))
     for place in demands.keys() - set(order):
         banned[place] = (*banned.get(place, ()), Cause(CauseKind.POLICY, instance, policy))
     requirements = tuple(demands.get(place, ()) for place in range(len(candidates)))
@@ -197,7 +197,7 @@ def _signature(requirement: Requirement) -> str:
 
 
 def _excluded_versions(
-    lookup: CandidateLookup, instance: Instance, reached: _Reached, locked: int | None
+    lookup: CandidateLookup, instance: Instance, reached: _Reached, pinned: int | None
 ) -> dict[int, tuple[Cause, ...]]:
     inputs, (scope, candidates, demands) = lookup.inputs, reached
     by_user, package = scope.install, instance.package
@@ -205,10 +205,9 @@ def _excluded_versions(
     may_sink = by_user is not None and (
         by_user.allow_downgrade or by_user.need.id.ecosystem is not Ecosystem.CARVEL
     )
-    sinks = locked is None or may_sink or inputs.choices.allow_downgrade
-    floor = None if sinks or locked is None else candidates[locked].version
-    is_here = not instance.slot.target
-    platforms = dict(inputs.presence.platforms) if is_here else {}
+    sinks = pinned is None or may_sink or inputs.choices.allow_downgrade
+    floor = None if sinks or pinned is None else candidates[pinned].version
+    platforms = dict(inputs.presence.platforms) if not instance.slot.target else {}
     ignored = by_user.ignore_platforms if by_user else frozenset()
     may_take = inputs.may_take_over(package, by_user) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
@@ -231,7 +230,7 @@ def _excluded_versions(
             for name, holder in holders
             if holder != package and holder.name not in may_take
         ]
-        if candidate.withdrawn and place != locked:
+        if candidate.withdrawn and place != pinned:
             causes.append(Cause(CauseKind.WITHDRAWN, package, str(candidate.version)))
         if floor is not None and candidate.version.height < floor.height:
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor)))

@@ -114,7 +114,7 @@ def _candidate(
     free = inputs.choices.allow_downgrade or (install is not None and install.allow_downgrade)
     exact = install is not None and install.need.id.ecosystem is not Ecosystem.CARVEL
     lower = locked is not None and candidate.version.height < locked.version.height
-    if lower and not free and not exact and resolved.instance.package.name not in inputs.choices.upgrade:
+    if lower and not free and not exact:
         yield f"{candidate} is below what is locked"
 
 
