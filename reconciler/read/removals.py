@@ -2,7 +2,7 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from reconciler.api.porch import PackageVariant, PackageVariantSet
@@ -102,10 +102,26 @@ class _Search:
             else:
                 gone = self._history.blob_at(commit, declaration.path) is None
                 last = self._declared_last(parent, declaration)
-                removals[declaration.key] = Removal(declaration.path, commit, is_file=gone, last=last)
+                removal = Removal(declaration.path, commit, is_file=gone, last=last)
+                removals[declaration.key] = self._followed(tip, removal, self._added[parent, commit])
         for commit, elsewhere in moved.items():
             removals |= self.find(tip, elsewhere, self._history.ancestry(commit))
         return removals
+
+    def _followed(self, tip: Oid, removal: Removal, added: Mapping[ObjectKey, str]) -> Removal:
+        """Return the removal of the variant that took over the package of a removed one in its commit.
+
+        That one was renamed; without a removal of its new name it is the one of the old name.
+        """
+        if not isinstance(removal.last, PackageVariant):
+            return removal
+        for key, path in added.items():
+            declaration = Declaration(path, key)
+            heir = self._declared_last(removal.commit, declaration)
+            if isinstance(heir, PackageVariant) and heir.spec.downstream == removal.last.spec.downstream:
+                later = self.find(tip, [declaration], self._history.ancestry(removal.commit))
+                return later.get(key, removal)
+        return removal
 
     def _transitions(
         self,

@@ -188,6 +188,21 @@ def test_last_word_about_a_manifest_that_went_is_in_git(tmp_path: Path, *, is_se
     assert re.search(r"orphan +edge-1/web +Orphaned", world.run("plan").out)
 
 
+def test_last_word_is_that_of_the_last_name_of_a_renamed_variant(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world, path = World(tmp_path / "w"), manifest("edge-1", "web")
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*line)
+    given = git(world.control, "show", f"main:{path}").replace("name: web-edge-1", "name: renamed")
+    commit(world, {path: given + "  deletionPolicy: orphan\n"})
+    commit(world, {path: None})
+
+    planned = world.run("plan").out
+
+    assert re.search(r"orphan +edge-1/web +Orphaned", planned)
+    assert "was removed in commit" in planned
+
+
 def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: Path) -> None:
     write_world(tmp_path / "w", ("edge-1",))
     world = World(tmp_path / "w")
