@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.values import Refused
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.helm import HelmRuntime
+from reconciler.functions.runtimes.process import Worker
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import Files
 from reconciler.render import charts
@@ -562,10 +564,15 @@ def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pyt
     rendered: list[str] = []
     run = HelmRuntime.run
     packages: list[Files] = []
+    ask, asked = Worker.ask, list[bytes]()
 
     def count(runtime: HelmRuntime, call: FunctionCall) -> FunctionRun:
         rendered.append(call.claimed)
         return run(runtime, call)
+
+    def count_ask(worker: Worker, request: bytes) -> bytes | Refused:
+        asked.append(request)
+        return ask(worker, request)
 
     def count_package(files: Files, *arguments: Any, **options: Any) -> PipelineResult:
         packages.append(files)
@@ -582,10 +589,13 @@ def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pyt
     apply_and_merge(world)
     set_variants(world, revision=5)
     monkeypatch.setattr(HelmRuntime, "run", count)
+    monkeypatch.setattr(Worker, "ask", count_ask)
     monkeypatch.setattr("reconciler.functions.runtimes.pipelines.run_pipeline", count_package)
 
     assert world.run("plan").code == 0
 
     assert len(rendered) <= 2 * len(EDGES)
+    # The three have equal values: the engine renders the old chart once, and the new one.
+    assert len(asked) == 2
     # Besides those of charts it is that of the update, which all three share: setters are no edits.
     assert len(packages) <= len(rendered) + 1

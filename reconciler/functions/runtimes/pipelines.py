@@ -168,11 +168,14 @@ def _fairly(packages: Sequence[Files], numbers: Iterable[int], cached: PackageCa
     """Return the numbers of packages in the order in which to render them before the time is over.
 
     Another order in each run, and those that took too long before come last: none keeps the others from being
-    rendered for ever. The order decides about nothing else.
+    rendered for ever. The order decides about nothing else. Packages of one upstream, by their largest file,
+    come one after another: what is loaded of it is loaded once.
     """
     shuffled = list(numbers)
     random.shuffle(shuffled)
-    return sorted(shuffled, key=lambda number: cached.is_slow(packages[number]))
+    largest = {n: max(packages[n].values(), key=lambda file: len(file.data)).oid for n in shuffled}
+    turns = {oid: turn for turn, oid in enumerate(largest.values())}
+    return sorted(shuffled, key=lambda number: (cached.is_slow(packages[number]), turns[largest[number]]))
 
 
 def _render_all(
