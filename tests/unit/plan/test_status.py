@@ -38,11 +38,9 @@ from reconciler.plan.status import (
     plan_status,
     status_after,
     status_owners,
-    status_value,
     statuses_after,
 )
 from reconciler.resolve.resolution import Resolution
-from tests.support.model import EPOCH
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -591,21 +589,6 @@ def test_file_of_a_variant_has_its_conditions_labels_and_package() -> None:
     }
 
 
-def test_variant_that_is_gone_is_listed_while_anything_of_it_is_left() -> None:
-    files = files_of({}, replace(FULL, revision=""), desired=Desired())
-
-    assert files == {
-        VARIANT_FILE: {
-            "kind": "PackageVariant",
-            "namespace": "default",
-            "name": "web",
-            "conditions": [],
-            "package": PACKAGE_VALUE,
-            "downstreamTargets": [],
-        }
-    }
-
-
 def test_variant_that_moved_is_told_of_where_it_goes() -> None:
     left = replace(FULL, package=PackageKey(URL, "old"), name="old")
 
@@ -628,21 +611,6 @@ def test_files_are_sorted_and_end_with_a_line() -> None:
         b'{\n  "conditions": [],\n  "kind": "PackageVariantSet",\n'
         b'  "name": "fleet",\n  "namespace": "default"\n}\n'
     )
-
-
-def test_unknown_parts_of_a_status_are_null() -> None:
-    assert status_value(PackageStatus(Phase.STALLED)) == {
-        "phase": "stalled",
-        "since": None,
-        "repository": "",
-        "name": "",
-        "head": "",
-        "pullRequest": None,
-        "reason": "",
-        "message": "",
-    }
-    assert status_value(FULL) == PACKAGE_VALUE
-    assert status_value(replace(FULL, since=EPOCH))["since"] == "2023-11-14T22:13:20Z"
 
 
 def test_plan_without_context_has_the_status_that_it_was_made_with() -> None:
