@@ -1,6 +1,8 @@
 """Repositories of a user: working copies, their state, and new repositories with given commits."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,12 +47,14 @@ class WorkingCopy(NamedTuple):
         """
         if find_odd_rules(self.root, DEFAULT_READ_S):
             return ()
-        repository, root = pygit2.Repository(str(self.root)), self.root.resolve()
+        root = self.root.resolve()
         names = {path: path.resolve().relative_to(root).as_posix() for path in paths}
-        tracked = repository.index
-        return tuple(
-            path for path, name in names.items() if name not in tracked and repository.path_is_ignored(name)
-        )
+        with _configuration_of_user():
+            repository = pygit2.Repository(str(self.root))
+            ignored = {name for name in names.values() if repository.path_is_ignored(name)}
+            return tuple(
+                path for path, name in names.items() if name in ignored and name not in repository.index
+            )
 
     def tags(self, prefix: str) -> tuple[str, ...]:
         """Return the names of the tags that begin with `prefix`, sorted."""
@@ -59,6 +63,22 @@ class WorkingCopy(NamedTuple):
             ref.name.removeprefix("refs/tags/") for ref in references if ref.name.startswith("refs/tags/")
         )
         return tuple(sorted(name for name in names if name.startswith(prefix)))
+
+
+@contextmanager
+def _configuration_of_user() -> Iterator[None]:
+    """Show libgit2 the configuration that `git add` reads; it is hidden from all that reads repositories."""
+    home = Path(os.environ.get("HOME") or "/")
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    shown = {pygit2.enums.ConfigLevel.GLOBAL: home, pygit2.enums.ConfigLevel.XDG: settings / "git"}
+    before = {level: pygit2.settings.search_path[level] for level in shown}
+    try:
+        for level, path in shown.items():
+            pygit2.settings.search_path[level] = str(path)
+        yield
+    finally:
+        for level, text in before.items():
+            pygit2.settings.search_path[level] = text
 
 
 def find_working_copy(path: Path, seconds: float = DEFAULT_READ_S) -> WorkingCopy | None:

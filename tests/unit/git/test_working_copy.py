@@ -94,6 +94,32 @@ def test_uncommitted_paths_are_sorted_and_without_ignored_ones(work: Path) -> No
     assert find(work).uncommitted() == (".gitignore", "new/a", "new/b", "old", "p/Kptfile")
 
 
+@pytest.mark.parametrize("named", [".config/git/ignore", ".gitconfig", "xdg/git/ignore"])
+def test_files_that_rules_of_the_user_leave_out_are_ignored(
+    named: str, tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if named.startswith("xdg"):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    else:
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    rules = tmp_path / ("rules" if named == ".gitconfig" else named)
+    rules.parent.mkdir(parents=True, exist_ok=True)
+    rules.write_text("*.tgz\nold\n")
+    if named == ".gitconfig":
+        (tmp_path / named).write_text(f"[core]\n  excludesFile = {rules}\n")
+    paths = [work / name for name in ("a.tgz", "old", "b")]
+    for path in paths:
+        path.touch()
+
+    copy = find(work)
+
+    # What is committed already stays, whatever the rules are.
+    assert copy.ignored(paths) == (work / "a.tgz",)
+    rules.unlink()
+    assert copy.ignored(paths) == ()
+
+
 def test_removed_working_copy_has_no_uncommitted_paths(tmp_path: Path) -> None:
     assert WorkingCopy(tmp_path / "gone", None, "", "").uncommitted() == ()
 
