@@ -70,10 +70,10 @@ def _configuration_of_user() -> Iterator[None]:
     """Show libgit2 the configuration that `git add` reads; it is hidden from all that reads repositories."""
     home = Path(os.environ.get("HOME") or "/")
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    shown = {pygit2.enums.ConfigLevel.GLOBAL: home, pygit2.enums.ConfigLevel.XDG: settings / "git"}
-    before = {level: pygit2.settings.search_path[level] for level in shown}
+    folders = {pygit2.enums.ConfigLevel.GLOBAL: home, pygit2.enums.ConfigLevel.XDG: settings / "git"}
+    before = {level: pygit2.settings.search_path[level] for level in folders}
     try:
-        for level, path in shown.items():
+        for level, path in folders.items():
             pygit2.settings.search_path[level] = str(path)
         yield
     finally:
