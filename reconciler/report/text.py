@@ -307,10 +307,13 @@ def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None
 
 
 def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:
-    """Yield the rollouts that are on their way as lines."""
-    for text in rollout_rows(rollouts):
-        yield f"rollout {text.title}"
-        yield from (f"  {line}" for wave in text.waves for line in wave.lines)
+    """Yield the rollouts that are on their way as lines; those with equal waves have one list of them."""
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for row in rollout_rows(rollouts):
+        titles.setdefault(tuple(line for wave in row.waves for line in wave.lines), []).append(row.title)
+    for lines, alike in titles.items():
+        yield from (f"rollout {title}" for title in alike)
+        yield from (f"  {line}" for line in lines)
 
 
 MOST_PINS = 50

@@ -227,3 +227,9 @@ def test_differences_of_a_group_are_shown_as_far_as_they_fit() -> None:
     body = markdown.group_body(GROUP, NAMES, files | {GROUP[0].package: [FileChange("a", 1, 0, "+small")]})
 
     assert ("+small" in body, "y" * MOST_TEXT in body, "z" * MOST_TEXT in body) == (True, False, False)
+
+
+def test_rollouts_with_equal_waves_have_one_list_of_them() -> None:
+    title, *waves = text.rollout_lines(ROLLOUTS[:1])
+
+    assert [*text.rollout_lines([*ROLLOUTS[:1], ROLLOUTS[0]])] == [title, title, *waves]
