@@ -144,7 +144,7 @@ class Catalogue:
 
     def everywhere(self, id_: PackageId) -> tuple[Candidate, ...]:
         """Return the candidates of a package, and those of single namespaces behind them."""
-        local = (own for (package, _), own in sorted(self.local.items()) if package == id_)
+        local = (versions for (package, _), versions in sorted(self.local.items()) if package == id_)
         return tuple(dict.fromkeys(chain(self.candidates(id_), *local)))
 
     def places(self, id_: PackageId, range_: VersionRange, namespace: str = "") -> frozenset[int]:
@@ -176,16 +176,16 @@ def build_catalogue(
     spaces = {c.namespace for c in listed if c.namespace} | excluded.keys()
     local: dict[tuple[PackageId, str], tuple[Candidate, ...]] = {}
     for space in spaces:
-        own = [c for c in listed if c.namespace == space]
+        here = [c for c in listed if c.namespace == space]
         lost = excluded.get(space, frozenset())
-        concerned = {c.id for c in (*own, *lost)}
-        taken = {(c.id, c.version.text) for c in own}
+        concerned = {c.id for c in (*here, *lost)}
+        taken = {(c.id, c.version.text) for c in here}
         common = [c for c in listed if not c.namespace and c.id in concerned and c not in lost]
         rest = [c for c in common if (c.id, c.version.text) not in taken]
-        view = _sorted_catalogue([*own, *rest], {}).packages
+        view = _sorted_catalogue([*here, *rest], {}).packages
         local |= {(id_, space): view.get(id_, ()) for id_ in concerned}
-    known = {id_: () for id_, _ in local} | dict(catalogue.packages)
-    return Catalogue(dict(sorted(known.items())), catalogue.names, refused, local) if local else catalogue
+    packages = {id_: () for id_, _ in local} | dict(catalogue.packages)
+    return Catalogue(dict(sorted(packages.items())), catalogue.names, refused, local) if local else catalogue
 
 
 def _sorted_catalogue(
