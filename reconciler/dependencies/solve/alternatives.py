@@ -101,7 +101,7 @@ def is_visible(
     if package.ecosystem is Ecosystem.XPKG:
         return True
     if package.ecosystem is not Ecosystem.BUNDLE:
-        return (there.namespace, there.target) == (scope.namespace, scope.target)
+        return there.namespace == scope.namespace and there.target == scope.target
     if share.scope is Sharing.EXCLUSIVE and not share.labels:
         return False
     labels, required = dict(there.labels), dict(share.labels)
