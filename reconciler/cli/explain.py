@@ -20,6 +20,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
 from reconciler.report.build import package_row
+from reconciler.report.dependency_graph import dependency_graph, node_names
 from reconciler.report.json import API_VERSION, wire
 from reconciler.report.obstacles import Standstill, problems_of
 from reconciler.report.provenance import Origin
@@ -133,7 +134,12 @@ def _find_change(planned: PlannedRun, package: str) -> Change:
     hint = suggest(
         package, [name for name, *_ in changes], otherwise="`reconciler status` shows every package."
     )
-    if problem := next(iter(planned.plan.problems), None):
+    if package in node_names(dependency_graph(planned.fleet.locks)):
+        hint = f"A cluster needs it: `reconciler graph --why {package}` shows why."
+        called = (package, package.partition(":")[2])
+        withdrawn = (warning for warning in planned.fleet.locks.warnings if warning.subject in called)
+        hint += "".join(f" {warning.message}." for warning in withdrawn)
+    elif problem := next(iter(planned.plan.problems), None):
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."
     raise UsageError(f"The plan has no package {package}", hint=hint)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.text import verb
 from reconciler.base.values import Refused
 from reconciler.dependencies.dialects.reading import OWNER, annotation_or_custom, parse_source
 from reconciler.dependencies.lock.format import (
@@ -292,7 +293,7 @@ class PackageGraph(Struct, frozen=True):
             if package.by_user and not running:
                 continue
             message = f"{package.instance.name} is {ref}, not {name}, by which Crossplane would call it"
-            runs = f"; {', '.join(running)} run{'s' if len(running) == 1 else ''} {name}" if running else ""
+            runs = f"; {', '.join(running)} {verb(len(running), 'runs', 'run')} {name}" if running else ""
             hint = f"Give the name {name} to one of both packages by a manifest, and need no other with it."
             installs = (self.installs.get(package.instance), *self._above(package))
             where = next((install.location for install in installs if install), Location(""))

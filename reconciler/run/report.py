@@ -132,7 +132,8 @@ def _status_report(planned: PlannedRun) -> Page:
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
     packages = sorted(recorded, key=lambda row: (order.get(row.phase, len(order)), row.full_name))
     whole = replace(page, kind=ReportKind.STATUS, summary=summary or "No package is there.")
-    unchanged = replace(whole, checksum="", counts={}, risks={}, causes=(), lock=(), notes=())
+    notes = tuple(str(warning) for warning in planned.fleet.locks.warnings)
+    unchanged = replace(whole, checksum="", counts={}, risks={}, causes=(), lock=(), notes=notes)
     return replace(unchanged, packages=tuple(packages))
 
 

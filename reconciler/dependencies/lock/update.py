@@ -579,7 +579,7 @@ def _withdrawals(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> Ite
         step = step if best else f"no other version of {name} that is not below it fits"
         more = f" and {plural(len(names) - 1, 'more cluster')}" if names[1:] else ""
         message = f"{name} {candidate.version} is withdrawn{why}; it stays locked in {names[0]}{more}; {step}"
-        yield Problem(candidate.location, Reason.INVALID_VERSION, message)
+        yield Problem(candidate.location, Reason.INVALID_VERSION, message, subject=name)
 
 
 def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], ClusterUpdate]) -> ClusterUpdate:

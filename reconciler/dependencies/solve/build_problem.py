@@ -223,7 +223,7 @@ def _excluded_versions(
             and not need.range.allows(platforms[need.platform])
         ]
         # Things that another package has and does not hand over.
-        owned = owned_names(candidate) if lookup.holders and is_here else []
+        owned = owned_names(candidate) if lookup.holders and not instance.slot.target else []
         holders = ((name, lookup.holders.get(name, package)) for name in owned)
         causes += [
             Cause(CauseKind.HELD, package, name, holder)

@@ -1,11 +1,11 @@
 """Repositories that a shard reads: its clusters', their upstreams, and the whole fleet where that decides."""
 
 import pytest
-from reconciler.dependencies.catalog.published import DependencyInputs
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
