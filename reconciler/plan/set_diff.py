@@ -459,7 +459,7 @@ def guard_deletions(
     # An emptied selector is the likelier accident, so it is refused even below the share and the count.
     by_set: dict[ObjectName, list[PackageVariantRecord]] = defaultdict(list)
     for record in deletions:
-        by_set[ObjectName(record.namespace, record.set_name)].append(record)
+        by_set[_heir(ObjectName(record.namespace, record.set_name), desired, inventory)].append(record)
     refused: list[RefusedDeletions] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
@@ -486,6 +486,16 @@ def guard_deletions(
     refused = [refusal for refusal in refused if refusal.consent not in inventory.policy.consents]
     messages = {key: refusal.message for refusal in refused for key in refusal.keys}
     return GuardedDeletions(messages, tuple(refused))
+
+
+def _heir(owner: ObjectName, desired: Desired, inventory: Inventory) -> ObjectName:
+    """Return the set that a removed one was renamed to: the only one that makes packages of it now."""
+    if not owner.name or any(pvs.key == owner for pvs in inventory.sets):
+        return owner
+    successors, sets = _successors(desired, inventory), {v.key: v.set_key for v in desired.variants}
+    packages = (_package(r) for r in inventory.records.values() if (r.namespace, r.set_name) == owner)
+    heirs = {sets[successors[package]] for package in packages if package in successors}
+    return next((heir for heir in heirs if heir and len(heirs) == 1), owner)
 
 
 def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:

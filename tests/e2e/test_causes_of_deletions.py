@@ -218,7 +218,10 @@ def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: P
     assert re.search(r"orphan +edge-1/a +Orphaned", world.run("plan").out)
 
 
-def test_emptied_selector_beside_named_packages_is_refused_until_people_consent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["web", "renamed"])
+def test_emptied_selector_beside_named_packages_is_refused_until_people_consent(
+    tmp_path: Path, name: str
+) -> None:
     write_world(tmp_path / "w", ("edge-1", "edge-2"))
     world, path = World(tmp_path / "w"), "manifests/repositories/edge-1.yaml"
     registered = git(world.control, "show", f"main:{path}")
@@ -229,8 +232,9 @@ def test_emptied_selector_beside_named_packages_is_refused_until_people_consent(
     commit(world, {**singles, path: labelled, "manifests/set.yaml": given})
     for line in (("apply",), ("approve", "--all"), ("apply",)):
         world.run(*line)
-    commit(world, {path: registered})
-    cause = "spec.targets[0] of PackageVariantSet default/web selects nothing any more; it had 1 variant"
+    renamed = given.replace("  name: web\n", f"  name: {name}\n")
+    commit(world, {path: registered, "manifests/set.yaml": renamed})
+    cause = f"spec.targets[0] of PackageVariantSet default/{name} selects nothing any more; it had 1 variant"
 
     first, refs = world.run("apply"), world.all_refs()
     again = world.run("apply")
