@@ -394,7 +394,8 @@ def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(roo
     assert said.effect.startswith(
         "not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: "
     )
-    assert said.last == "Merging this changes no package, as far as can be seen: 1 repository was not read"
+    seen = "Merging this changes no package, but 1 PackageVariant, as far as can be seen"
+    assert said.last == f"{seen}: 1 repository was not read"
     assert [problem["subject"] for problem in value["notRead"]] == ["Repository default/edge-1"]
     assert "### Not read" in check(root, "--output", "markdown").out
     sarif = json.loads(check(root, "--output", "sarif").out)
