@@ -271,7 +271,7 @@ def test_a_draft_at_a_former_place_is_left_while_its_wave_waits(world: EdgeFleet
     world.apply()
     row = world.rows()["../rome/web"]
     assert (row["op"], row["reason"]) == ("keep", "AwaitingWave")
-    assert "wave main waits for wave canary" in row["message"]
+    assert "when rome/web, which takes its place in a rollout, is published" in row["message"]
     before = world.all_refs()["rome.git"]
 
     said = world.run("approve", "--all")
