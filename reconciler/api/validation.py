@@ -104,10 +104,11 @@ class PartialModel(NamedTuple, Generic[M]):
     errors: tuple[FieldError, ...]
 
     def concerns(self, path: Path) -> bool:
-        """Tell whether a field has an error, is inside of one that has, or contains one."""
+        """Tell whether a field has an error, is in one that has, contains one, or was perhaps meant."""
         inner = path if len(path) > 1 else None
         wrong = (error.path for error in self.errors)
-        return any(path[: len(bad)] == bad or bad[: len(path)] == inner for bad in wrong)
+        meant = any(error.meant and path == (*error.path[:-1], error.meant) for error in self.errors)
+        return meant or any(path[: len(bad)] == bad or bad[: len(path)] == inner for bad in wrong)
 
 
 def parse_partly(model: type[M], data: object) -> PartialModel[M]:

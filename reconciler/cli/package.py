@@ -268,6 +268,7 @@ def _changes(before: Files, after: Files) -> dict[str, list[str]]:
 
 def _conflict_value(conflict: Conflict, sides: tuple[Files, ...]) -> dict[str, Any]:
     value: dict[str, Any] = asdict(conflict)
+    del value["template"]  # of a chart, and none is rendered here
     values = (conflict.base, conflict.upstream, conflict.local)
     if hides_field(sides, conflict.path, conflict.field, *values):
         value |= {side: MASK for side in ("base", "upstream", "local") if value[side] is not None}

@@ -516,7 +516,7 @@ def _equal_text(case: Case) -> str:
     lock = header.upstream_lock if header is not None else None
     if lock is None or lock.commit == pin.commit.oid:
         return ""
-    return f"{pin.label} changes nothing here but the name in the Kptfile, which stays {lock.ref}"
+    return f"Only the name in the Kptfile would change with {pin.label}: it stays {lock.ref}"
 
 
 def _touched_draft(case: Case, draft: Draft, fresh: Package) -> Decision:

@@ -212,7 +212,8 @@ def test_carvel_resolution_one_install_at_a_time() -> None:
     text += package(second, "1.0.0") + package(deep, "1.0.0") + install("demo", root, "")
     _, locked = locked_after(text)
 
-    owners = {p.instance.name: p.owner for p in locked.resolution.packages}
+    packages = locked.resolution.packages
+    owners = {p.instance.name: str(p.owner) if p.owner else "user" for p in packages if p.owner or p.by_user}
     demo = f"carvel:{root}@install/prod/demo"
     assert owners == {root: "user", first: demo, second: demo, deep: f"carvel:{parent}@namespace/prod"}
 

@@ -212,7 +212,9 @@ def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: p
     from reconciler.run import inputs
 
     monkeypatch.setenv("FORGE_TOKEN", "s3cr3t-in-a-frame")
-    monkeypatch.setattr(inputs, "expand", lambda *_, **__: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame")))
+    monkeypatch.setattr(
+        inputs, "expand", lambda *_, **__: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame"))
+    )
 
     said = world.run("plan")
 

@@ -73,7 +73,9 @@ def checked(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, li
     [
         (SET, "11:39: InvalidExpression"),
         (
-            SET.replace("repositorySelector: {}", "objectSelector: {kind: Box}").replace(" +", ""),
+            SET.replace("repositorySelector: {}", "objectSelector: {kind: Box}").replace(
+                ".package +", ".name"
+            ),
             "8:21: Validation",
         ),
         (VARIANT.replace("package: web, revision", "pacakge: web, revision"), "6:32: UnknownField"),

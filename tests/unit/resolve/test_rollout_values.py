@@ -343,7 +343,7 @@ def test_a_revision_that_changes_nothing_is_done_at_once(world: RolloutWorld) ->
     assert set(refs(world).values()) == {"web/v1"}
     kept = row(plan, "c1")
     assert kept.reason is Reason.UP_TO_DATE
-    assert kept.message == "web/v4 changes nothing here but the name in the Kptfile, which stays web/v1"
+    assert kept.message == "Only the name in the Kptfile would change with web/v4: it stays web/v1"
 
 
 def test_after_it_the_next_change_has_the_right_base(world: RolloutWorld) -> None:
