@@ -278,10 +278,6 @@ def _explain(error: Exception, redactor: Redactor) -> int:
     return error.exit_code
 
 
-if __name__ == "__main__":
-    entrypoint()
-
-
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -302,3 +298,7 @@ def completion(shell: str) -> Exit:
         text = ShellComplete.source(complete(main, {}, "reconciler", COMPLETING))
         make_printer(color=False).text(f"{text.rstrip()}\n")
     return Exit.DONE
+
+
+if __name__ == "__main__":
+    entrypoint()
