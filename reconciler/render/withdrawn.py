@@ -111,7 +111,7 @@ def without_withdrawn(
             fields: list[tuple[str, ...]] = [("data", k) for k, v in keys.items() if _value(document, k) == v]
             there = find_resource(original, path, document.identity)
             if is_kptfile and KPTFILE in original:
-                there = next(((path, each) for each in documents_of(original[KPTFILE])), None)
+                there = next(((path, document) for document in documents_of(original[KPTFILE])), None)
             root = root_of(there[1].tree) if there is not None else None
             if is_kptfile or document is context:
                 fields += _withdrawn_metadata(document, root, noted)

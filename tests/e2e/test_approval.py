@@ -42,7 +42,7 @@ def test_a_deletion_is_never_approved(tmp_path: Path) -> None:
     Repo(world.control, time=1_767_400_000).commit({manifest("edge-1", "web"): None}, message="Gone\n")
     world.run("apply")
 
-    assert "keep" in world.run("apply").out
+    assert "in review" in world.run("apply").out
     assert edge(world).read("main", "web/Kptfile")
 
 

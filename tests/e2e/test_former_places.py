@@ -264,7 +264,7 @@ def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
     assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
 
 
-def test_a_draft_at_a_former_place_is_left_while_its_wave_waits(world: EdgeFleet) -> None:
+def test_a_package_at_a_former_place_waits_for_its_successor_in_a_rollout(world: EdgeFleet) -> None:
     world.configure(WAVES)
     world.run("apply")
     change(world, {"rome": registered("rome", "fresh", "")})
@@ -276,8 +276,8 @@ def test_a_draft_at_a_former_place_is_left_while_its_wave_waits(world: EdgeFleet
 
     said = world.run("approve", "--all")
 
-    assert "refused: ../rome/web" in said.out
-    assert "Repository default/rome moved from ../rome.git to ../fresh.git" in said.out
+    assert "approved rome/web: web/v1" in said.out
+    assert "../rome/web" not in said.out
     assert world.all_refs()["rome.git"] == before
 
 
