@@ -55,7 +55,7 @@ class Packages(RuleBasedStateMachine):
         after = self.life.locked
         check_lock(after)
         gone = (
-            {entry.package for _, entry in ownership_entries(before.resolution)}
+            {str(entry.package) for _, entry in ownership_entries(before.resolution)}
             if more.get("prune")
             else set()
         )
@@ -196,7 +196,7 @@ def check_lock(locked: ClusterLock) -> None:
     assert len(packages) == len(set(packages)), "two active revisions of one package"
     assert len({(one.package, one.revision) for one in revisions}) == len(revisions)
     assert {one.package for one in revisions} <= {one.object for one in locked.resolution.packages}
-    there = {str(one.instance) for one in locked.resolution.packages}
+    there = {one.instance for one in locked.resolution.packages}
     needed = {name for one in revisions if one.is_active for name in one.needs}
     assert needed <= there, "what runs lacks what it needs"
     for name, entry in ownership_entries(locked.resolution):
@@ -222,7 +222,7 @@ def check_step(before: ClusterLock, after: ClusterLock, consents: set[str]) -> N
         owners = now[name].owners if name in now else ()
         assert set(entry.owners) & kept <= set(owners), "an owner shrank while its revision is retained"
         stood = entry.controller or entry.retained
-        assert name in now or not stood or entry.package in consents, f"{name} is lost"
+        assert name in now or not stood or str(entry.package) in consents, f"{name} is lost"
         if stood and name in now and now[name].package != entry.package:
             assert now[name].controller, f"{name} was taken and is controlled by nobody"
 
