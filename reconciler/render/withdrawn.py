@@ -131,14 +131,14 @@ def _metadata(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the labels and annotations that functions of a variant wrote, and which it does not ask for."""
     functions = (*((spec.pipeline and spec.pipeline.mutators) or ()), *(spec.mutators or ()))
-    asked = {(_field(function.image), key) for function in functions for key in function.config_map or {}}
+    present = {(_field(function.image), key) for function in functions for key in function.config_map or {}}
     pipeline = mapping_at(kptfile_value(local[KPTFILE].data), "pipeline") if KPTFILE in local else {}
     for item in pipeline.get("mutators") or ():
         if not owners.has(item):
             continue
         field = _field(item.get("image"))
         for key, value in mapping_at(item, "configMap").items() if field else ():
-            if (field, key) not in asked:
+            if (field, key) not in present:
                 yield (field, key), value
 
 
