@@ -135,7 +135,7 @@ class Life:
         waiting = {letter for letter in self.letters if letter not in self.answers | self.policies}
         assert {note.field.removeprefix("data.") for note in change.conflicts} == waiting
         assert (change.waits, change.ready) == (bool(waiting), False)
-        said = {note.field.removeprefix("data."): note for note in change.answers}
+        said = {note.conflict.field.removeprefix("data."): note for note in change.answers}
         for letter, way in self.answers.items():
             if letter in said:
                 assert (said[letter].by, said[letter].chosen) == (HOW[way], self.draft[letter])
