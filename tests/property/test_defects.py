@@ -26,7 +26,7 @@ ASKED_EVERYWHERE = {
 """What all stages ask of a name. Where it breaks, nothing names the unit, and what holds it is left alone."""
 
 NOT_OF_ONE_UNIT = {
-    ("reconciler.krm.yaml.compose", "_roots"): "a known fault: called an invalid package, not a defect",
+    ("reconciler.krm.yaml.compose", "_roots"): "a RecursionError is a document that is nested too deeply",
     (
         "reconciler.api.porch",
         "Upstream._read_named_revision",
