@@ -67,12 +67,11 @@ def _read(document: Document, source: Source) -> ParsedManifest | None:
         for fault in faults:
             notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
         return notes.reading()
-    if document.get("schemaType") == INSTALLATION:
-        return read_installation(document, source)
     group = group_of(str(document.get("apiVersion") or ""))
-    if source.observed and (group, document.get("kind")) == (PORTER_GROUP, INSTALLATION):
-        spec = document.get("spec")
-        return read_installation(spec, source) if isinstance(spec, Mapping) else None
+    in_cluster = source.observed and (group, document.get("kind")) == (PORTER_GROUP, INSTALLATION)
+    if in_cluster or document.get("schemaType") == INSTALLATION:
+        installation = document.get("spec") if in_cluster else document
+        return read_installation(installation, source) if isinstance(installation, Mapping) else None
     if group in carvel.GROUPS:
         return read_carvel(document, source)
     if group in crossplane.GROUPS:
