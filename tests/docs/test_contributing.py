@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.recipes import StepKind, context_of, read_recipes
 from tests.support.reference import names, rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,3 +69,12 @@ def test_a_first_issue_names_what_is_there_and_the_test_that_ends_it() -> None:
         assert [name for name in names(what) if name not in text and not (ROOT / name).exists()] == [], what
         for path, _, test in (name.partition("::") for name in names(done)):
             assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), done
+
+
+def test_a_recipe_changes_lines_that_are_there() -> None:
+    """The recipes run only where they change, and what they change goes on without them."""
+    changes = [step for steps in read_recipes().values() for step in steps if step.kind is StepKind.CHANGE]
+    texts = {step: (ROOT / step.path).read_text(encoding="utf-8") for step in changes}
+
+    assert len(changes) > len(read_recipes())
+    assert [context_of(step) for step, text in texts.items() if text.count(context_of(step)) != 1] == []

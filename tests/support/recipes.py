@@ -89,9 +89,15 @@ def do_step(root: Path, step: Step) -> None:
             _run_make(root, step.text)
 
 
+def context_of(step: Step) -> str:
+    """Return the lines that a change expects in its file."""
+    lines = [line or " " for line in step.text.splitlines()]
+    return "".join(f"{line[1:]}\n" for line in lines if line[0] != "+")
+
+
 def _changed(text: str, step: Step) -> str:
     lines = [line or " " for line in step.text.splitlines()]
-    before = "".join(f"{line[1:]}\n" for line in lines if line[0] != "+")
+    before = context_of(step)
     after = "".join(f"{line[1:]}\n" for line in lines if line[0] != "-")
     if text.count(before) != 1:
         raise ValueError(f"{step.path} has these lines {text.count(before)} times:\n{before}")
