@@ -104,13 +104,12 @@ fix: $(VENV)/.installed  ## Format, and mend what can be mended
 golden: $(VENV)/.installed  ## Rewrite the expected files of worlds, pages and reports; review them as a diff
 	$(RUN)python -m pytest -q $$(grep -rl update_golden tests --include='test_*.py') --update-golden
 
-docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks, the table of promises
+docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks
 	$(RUN)python -m tests.support.cli_reference
 	$(RUN)python -m tests.support.generated_docs
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.manifest_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
-	$(RUN)python -m tests.support.promises
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail; CHANGED=COMMIT: those of files that differ from it
 	$(RUN)python tools/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")

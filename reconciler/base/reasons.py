@@ -1,11 +1,11 @@
-"""Reasons: CamelCase, stable, listed once with what each means; `docs/reasons.md` explains them."""
+"""Reasons: CamelCase, stable, listed once with what each means; `docs/reference/reasons.md` explains them."""
 
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 
 class Phase(StrEnum):
-    """Phase of a package in reports; docs/reasons.md has the table."""
+    """Phase of a package in reports; docs/reference/reasons.md has the table."""
 
     PUBLISHED = "published"
     IN_REVIEW = "in review"

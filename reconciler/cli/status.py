@@ -94,7 +94,7 @@ def status(
     r"""Show every package: versions on main and in review, state, age, pull request, and what it waits for.
 
     A package is published, in review, not ready, in conflict, rejected, paused, held back, pending or
-    stalled; docs/reasons.md explains each.
+    stalled; docs/reference/reasons.md explains each.
     Everything is looked at as it is now, in the repositories and on the forges; nothing is written.
     Filters of different kinds must all match; repeated ones of one kind are alternatives, but every
     `--label` (KEY or KEY=VALUE, of the PackageVariant) must match. Names may be patterns.

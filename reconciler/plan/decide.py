@@ -250,7 +250,7 @@ def adoption_obstacle(target: PlanTarget, variant: ObjectName, context: PlanCont
         instance = header.owner.partition("/")[0] if header else ""
         handed = (
             f"To hand it over, give it deletionPolicy: orphan in {instance}, remove it there and merge its "
-            f"release; {ADOPT_EXISTING} takes it then (docs/faq.md). "
+            f"release; {ADOPT_EXISTING} takes it then (docs/guides/hand-over.md). "
             "Or choose another downstream package."
         )
         obstacle = AdoptionObstacle(

@@ -2,7 +2,7 @@
 
 The facts are those of crossplane/crossplane, internal/controller/pkg/resolver/reconciler_test.go and
 test/e2e/manifests/pkg/dependency-upgrade, and of getporter/porter, pkg/porter/dependency_graph_test.go.
-What differs stands in docs/divergences.md.
+What differs stands in docs/contributing/divergences.md.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """PackageVariants as Porch reconciles them: upstreams, workspaces, deletion, context, downstreams.
 
 Where a decision of ours differs, the rule of that decision stands here, never the name of a case,
-and `docs/divergences.md` lists the cases it applies to.
+and `docs/contributing/divergences.md` lists the cases it applies to.
 """
 
 import json

@@ -505,7 +505,7 @@ def test_crossplane_two_packages_with_the_same_crds() -> None:
 
 
 def test_every_example_has_its_row_in_the_documentation() -> None:
-    table = (Path(__file__).parents[2] / "docs/requirements.md").read_text()
+    table = (Path(__file__).parents[2] / "docs/contributing/requirements.md").read_text()
     named = set(re.findall(r"`(test_(?:carvel|porter|crossplane)_\w+)`", table))
     own = {name for name in globals() if re.match(r"test_(carvel|porter|crossplane)_", name)}
 

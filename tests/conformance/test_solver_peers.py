@@ -3,7 +3,7 @@
 The facts are those of dart-lang/pub, test/version_solver_test.dart, groups basicGraph, withLockFile,
 unsolvable, backtracking and prerelease, without sources, development and SDK constraints, which have no
 counterpart. Packages are of Crossplane: each has one version in a cluster, as in pub. What differs stands
-beside the case, and in docs/divergences.md.
+beside the case, and in docs/contributing/divergences.md.
 """
 
 from collections.abc import Iterator

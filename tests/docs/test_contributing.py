@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from tests.support.recipes import StepKind, context_of, read_recipes
-from tests.support.reference import names, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
@@ -58,17 +57,6 @@ def test_links_of_a_page_of_the_project_lead_somewhere(page: str) -> None:
 
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
-
-
-def test_a_first_issue_names_what_is_there_and_the_test_that_ends_it() -> None:
-    table = rows((ROOT / "docs/first-issues.md").read_text(encoding="utf-8"))
-
-    assert table
-    for what, files, done in table:
-        text = "".join((ROOT / name).read_text(encoding="utf-8") for name in names(files))
-        assert [name for name in names(what) if name not in text and not (ROOT / name).exists()] == [], what
-        for path, _, test in (name.partition("::") for name in names(done)):
-            assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), done
 
 
 def test_a_recipe_changes_lines_that_are_there() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.prose import findings
 
 ROOT = Path(__file__).resolve().parents[2]
-FOR_CONTRIBUTORS = {"architecture.md", "design.md", "requirements.md"}
+FOR_CONTRIBUTORS = {"architecture.md", "design.md"}
 """Pages that explain the design by its own numbers; so do the folders `adr` and `contributing`."""
 PAGES = [
     ROOT / "README.md",

@@ -62,7 +62,7 @@ OTHERS = (
 
 
 def reason_rows() -> list[list[str]]:
-    text = page("reasons.md")
+    text = page("reference/reasons.md")
     titles = ("Why a package changes, or does not", "What is wrong with a manifest")
     return [row for title in titles for row in rows(section(text, title))]
 
@@ -76,21 +76,21 @@ def test_every_reason_has_one_row_and_every_row_a_reason() -> None:
 
 
 def test_every_reason_has_a_next_step() -> None:
-    every = [*reason_rows(), *rows(section(page("reasons.md"), MERGE))]
+    every = [*reason_rows(), *rows(section(page("reference/reasons.md"), MERGE))]
 
     assert every
     assert [row[0] for row in every if not re.search(r"\w.*\.$", row[-1]) or len(row) not in {3, 4}] == []
 
 
 def test_every_reason_of_a_merge_has_a_row() -> None:
-    documented = listed(section(page("reasons.md"), MERGE))
+    documented = listed(section(page("reference/reasons.md"), MERGE))
     of_files = {"DuplicateResource", "InvalidKptfile", "InvalidYAML"}
 
     assert sorted(documented) == sorted(words(MERGE_REASONS) | of_files)
 
 
 def test_every_condition_has_a_row() -> None:
-    documented = section(page("reasons.md"), "Conditions")
+    documented = section(page("reference/reasons.md"), "Conditions")
     conditions = first_arguments("_condition") | first_arguments("Condition")
 
     assert set(re.findall(r"\*\*(\w+)\*\*", documented)) == conditions
@@ -195,7 +195,7 @@ def test_lines_of_commit_messages_are_those_of_the_table() -> None:
 
 
 def test_every_kind_of_manifest_has_a_row() -> None:
-    assert sorted(listed(section(page("json.md"), "What people write"))) == sorted(NAMES)
+    assert sorted(listed(section(page("reference/json.md"), "What people write"))) == sorted(NAMES)
 
 
 def test_functions_that_run_in_the_process_are_those_of_the_table() -> None:
@@ -220,7 +220,7 @@ def test_functions_that_run_in_the_process_are_those_of_the_table() -> None:
 
 
 def test_every_schema_is_linked() -> None:
-    linked = set(re.findall(r"\]\(schemas/([\w.]+)\)", page("json.md")))
+    linked = set(re.findall(r"\]\(\.\./schemas/([\w.]+)\)", page("reference/json.md")))
 
     assert linked == {path.name for path in (DOCS / "schemas").glob("*.json")}
     assert linked == {f"{kind.lower()}.schema.json" for kind in (*OUTPUTS, *NAMES)}
@@ -247,7 +247,7 @@ def test_every_field_has_a_description_and_an_example_or_a_default() -> None:
     assert lacking() == []
 
 
-EXAMPLES = examples(page("fields.md"))
+EXAMPLES = examples(page("reference/fields.md"))
 
 
 def findings(manifest: object) -> list[Finding]:

@@ -47,7 +47,7 @@ def test_every_picture_of_a_page_is_there_and_says_what_it_shows() -> None:
 
 def test_every_page_is_in_the_contents() -> None:
     listed = {
-        page.relative_to(DOCS).as_posix()
+        page.resolve().relative_to(DOCS).as_posix()
         for index in DOCS.rglob("index.md")
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", index.read_text(), re.MULTILINE | re.DOTALL)
         for name in tree.splitlines()

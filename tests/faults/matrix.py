@@ -1,6 +1,6 @@
 """The fault matrix: which faults are tried, what is promised after each, by which test, at how many points.
 
-`ROWS` is the registry, `docs/guarantees.md` its table. A sweep tries a seeded sample of its points. With
+`ROWS` is the registry, `docs/contributing/faults.md` its table. A sweep tries a seeded sample of its points. With
 `RECONCILER_FAULTS=all` (`make faults`) it tries every point, with a number at most so many, and records in
 `points.json` how many it tried, if they are more than before.
 """
@@ -24,7 +24,7 @@ WANTED = os.environ.get("RECONCILER_FAULTS", "")
 SEED = int(os.environ.get("RECONCILER_FAULTS_SEED", "1"))
 HERE = Path(__file__).resolve().parent
 RECORD = HERE / "points.json"
-DOCUMENT = HERE.parents[1] / "docs/guarantees.md"
+DOCUMENT = HERE.parents[1] / "docs/contributing/faults.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 

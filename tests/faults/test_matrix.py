@@ -1,4 +1,4 @@
-"""The table of docs/guarantees.md is what the registry of faults says, and what the tests try."""
+"""The table of docs/contributing/faults.md is what the registry of faults says, and what the tests try."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reference of the command line, docs/cli.md: what `--help` prints, for every command (`make docs`)."""
+"""The reference of the command line, docs/reference/cli.md: what `--help` prints, for every command (`make docs`)."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.main import main
 
-FILE = Path(__file__).resolve().parents[2] / "docs/cli.md"
+FILE = Path(__file__).resolve().parents[2] / "docs/reference/cli.md"
 WIDTH = 100
 _HEAD = """\
 # Commands
@@ -21,7 +21,7 @@ each `--help` lists them too. This page is generated: `make docs` writes it.
 {shared}
 ```
 
-Every command ends with one of the codes in [exit codes](exit-codes.md). JSON output has a schema, which
+Every command ends with one of the codes in [exit codes](../exit-codes.md). JSON output has a schema, which
 `reconciler schema` prints.
 """
 

@@ -13,7 +13,7 @@ import yaml
 from reconciler.cli import schema
 from reconciler.cli.schema import NAMES
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/fields.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/fields.md"
 _UNUSED = ("Written by a cluster", "Not used")
 """Beginnings of the descriptions of fields that need no example."""
 _LONGEST_EXAMPLE = 60

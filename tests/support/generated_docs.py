@@ -48,7 +48,7 @@ def json_outputs() -> str:
         (
             f"`{kind}`",
             ", ".join(f"`reconciler {command}`" for command in commands),
-            f"[{kind.lower()}.schema.json](schemas/{kind.lower()}.schema.json)",
+            f"[{kind.lower()}.schema.json](../schemas/{kind.lower()}.schema.json)",
         )
         for kind, commands in OUTPUTS.items()
     ]

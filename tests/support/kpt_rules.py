@@ -1,6 +1,6 @@
 """Where a package update wanted here differs from kpt's: rules over the input and both results.
 
-A rule is the name of a row of `docs/divergences.md` and a predicate. It sees one value that differs: in the
+A rule is the name of a row of `docs/contributing/divergences.md` and a predicate. It sees one value that differs: in the
 three sides, in kpt's result and in ours. An update that no rule explains fails, whatever package it is from.
 """
 
@@ -261,7 +261,7 @@ def _lost(base: Any, local: Any, upstream: Any, result: Any, at: str = "") -> It
         yield f"{at or 'whole'}: {str(base)[:80]} -> {str(local)[:80]}, and is {str(result)[:80]}"
 
 
-# The rules. Each has a row of its name in docs/divergences.md, which says why.
+# The rules. Each has a row of its name in docs/contributing/divergences.md, which says why.
 
 
 def _is_whole(update: Update) -> bool:

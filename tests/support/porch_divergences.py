@@ -1,6 +1,6 @@
 """Which vectors of Porch's PackageVariants have another answer here: by rule, never by name.
 
-`docs/divergences.md` lists the cases that the rules find, one by one; a test compares both.
+`docs/contributing/divergences.md` lists the cases that the rules find, one by one; a test compares both.
 """
 
 import re
@@ -12,7 +12,7 @@ import yaml
 from tests.support.conformance import PROJECT, Case, cases_of
 
 PART = "porch"
-DOCUMENT = PROJECT / "docs/divergences.md"
+DOCUMENT = PROJECT / "docs/contributing/divergences.md"
 _ROW = re.compile(r"\| `(?P<file>pv-[\w-]+)` \| `(?P<test>\w+)` \| (?P<name>.+?) \| (?P<rule>\w+) \|")
 
 

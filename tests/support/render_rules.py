@@ -1,6 +1,6 @@
 """Where a render wanted here differs from `kpt fn render`: rules over the package and both results.
 
-A rule is a predicate and the name of a row of `docs/divergences.md`, section Functions. What no rule explains
+A rule is a predicate and the name of a row of `docs/contributing/divergences.md`, section Functions. What no rule explains
 is a fault.
 """
 

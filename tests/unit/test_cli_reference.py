@@ -1,4 +1,4 @@
-"""Every command is documented: docs/cli.md is what `--help` says, and each help has an example."""
+"""Every command is documented: docs/reference/cli.md is what `--help` says, and each help has an example."""
 
 import re
 

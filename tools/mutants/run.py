@@ -3,7 +3,7 @@
 `anchors.py` says what a mutant is. Arguments choose mutants by part of their name, or, after `--changed`,
 those of the files that differ from a commit. One mutant a core is tried at a time, its tests in a fork of a
 process that has imported the libraries. The mutant of a requirement is called by the number of its row in
-`docs/requirements.md`, as R83 is.
+`docs/contributing/requirements.md`, as R83 is.
 """
 
 import json

@@ -12,7 +12,7 @@ ROW = re.compile(r"\| R(\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
 NOT_HERE = {16, 27, 42, 44, 69, 111}
 ROWS = [
     found.groups()
-    for found in map(ROW.fullmatch, (PROJECT / "docs/requirements.md").read_text().splitlines())
+    for found in map(ROW.fullmatch, (PROJECT / "docs/contributing/requirements.md").read_text().splitlines())
     if found
 ]
 FOLDERS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)
