@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.api.validation import FieldError
-from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import parse_boolean, suggest
 
 PREFIX = "reconciler.dev/"
 DEPENDENCY = "a manifest of dependencies"

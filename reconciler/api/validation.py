@@ -24,9 +24,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import close_names, suggest
+from reconciler.base.suggestions import boolean_hint, close_names, parse_boolean, suggest
 from reconciler.policy import refuse_field
 
 M = TypeVar("M", bound=BaseModel)

@@ -1,9 +1,30 @@
-"""Hints for misspelt names: what comes closest of what exists."""
+"""Hints for misspelt names: what comes closest of what exists; and booleans that people write as words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
+from typing import Final
 
 from reconciler.base.text import Text
+
+_WORDS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+"""Of the core schema of YAML 1.2, as GitHub's own actions read them.
+
+Source: actions/toolkit, packages/core/src/core.ts, getBooleanInput.
+"""
+
+
+def parse_boolean(value: object) -> bool | None:
+    """Return the boolean that a value is or spells, None for any other value: never take it as false."""
+    return value if isinstance(value, bool) else _WORDS.get(value) if isinstance(value, str) else None
+
+
+def boolean_hint(value: object) -> str:
+    """Return the next step for a value that is no boolean."""
+    return suggest(str(value), ("true", "false"), otherwise="Write true or false.")
+
 
 _SHORTEST_START = 3
 _ANSWERS = ("Did you mean ", "Known", "There is ", "Versions: ", "None is ")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
 from reconciler.cli.index import sync

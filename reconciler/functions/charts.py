@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location, RefusedError
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
 from reconciler.base.text import Text
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError, parse_strict

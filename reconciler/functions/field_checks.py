@@ -5,9 +5,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION, PACKAGE_CONTEXT_NAME
-from reconciler.base.booleans import boolean_hint, parse_boolean
 from reconciler.base.errors import Location
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
 from reconciler.base.text import Text
 from reconciler.functions.patterns import ignore_spec
 from reconciler.functions.resources import IGNORE_FILE

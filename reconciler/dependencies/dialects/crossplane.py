@@ -7,9 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.api import crossplane as api
-from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
     OWNER,
     Diagnostics,

@@ -10,9 +10,8 @@ import orjson
 from msgspec import Struct
 
 from reconciler.api import porter as api
-from reconciler.base.booleans import parse_boolean
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from reconciler.base.booleans import parse_boolean
+from reconciler.base.suggestions import parse_boolean
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
 from reconciler.functions.protocol import FunctionResult

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from reconciler.base.booleans import parse_boolean
+from reconciler.base.suggestions import parse_boolean
 from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import FunctionFailedError, as_text
 from reconciler.functions.patterns import PatternError, compile_pattern

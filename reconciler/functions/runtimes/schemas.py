@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.base.booleans import parse_boolean
+from reconciler.base.suggestions import parse_boolean
 from reconciler.functions.catalog import SCHEMA_VALIDATORS
 from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun, place_of
 from reconciler.names.ids import group_of
