@@ -15,7 +15,7 @@ from reconciler.cli.schema import manifest_schema
 from reconciler.cli.validate import problem_lines
 from reconciler.git.working_copy import find_working_copy
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.file_names import check_names
+from reconciler.names.objects import check_names
 from reconciler.read.configuration import parse_configuration
 from reconciler.report.json import dump
 from reconciler.run.validate import validate_files

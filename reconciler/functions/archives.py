@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, cast
 
 from reconciler.base.errors import RefusedError
 from reconciler.base.text import plural, visible
-from reconciler.names.file_names import file_path_error
+from reconciler.names.objects import file_path_error
 from reconciler.policy import Limits
 
 _GZIP: Final = b"\x1f\x8b"

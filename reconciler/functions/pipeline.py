@@ -54,8 +54,7 @@ from reconciler.functions.step import (
 from reconciler.krm.documents import DocumentKind
 from reconciler.krm.values import copy_value, mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import Path, YamlError
-from reconciler.names.file_names import NamesError, TakenNames, check_names, without_numbers
-from reconciler.names.objects import Files
+from reconciler.names.objects import Files, NamesError, TakenNames, check_names, without_numbers
 from reconciler.policy import FunctionPolicy, Limits
 
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"

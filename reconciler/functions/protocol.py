@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.functions.charts import ChartCall, RenderedTemplate
 from reconciler.functions.resources import Resource
 from reconciler.krm.values import copy_value, mapping_at
-from reconciler.names.file_names import file_path_error
+from reconciler.names.objects import file_path_error
 
 
 class FunctionResult(Struct, frozen=True):

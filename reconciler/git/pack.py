@@ -16,11 +16,13 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry, parse_tree
-from reconciler.names.file_names import NamesError, case_fold_key, check_names
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
     Files,
+    NamesError,
     Signature,
+    case_fold_key,
+    check_names,
     commit_bytes,
     directory_objects,
     object_id,

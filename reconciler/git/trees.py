@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reconciler.base.text import plural
-from reconciler.names.file_names import file_name_error
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files, Mode, TreeEntry
+from reconciler.names.objects import File, Files, Mode, TreeEntry, file_name_error
 
 if TYPE_CHECKING:
     from reconciler.policy import Limits

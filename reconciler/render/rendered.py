@@ -7,9 +7,8 @@ from msgspec import Struct, field
 
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
-from reconciler.names.file_names import NamesError, check_names
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.names.objects import Files
+from reconciler.names.objects import Files, NamesError, check_names
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.records.state import SubpackageRecord

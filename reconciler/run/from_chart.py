@@ -42,8 +42,7 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.names.file_names import check_names, file_name_error
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import File, Files, check_names, file_name_error
 from reconciler.policy import Limits, Policy
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory

@@ -21,8 +21,8 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import emit
-from reconciler.names.file_names import file_path_error
 from reconciler.names.ids import Oid, group_of
+from reconciler.names.objects import file_path_error
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from reconciler.base.effects import effect
 from reconciler.base.errors import RefusedError, UsageError
-from reconciler.names.file_names import check_names, file_path_error
-from reconciler.names.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode, check_names, file_path_error
 from reconciler.read.files import read_directory, stays_inside
 
 

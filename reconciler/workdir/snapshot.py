@@ -16,8 +16,8 @@ from reconciler.base.errors import ConfigurationError, Location, RefusedError, U
 from reconciler.base.text import plural, verb
 from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
-from reconciler.names.file_names import check_names
 from reconciler.names.ids import GroupKind, group_of
+from reconciler.names.objects import check_names
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 

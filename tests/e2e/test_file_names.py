@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.names.file_names import case_fold_key
+from reconciler.names.objects import case_fold_key
 from tests.support.charts import KPTFILE, config, needs_helm
 from tests.support.git import Change, Repo, kptfile
 from tests.support.small_world import manifest, variant, write_world

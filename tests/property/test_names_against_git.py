@@ -16,14 +16,16 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirrors
-from reconciler.names.file_names import (
+from reconciler.names.objects import (
+    File,
+    Files,
     NamesError,
+    Signature,
     case_fold_key,
     check_names,
     file_name_error,
     file_path_error,
 )
-from reconciler.names.objects import File, Files, Signature
 from reconciler.render.update import UpdateRefused, update_package
 from reconciler.run.from_chart import VendoredChart, package_with
 from tests.support.charts import chart, package

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.names.file_names import (
+from reconciler.names.objects import (
     NamesError,
     TakenNames,
     case_fold_key,

@@ -22,8 +22,7 @@ from reconciler.functions.charts import (
 )
 from reconciler.functions.protocol import check_path
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.file_names import file_path_error
-from reconciler.names.objects import File
+from reconciler.names.objects import File, file_path_error
 from reconciler.policy import Limits, Policy
 from reconciler.run import from_chart
 from reconciler.sources.charts import find_chart_version

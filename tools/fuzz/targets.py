@@ -27,9 +27,8 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.names.file_names import file_path_error
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Signature, commit_bytes
+from reconciler.names.objects import File, Signature, commit_bytes, file_path_error
 from reconciler.names.refs import parse_ref, ref_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
 from reconciler.read.configuration import parse_configuration

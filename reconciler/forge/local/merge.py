@@ -12,8 +12,8 @@ from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.names import refs as package_refs
-from reconciler.names.file_names import file_name_error
 from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.objects import file_name_error
 from reconciler.names.refs import nested_message
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 

@@ -20,8 +20,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.values import value_at
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
-from reconciler.names.file_names import TakenNames, without_numbers
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import File, Files, TakenNames, without_numbers
 from reconciler.render.update.sides import Sides
 
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)

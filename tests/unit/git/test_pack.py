@@ -8,9 +8,17 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.pack import Pack, index_bytes, pack_record, write_pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import RawEntry
-from reconciler.names.file_names import NamesError
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files, Mode, Signature, commit_bytes, object_id, tree_id
+from reconciler.names.objects import (
+    File,
+    Files,
+    Mode,
+    NamesError,
+    Signature,
+    commit_bytes,
+    object_id,
+    tree_id,
+)
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository, run
 
