@@ -11,23 +11,21 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from reconciler.policy.forges import (
-    CredentialRule,
-    ForgeKind,
-    ForgeRule,
-    MergeMethod,
-    WriteLimits,
-    find_rule,
-)
 from reconciler.policy.pull_requests import (
     ApprovalPolicy,
     ApprovalRule,
     Author,
     CommitPolicy,
+    CredentialRule,
+    ForgeKind,
+    ForgeRule,
     GroupBy,
+    MergeMethod,
     OpenOn,
     PullRequestPolicy,
     ReviewRule,
+    WriteLimits,
+    find_rule,
 )
 from reconciler.policy.rollouts import RolloutPolicy
 from reconciler.policy.settings import (
