@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.api.meta import LabelSelector
+from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
-from reconciler.api.selectors import compile_selector
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS

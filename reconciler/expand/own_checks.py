@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic.alias_generators import to_camel
 
-from reconciler.api.meta import key_error, label_error
+from reconciler.api.meta import SelectorError, compile_selector, key_error, label_error
 from reconciler.api.porch import (
     PLACEHOLDER,
     Function,
@@ -20,7 +20,6 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
-from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.meta import LabelSelector
+from reconciler.api.meta import LabelSelector, Predicate, SelectorError, compile_selector
 from reconciler.api.porch import (
     REPOSITORY,
     ObjectSelector,
@@ -14,7 +14,6 @@ from reconciler.api.porch import (
     Target,
     VariantTemplate,
 )
-from reconciler.api.selectors import Predicate, SelectorError, compile_selector
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.findings import ExpansionError, Finding

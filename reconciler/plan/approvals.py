@@ -7,8 +7,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import compile_selector
+from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.text import Text

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import compile_selector
+from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.plan.changes import Change
 from reconciler.plan.context import PlanContext
 from reconciler.policy import ReviewRule

@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import SelectorError, compile_selector
+from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.text import plural

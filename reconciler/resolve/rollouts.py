@@ -6,8 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import compile_selector
+from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest

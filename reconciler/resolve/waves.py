@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import compile_selector
+from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.text import time_text
 from reconciler.names.ids import ObjectName
 from reconciler.policy.rollouts import UNLISTED, Wave

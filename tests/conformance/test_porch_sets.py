@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from reconciler.api.meta import LabelSelector, ObjectMeta
+from reconciler.api.meta import LabelSelector, ObjectMeta, SelectorError, compile_selector
 from reconciler.api.porch import (
     PACKAGE_VARIANT_SET,
     REPOSITORY,
@@ -20,7 +20,6 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
-from reconciler.api.selectors import SelectorError, compile_selector
 from reconciler.base.errors import Location
 from reconciler.cel import Environment, Failure
 from reconciler.expand.expansion import expand

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import SelectorError, compile_selector
+from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 
 
 def selector(*terms: dict[str, Any], **labels: str) -> LabelSelector:
