@@ -24,7 +24,7 @@ from reconciler.base.text import plural, verb
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError
 from reconciler.krm.yaml import YamlError, emit, load_documents
-from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
+from reconciler.krm.yaml.compose import SNAPSHOT_LIMITS
 from reconciler.names.ids import normalise_url
 
 _MODELS: Mapping[str, type[Manifest]] = {

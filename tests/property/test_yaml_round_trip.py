@@ -37,8 +37,7 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.krm.yaml.apply import plan_splice, splice
-from reconciler.krm.yaml.edits import edited
+from reconciler.krm.yaml.apply import edited, plan_splice, splice
 from reconciler.krm.yaml.tree import line_comment
 from tests.support.corpus import ABSENT, CORPUS
 

@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.schema import Shape, declared_shape
-from reconciler.krm.yaml.compose import UNTAGGED, content_end, dash_offsets
+from reconciler.krm.yaml.compose import UNTAGGED, YamlError, content_end, dash_offsets
 from reconciler.krm.yaml.emit import Raw, dedent_lines
-from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.load import Path, typed_key
 from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
 from reconciler.krm.yaml.tree import CommentPosition, Comments, Tree

@@ -4,9 +4,7 @@ Load data with `load_documents`; read positions, styles and comments with `Tree.
 document with `apply_edits`, which leaves every other byte as it is; write new text with `emit`.
 """
 
-from reconciler.krm.yaml.apply import apply_edits, edit_tree
-from reconciler.krm.yaml.compose import decode
-from reconciler.krm.yaml.edits import (
+from reconciler.krm.yaml.apply import (
     AddKey,
     DeleteItem,
     DeleteKey,
@@ -16,17 +14,20 @@ from reconciler.krm.yaml.edits import (
     SetHeadComment,
     SetLineComment,
     SetValue,
+    apply_edits,
+    edit_tree,
     edited,
 )
-from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
-from reconciler.krm.yaml.limits import (
+from reconciler.krm.yaml.compose import (
     KPTFILE_LIMITS,
     MANIFEST_LIMITS,
     PACKAGE_LIMITS,
     Aliases,
     YamlError,
     YamlLimits,
+    decode,
 )
+from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
 from reconciler.krm.yaml.load import Document, DocumentSource, Path, json_value, load_documents, load_json
 from reconciler.krm.yaml.tree import (
     Alias,

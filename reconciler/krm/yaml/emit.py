@@ -10,7 +10,7 @@ import orjson
 from msgspec import Struct
 
 from reconciler.base.text import plural
-from reconciler.krm.yaml.limits import YamlError
+from reconciler.krm.yaml.compose import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
 
 _DASH: Final = 2

@@ -15,8 +15,19 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
-from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
-from reconciler.krm.yaml.limits import MANIFEST_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlError, YamlLimits
+from reconciler.krm.yaml.compose import (
+    MANIFEST_LIMITS,
+    SNAPSHOT_LIMITS,
+    UNTAGGED,
+    Aliases,
+    AliasNode,
+    RawNode,
+    YamlError,
+    YamlLimits,
+    compose,
+    decode,
+    error_at,
+)
 from reconciler.krm.yaml.scalars import (
     NUMBER_STARTS,
     WORDS,

@@ -13,8 +13,11 @@ from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import (
+    PACKAGE_LIMITS,
     UNTAGGED,
     ExactNode,
+    YamlError,
+    YamlLimits,
     close_scalar,
     compose_exact,
     content_end,
@@ -25,7 +28,6 @@ from reconciler.krm.yaml.compose import (
     properties_end,
 )
 from reconciler.krm.yaml.emit import DEFAULT_INDENTATION, Indentation, Style
-from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 
 

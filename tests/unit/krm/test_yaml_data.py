@@ -28,7 +28,7 @@ from reconciler.krm.yaml import (
     load_documents,
     load_json,
 )
-from reconciler.krm.yaml.edits import canonical, plain_value
+from reconciler.krm.yaml.apply import canonical, plain_value
 from reconciler.krm.yaml.emit import write_scalar
 from tests.support.values import replace
 
