@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import MissingEngineError
 from reconciler.base.text import plural
-from reconciler.cel.failure import CelError, Failure, not_a_string
+from reconciler.cel.check import CelError, Failure, not_a_string
 from reconciler.policy import Limits
 
 if TYPE_CHECKING:

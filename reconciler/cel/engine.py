@@ -12,7 +12,7 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
-from reconciler.cel.failure import CelError, Failure, not_a_string, offset_of
+from reconciler.cel.check import CelError, Failure, not_a_string, offset_of
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR
