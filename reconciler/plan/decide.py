@@ -46,7 +46,7 @@ from reconciler.resolve.ownership import ADOPT_EXISTING, find_pause, is_foreign,
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.rollout_model import RolloutPhase
 from reconciler.resolve.rollout_records import is_asked_again
-from reconciler.resolve.subpackages import find_sources
+from reconciler.resolve.variants import find_sources
 
 
 def decide(target: PlanTarget, context: PlanContext) -> Decision:

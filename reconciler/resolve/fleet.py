@@ -42,9 +42,8 @@ from reconciler.resolve.dependency_roots import (
 )
 from reconciler.resolve.generated import find_leaving, generate, root_key
 from reconciler.resolve.ownership import downstream_packages
-from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
-from reconciler.resolve.variants import extend_resolution, with_releases
+from reconciler.resolve.variants import extend_resolution, find_publications, with_releases
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"

@@ -1,29 +1,44 @@
-"""Resolution: every desired variant meets its upstream, its downstream and its base."""
+"""Publications (D4): untagged states of our packages on main that become revisions in this run."""
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, Upstream
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
+from reconciler.base.text import Text
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import (
     Draft,
     Inventory,
+    PackageRevision,
     PackageState,
     PullState,
     RepositoryRole,
     RepositoryView,
+    TreeAt,
 )
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey, normalise_url
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.names.refs import short_branch
+from reconciler.names.refs import is_within, short_branch, short_tag, tag_ref
 from reconciler.names.trailers import Ticks
 from reconciler.records.state import PackageVariantRecord, recorded_ticks
-from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, find_equal, index_sources
+from reconciler.resolve.merge_bases import (
+    Sources,
+    find_base,
+    find_candidates,
+    find_equal,
+    index_sources,
+    source_names,
+)
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
     ORPHAN,
@@ -31,14 +46,24 @@ from reconciler.resolve.ownership import (
     deletion_policy,
     downstream_packages,
     find_owner,
+    find_pause,
     find_view,
+    may_stand_behind,
+    package_name,
 )
 from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
-from reconciler.resolve.publications import find_publications, with_pending_tags
-from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
+from reconciler.resolve.resolution import (
+    Downstreams,
+    Pin,
+    Publications,
+    Release,
+    Resolution,
+    ResolvedVariant,
+    SubpackagePin,
+    WaitingVariant,
+)
 from reconciler.resolve.rollout_records import Outcome
 from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_kept_pin
-from reconciler.resolve.subpackages import pin_subpackages
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
@@ -51,7 +76,207 @@ from reconciler.resolve.up_to_date import (
     told_facts,
     with_values,
 )
-from reconciler.resolve.upstreams import find_circles, find_repository
+from reconciler.resolve.upstreams import find_circles, find_repository, find_upstream
+
+
+def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:
+    """Return the revisions `F/vN` that this plan tags: untagged states of main, in first-parent order.
+
+    A person's hotfix is published as it is; states from before the package was ours are not. Pure, and
+    computed before upstreams are resolved, so that a variant with such an upstream gets the
+    new revision in the same run (law 1). It does not depend on whether the next content can be rendered.
+    """
+    if not inventory.policy.publish.tags:
+        return {}
+    desired_keys, stalled = {v.key for v in desired.variants}, inventory.stalled | desired.stalled
+    publications = {}
+    for key, variants in downstreams.items():
+        view = find_view(variants[0], inventory)
+        package = view.packages.get(key.path) if view is not None else None
+        if view is None or package is None or not package.unpublished or len(variants) > 1:
+            continue
+        owner = find_owner(package.main_header, key, inventory)
+        if owner is None or may_stand_behind(owner, desired_keys, stalled, inventory):
+            continue
+        if not find_pause(view, variants[0], inventory):
+            publications[key] = tuple(_revisions(package, key, view, inventory))
+    return {key: revisions for key, revisions in publications.items() if revisions}
+
+
+def with_pending_tags(publications: Publications, inventory: Inventory) -> Inventory:
+    """Return the inventory as it will be once these revisions are tagged. Pure.
+
+    Untagged states stay listed: merged drafts are recognised by them.
+    """
+    if not publications:
+        return inventory
+    by_url: dict[str, dict[str, Sequence[PackageRevision]]] = defaultdict(dict)
+    for key, revisions in publications.items():
+        by_url[key.url][key.path] = revisions
+    views = {
+        key: _published(view, by_url[view.url]) if view.url in by_url else view
+        for key, view in inventory.repositories.items()
+    }
+    trees = {
+        TreeAt(key.url, revision.commit.oid, revision.path): revision.tree
+        for key, revisions in publications.items()
+        for revision in revisions
+    }
+    return replace(inventory, repositories=views, trees={**inventory.trees, **trees})
+
+
+def _published(view: RepositoryView, added: Mapping[str, Sequence[PackageRevision]]) -> RepositoryView:
+    packages = {
+        path: replace(view.packages[path], published=(*view.packages[path].published, *revisions))
+        for path, revisions in added.items()
+        if path in view.packages
+    }
+    tags = {short_tag(r.ref): r.commit for revisions in added.values() for r in revisions}
+    return replace(view, packages={**view.packages, **packages}, tags={**view.tags, **tags})
+
+
+def _revisions(
+    package: PackageState, key: PackageKey, view: RepositoryView, inventory: Inventory
+) -> Iterator[PackageRevision]:
+    latest = package.latest
+    number, tree = (latest.revision, latest.tree) if latest else (0, Oid(""))
+    for state in package.unpublished:
+        if find_owner(state.header, key, inventory) is None or state.tree == tree:
+            continue
+        number += 1
+        # A tag that main does not contain has its number for good: we move no tag.
+        while short_tag(tag_ref(package.path, number)) in view.tags:
+            number += 1
+        tree = state.tree
+        yield PackageRevision(
+            path=package.path,
+            workspace=state.workspaces.get(number, f"v{number}"),
+            revision=number,
+            lifecycle=Lifecycle.PUBLISHED,
+            ref=tag_ref(package.path, number),
+            commit=state.commit,
+            tree=state.tree,
+        )
+
+
+SUBPACKAGE_REVISIONS: Final = "reconciler.dev/subpackage-revisions"
+"""Annotation of a variant: `DIR: REVISION` for each sub-package that has a revision of its own."""
+_ENTRY: Final = re.compile(r"([^:;\s]+)\s*:\s*([^:;\s]+)")
+
+
+class SubpackageRevision(Struct, frozen=True):
+    """One entry of the annotation: a directory, a revision, and where they start in its text."""
+
+    directory: str
+    revision: str
+    offset: int
+
+
+def parse_entries(annotations: Mapping[str, str]) -> tuple[SubpackageRevision, ...]:
+    """Return the entries of the annotation; those of directories above others are first."""
+    text = annotations.get(SUBPACKAGE_REVISIONS, "")
+    entries = (SubpackageRevision(m[1].strip("/"), m[2], m.start()) for m in _ENTRY.finditer(text))
+    return tuple(sorted(entries, key=lambda entry: (entry.directory, entry.offset)))
+
+
+def pin_subpackages(
+    variant: DesiredVariant, trees: Iterable[Oid | None], inventory: Inventory, sources: Sources
+) -> tuple[SubpackagePin, ...] | Problem:
+    """Return the pins of the sub-packages that the variant sets, or the first problem.
+
+    `trees` are the package on main and in its draft, and its upstreams; a sub-package has the upstream that
+    it has in the first of them.
+    """
+    headers = [inventory.subpackages.get(tree, {}) for tree in trees if tree is not None]
+    pins: list[SubpackagePin] = []
+    for entry in parse_entries(variant.annotations):
+        if any(pin.directory == entry.directory for pin in pins):
+            message = f"{entry.directory} has more than one revision"
+            return _problem(variant, entry, Reason.INVALID_ANNOTATION, message, "Leave one of them.")
+        present = [header[entry.directory] for header in headers if entry.directory in header]
+        upstream = present[0].upstream if present else None
+        if upstream is None:
+            return _unknown(variant, entry, headers, is_there=bool(present))
+        pin = _find_pin(variant, entry, upstream, inventory, sources)
+        if isinstance(pin, Problem):
+            return pin
+        bases = {base for nested in present if (base := find_base(nested, pin, None, inventory, sources)[0])}
+        pins.append(SubpackagePin(entry.directory, pin, tuple(sorted(bases, key=lambda b: b.commit.oid))))
+    return tuple(pins)
+
+
+def _unknown(
+    variant: DesiredVariant,
+    entry: SubpackageRevision,
+    headers: Iterable[Mapping[str, KptfileHeader]],
+    *,
+    is_there: bool,
+) -> Problem:
+    names = sorted({name for header in headers for name, nested in header.items() if nested.upstream})
+    what = f"has no upstream of its own in {entry.directory}" if is_there else f"has no {entry.directory}"
+    listed = (
+        f"Sub-packages with an upstream: {', '.join(names)}." if names else "It has none with an upstream."
+    )
+    hint = suggest(entry.directory, names, otherwise=listed, most=1)
+    return _problem(variant, entry, Reason.INVALID_ANNOTATION, f"The package {what}", hint)
+
+
+def _problem(
+    variant: DesiredVariant, entry: SubpackageRevision, reason: Reason, message: Text, hint: Text
+) -> Problem:
+    where = variant.source.inside(entry.offset, "metadata", "annotations", SUBPACKAGE_REVISIONS)
+    return Problem(where, reason, f"{SUBPACKAGE_REVISIONS}: {message}", hint).owned_by(variant.owner)
+
+
+def _find_pin(
+    variant: DesiredVariant,
+    entry: SubpackageRevision,
+    upstream: GitUpstream,
+    inventory: Inventory,
+    sources: Sources,
+) -> Pin | Problem:
+    """Return the pin of a sub-package, as a variant of that upstream would have it."""
+    views = list(find_sources(upstream, sources, variant.key.namespace))
+    if not views:
+        return _unregistered(variant, entry, upstream, inventory)
+    view, path = next((source for source in views if source[0].upstream_at(source[1])), views[0])
+    number = re.fullmatch(r"v?([1-9][0-9]*)", entry.revision)
+    selector = {"revision": int(number[1])} if number else {"tag": entry.revision}
+    selected = Upstream(repo=view.key.name, package=package_name(view, path) or ".", **selector)
+    spec = variant.spec.model_copy(update={"upstream": selected})
+    pin = find_upstream(replace(variant, spec=spec), inventory)
+    if isinstance(pin, Problem):
+        return _problem(variant, entry, Reason(pin.reason), f"{entry.directory}: {pin.message}", pin.hint)
+    return pin
+
+
+def _unregistered(
+    variant: DesiredVariant, entry: SubpackageRevision, upstream: GitUpstream, inventory: Inventory
+) -> Problem:
+    url, namespace = normalise_url(upstream.repo), variant.key.namespace
+    same = (v for v in inventory.repositories.values() if url in source_names(v))
+    view = next((candidate for candidate in same if candidate.key.namespace == namespace), None)
+    if view is not None and view.problem is not None:
+        reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
+        return _problem(variant, entry, reason, f"{entry.directory}: {view.unread_message}", hint)
+    message = f"{entry.directory} is from {upstream.repo}, which is no registered repository"
+    hint = f"Register it as a Repository object in namespace {namespace}."
+    return _problem(variant, entry, Reason.REPOSITORY_NOT_FOUND, message, hint)
+
+
+def find_sources(
+    upstream: GitUpstream, sources: Sources, namespace: str = ""
+) -> Iterator[tuple[RepositoryView, str]]:
+    """Yield the views that may have an upstream, with its path there; those of its directory are first."""
+    directory = upstream.directory.strip("/")
+    views = sources.get(normalise_url(upstream.repo), ())
+    places = [
+        (view, path)
+        for view in views
+        if view.key.namespace == (namespace or view.key.namespace)
+        for path in dict.fromkeys((directory, view.full_path(directory)))
+    ]
+    yield from sorted(places, key=lambda place: not is_within(place[1], place[0].directory))
 
 
 def extend_resolution(

@@ -17,7 +17,7 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.fleet import find_dependent_clusters
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
-from reconciler.resolve.subpackages import SUBPACKAGE_REVISIONS
+from reconciler.resolve.variants import SUBPACKAGE_REVISIONS
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})
 

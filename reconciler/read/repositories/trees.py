@@ -14,7 +14,7 @@ from reconciler.read.repositories.discovery import find_package, find_subpackage
 from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import revisions_taken_back
-from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
+from reconciler.resolve.variants import SubpackageRevision, parse_entries
 
 
 class PackageTrees(Struct, frozen=True):

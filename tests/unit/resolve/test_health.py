@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.resolve.gates import object_health
 from reconciler.resolve.rollout_model import Verdict
+from reconciler.resolve.rollouts import object_health
 
 
 class Case(NamedTuple):

@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, ObjectKey, Oid, PackageKey
 from reconciler.policy import Policy, PublishPolicy
 from reconciler.resolve.ownership import downstream_packages
-from reconciler.resolve.publications import find_publications, with_pending_tags
+from reconciler.resolve.variants import find_publications, with_pending_tags
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import oid
 from tests.support.sets import a_package, blueprints, repository, variant, world

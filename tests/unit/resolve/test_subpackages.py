@@ -11,7 +11,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.names.problems import Problem
 from reconciler.resolve.merge_bases import index_sources
 from reconciler.resolve.resolution import SubpackagePin
-from reconciler.resolve.subpackages import SUBPACKAGE_REVISIONS, pin_subpackages
+from reconciler.resolve.variants import SUBPACKAGE_REVISIONS, pin_subpackages
 from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_desired_variant, oid
 from tests.support.values import replace
