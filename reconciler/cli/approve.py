@@ -41,8 +41,8 @@ from reconciler.forge.local.merge import DeletionHead, DraftHead, OutdatedError,
 from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS, short_tag
+from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Approvable, Plan
-from reconciler.plan.unread import find_unread
 from reconciler.report.json import listing
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions

@@ -22,7 +22,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.expand.variants import to_manifest
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import emit
-from reconciler.plan.unread import find_unread
+from reconciler.plan.build import find_unread
 from reconciler.report.json import wire
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions

@@ -39,7 +39,7 @@ from reconciler.cli.pull_requests import (
 from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
 from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
-from reconciler.plan.unread import find_unread
+from reconciler.plan.build import find_unread
 from reconciler.report.console import table_lines
 from reconciler.report.json import listing, wire
 from reconciler.report.status import since_cell

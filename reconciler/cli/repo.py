@@ -21,7 +21,7 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.krm.yaml import emit
 from reconciler.names.ids import ObjectName
-from reconciler.plan.unread import find_unread
+from reconciler.plan.build import find_unread
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.manifests import parse_manifests

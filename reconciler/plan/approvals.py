@@ -21,7 +21,6 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, deletion_ref, short_branch
-from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approvable,
     Approval,
@@ -35,9 +34,10 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
+from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import left_drafts
-from reconciler.plan.losses import loss_consent
+from reconciler.plan.impact import loss_consent
 from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path

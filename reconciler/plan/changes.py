@@ -16,8 +16,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import TAGS, short_branch
-from reconciler.plan.impact import Impact
-from reconciler.plan.losses import Loss
+from reconciler.plan.impact import Impact, Loss
 from reconciler.render.answers import Answer
 from reconciler.render.rendered import FunctionFault
 from reconciler.render.update import Conflict

@@ -18,7 +18,7 @@ from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal, UpstreamPinChange
-from reconciler.plan.losses import Loss
+from reconciler.plan.impact import Loss
 from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.plan.status import POINT_EMPTY
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock

@@ -19,7 +19,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import short_branch, short_tag
 from reconciler.plan.changes import ClosePull, DraftFacts, Op, SubpackageNote, Write, WriteDraft
-from reconciler.plan.compose import Decision, Held, Veto, deny, is_uncertain, place_hint
+from reconciler.plan.compose import Decision, Held, Veto, asked_text, deny, is_uncertain, place_hint
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletions import decide_unwanted, left_drafts, left_to_people, withdraw_deletion
 from reconciler.plan.drafts import (
@@ -37,7 +37,6 @@ from reconciler.plan.drafts import (
 )
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
-from reconciler.plan.texts import asked_text
 from reconciler.records.state import PackageVariantRecord, SubpackageRecord
 from reconciler.render.conflicts import masked, masked_answer, recorded_answers, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant

@@ -19,8 +19,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import policy_at_end
-from reconciler.plan.impact import ResourceId, resources_of
-from reconciler.plan.losses import CLAIM, NAMESPACE, Loss
+from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_of
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs

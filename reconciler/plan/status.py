@@ -15,7 +15,6 @@ from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PullRequest, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.after import first_head, undone
 from reconciler.plan.changes import (
     Change,
     Op,
@@ -24,10 +23,10 @@ from reconciler.plan.changes import (
     Unfinished,
     WaitsFor,
 )
+from reconciler.plan.compose import asked_text, first_head, missing_text, undone
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
-from reconciler.plan.losses import Loss, loss_value
+from reconciler.plan.impact import Loss, loss_value
 from reconciler.plan.set_diff import claimed_packages
-from reconciler.plan.texts import asked_text, missing_text
 from reconciler.render.rendered import Package
 from reconciler.resolve.ownership import find_view, package_name
 

@@ -22,9 +22,8 @@ from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, Waits
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.decide import adoption_obstacle
 from reconciler.plan.deletions import kept_drafts
-from reconciler.plan.impact import Impact, Risk
-from reconciler.plan.losses import Loss
-from reconciler.plan.reviewers import find_people
+from reconciler.plan.impact import Impact, Loss, Risk
+from reconciler.plan.requests import find_people
 from reconciler.plan.status import PackageStatus, current_states, current_statuses
 from reconciler.policy import CONFLICT, DELETION, LOSS
 from reconciler.report.report import (

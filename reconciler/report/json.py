@@ -26,8 +26,7 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.impact import Impact, Risk
-from reconciler.plan.losses import Loss, loss_value
+from reconciler.plan.impact import Impact, Loss, Risk, loss_value
 from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict

@@ -19,11 +19,11 @@ from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
-from reconciler.plan.index_pull_request import IndexProposal
-from reconciler.plan.losses import all_losses
+from reconciler.plan.compose import asked_text
+from reconciler.plan.impact import all_losses
+from reconciler.plan.proposals import IndexProposal
 from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus
-from reconciler.plan.texts import asked_text
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.build import (
     MOST_DIFFS,

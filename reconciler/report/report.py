@@ -15,8 +15,7 @@ from reconciler.base.text import Text, plural, some
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, Refusal
-from reconciler.plan.impact import Impact, Risk
-from reconciler.plan.losses import Loss
+from reconciler.plan.impact import Impact, Loss, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.resolve.rollout_model import Rollout
 

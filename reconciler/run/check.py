@@ -18,11 +18,11 @@ from reconciler.functions.declared import check_functions
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Unit
 from reconciler.names.problems import Problem
+from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, NamedCommit, Side, compare, lock_files
 from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.set_diff import SetDiff, diff_variants
-from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.control import OpenControl, ProposedChange, is_merged, open_proposed_change
 from reconciler.read.credentials import lacks_credential

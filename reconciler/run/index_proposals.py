@@ -25,7 +25,7 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, chart_ref, index_ref, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
-from reconciler.plan.index_pull_request import (
+from reconciler.plan.proposals import (
     IndexBranch,
     IndexProposal,
     ProposalPlace,

@@ -20,8 +20,9 @@ from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.standing import Standing
 from reconciler.names.problems import Problem
+from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Outcome, PinChange, UpstreamPinChange
-from reconciler.plan.lock_pull_request import (
+from reconciler.plan.proposals import (
     ComputedLock,
     compute_lock,
     moved_pins,
@@ -29,7 +30,6 @@ from reconciler.plan.lock_pull_request import (
     propose_lock,
     with_pins,
 )
-from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating

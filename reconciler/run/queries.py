@@ -15,9 +15,9 @@ from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.names.problems import Problem
+from reconciler.plan.build import find_unread
 from reconciler.plan.changes import exits_of
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
-from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds

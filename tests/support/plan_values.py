@@ -20,7 +20,6 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
-from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     After,
     ApprovalState,
@@ -32,7 +31,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
-from reconciler.plan.compose import Changes, Decision, GroupPlace
+from reconciler.plan.compose import Changes, Decision, GroupPlace, with_after
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
 from reconciler.plan.set_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord

@@ -8,7 +8,7 @@ from reconciler.base.reasons import Reason
 from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Approval, Change, Op
-from reconciler.plan.losses import Loss, loss_consent
+from reconciler.plan.impact import Loss, loss_consent
 from reconciler.policy import ApprovalPolicy, ApprovalRule, ForgeKind, ForgeRule, Policy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.plan_values import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.plan.reviewers import find_code_owners
+from reconciler.plan.requests import find_code_owners
 
 # After the examples of GitHub's documentation.
 GITHUB = """\

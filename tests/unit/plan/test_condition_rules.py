@@ -12,15 +12,14 @@ from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approval,
     Change,
     Op,
     Unfinished,
 )
+from reconciler.plan.compose import missing_text, with_after
 from reconciler.plan.status import plan_conditions
-from reconciler.plan.texts import missing_text
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (

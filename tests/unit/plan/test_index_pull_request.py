@@ -5,7 +5,7 @@ import pytest
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import PinChange
-from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
+from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from tests.support.plan_values import oid
 
 DB, WEB = (PinChange(name, "1.0.0", "2.0.0", "") for name in ("db.io", "web.io"))

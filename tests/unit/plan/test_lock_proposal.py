@@ -23,7 +23,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteRemoval,
 )
-from reconciler.plan.lock_pull_request import (
+from reconciler.plan.proposals import (
     ComputedLock,
     LockPlan,
     compute_lock,

@@ -14,7 +14,7 @@ from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import File
-from reconciler.plan.lock_pull_request import ComputedLock, compute_lock
+from reconciler.plan.proposals import ComputedLock, compute_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve

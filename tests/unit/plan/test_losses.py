@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.names.ids import NamedObject, PackageKey
-from reconciler.plan.losses import Loss, loss_consent
+from reconciler.plan.impact import Loss, loss_consent
 from tests.support.values import replace
 
 WEB = PackageKey("host/edge", "web")

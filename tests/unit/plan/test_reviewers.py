@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op
-from reconciler.plan.reviewers import People, find_people
+from reconciler.plan.requests import People, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_desired, a_target, web_context
 from tests.support.values import replace

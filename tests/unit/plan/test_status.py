@@ -15,7 +15,6 @@ from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Commit, PackageRevision, PullState, RecordedStatus
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.after import with_after
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -28,6 +27,7 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
+from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.status import (
     PackageStatus,

@@ -13,7 +13,7 @@ from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op, PinChange, PullRequestContent
 from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
-from reconciler.plan.index_pull_request import IndexProposal, ProposalPlace
+from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
 from reconciler.report import build, comparison, markdown, metrics, sarif, text
 from reconciler.report import json as values
