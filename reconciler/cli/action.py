@@ -27,8 +27,7 @@ from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
 from reconciler.report.build import build_report
-from reconciler.report.json import report_value
-from reconciler.report.sarif import plan_sarif
+from reconciler.report.json import plan_sarif, report_value
 from reconciler.report.text import failures, outcome_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run

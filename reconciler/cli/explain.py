@@ -20,10 +20,9 @@ from reconciler.expand import DesiredVariant
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
 from reconciler.report.build import package_row
-from reconciler.report.dependency_graph import dependency_graph, node_names
+from reconciler.report.explain import Origin, Standstill, problems_of
 from reconciler.report.json import API_VERSION, wire
-from reconciler.report.obstacles import Standstill, problems_of
-from reconciler.report.provenance import Origin
+from reconciler.report.locks import dependency_graph, node_names
 from reconciler.report.text import change_lines, history_lines, problem_lines
 from reconciler.run.explain import (
     explain_standstill,

@@ -8,7 +8,7 @@ from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.suggestions import suggest
 from reconciler.cli.output import control_options, make_printer, show_standing, show_unread
 from reconciler.plan.build import find_unread
-from reconciler.report.dependency_graph import Group, dependency_graph, highlight, node_names, text_tree
+from reconciler.report.locks import Group, dependency_graph, highlight, node_names, text_tree
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs

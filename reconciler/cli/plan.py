@@ -34,9 +34,8 @@ from reconciler.cli.output import (
 from reconciler.plan.changes import Plan, exit_of
 from reconciler.report.build import build_report
 from reconciler.report.isolation import tell
-from reconciler.report.json import report_value
+from reconciler.report.json import plan_sarif, report_value
 from reconciler.report.report import Report
-from reconciler.report.sarif import plan_sarif
 from reconciler.report.text import plan_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run

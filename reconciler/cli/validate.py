@@ -19,8 +19,7 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
-from reconciler.report.json import API_VERSION, wire
-from reconciler.report.sarif import problems_sarif
+from reconciler.report.json import API_VERSION, problems_sarif, wire
 from reconciler.run.validate import Validation, validate_files
 from reconciler.workdir.control_files import read_manifest_files
 

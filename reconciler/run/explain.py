@@ -20,8 +20,7 @@ from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.report.build import version_label
-from reconciler.report.obstacles import Standstill, find_obstacles
-from reconciler.report.provenance import Origin, find_origins
+from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
 from reconciler.report.report import HistoryEntry
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name

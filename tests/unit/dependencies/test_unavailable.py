@@ -8,8 +8,7 @@ from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.lock.format import LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.inventory.inventory import Source, SourcedDocument
-from reconciler.report.dependency_graph import dependency_graph
-from reconciler.report.locks import lock_lines
+from reconciler.report.locks import dependency_graph, lock_lines
 from tests.support.dependency_manifests import install, package, world_of
 from tests.support.values import replace
 

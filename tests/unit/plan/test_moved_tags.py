@@ -9,7 +9,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Source
 from reconciler.plan.changes import Change, Op
-from reconciler.report.provenance import find_origins
+from reconciler.report.explain import find_origins
 from reconciler.resolve.pins import FOLLOW, find_moved_tag
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve

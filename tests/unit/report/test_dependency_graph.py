@@ -15,7 +15,7 @@ from reconciler.dependencies.model.instances import (
     SlotKind,
 )
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.report.dependency_graph import Edge, GraphNode, Group, dependency_graph, highlight, text_tree
+from reconciler.report.locks import Edge, GraphNode, Group, dependency_graph, highlight, text_tree
 
 
 def instance(name: str, *path: str, namespace: str = "") -> Instance:

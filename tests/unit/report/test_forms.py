@@ -15,7 +15,7 @@ from reconciler.plan.changes import Op, PinChange, PullRequestContent
 from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
 from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
-from reconciler.report import build, comparison, markdown, metrics, sarif, text
+from reconciler.report import build, comparison, json, markdown, metrics, text
 from reconciler.report import json as values
 from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain
@@ -144,7 +144,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "outcome.json": lambda: dumped(
         {**values.report_value(build_report(PLAN, NAMES, OUTCOME)), "changes": []}
     ),
-    "plan.sarif": lambda: dumped(sarif.plan_sarif(build_report(REFUSED, NAMES))),
+    "plan.sarif": lambda: dumped(json.plan_sarif(build_report(REFUSED, NAMES))),
     "changes.txt": lambda: "\n".join(
         lines(text.change_lines, each, NAMES, address="https://a/b", status=STATUS, paint=paint)
         for each, paint in ((CREATED, plain), (FULL, ansi), (CHANGES[12], plain))
@@ -194,7 +194,7 @@ FORMS: dict[str, Callable[[], str]] = {
         + markdown.comparison_markdown(SHALLOW, NAMES, title="Other")
     ),
     "check.json": lambda: dumped(comparison.comparison_value(UNREAD, NAMES)),
-    "check.sarif": lambda: dumped(sarif.comparison_sarif(UNREAD)),
+    "check.sarif": lambda: dumped(json.comparison_sarif(UNREAD)),
     "history.txt": lambda: (
         lines(text.history_lines, HISTORY, paint=ansi, width=90) + lines(text.history_lines, [])
     ),

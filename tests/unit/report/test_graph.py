@@ -7,7 +7,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.report.dependency_graph import (
+from reconciler.report.locks import (
     Edge,
     GraphNode,
     Group,

@@ -14,7 +14,7 @@ from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, Plan, Postponed
 from reconciler.policy import Policy
-from reconciler.report.obstacles import Obstacle, Standstill, find_obstacles
+from reconciler.report.explain import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import HeldBack, ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (

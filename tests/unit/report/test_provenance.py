@@ -10,7 +10,7 @@ from reconciler.base.errors import Location
 from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.report.provenance import Origin, find_origins
+from reconciler.report.explain import Origin, find_origins
 from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved
 from tests.support.points import team_point
