@@ -15,7 +15,6 @@ from reconciler.base.errors import ConfigurationError, UnavailableError
 from reconciler.base.progress import call
 from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.text import plural
-from reconciler.http.addresses import find_server, resolve
 from reconciler.http.client import (
     ATTEMPTS,
     SYSTEM_CLOCK,
@@ -34,6 +33,8 @@ from reconciler.http.errors import (
     LostReplyError,
     ReplyKind,
     duration_text,
+    find_server,
+    resolve,
 )
 from reconciler.policy import Limits, WriteLimits
 

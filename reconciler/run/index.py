@@ -16,7 +16,7 @@ from reconciler.expand import expand
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy
-from reconciler.http.reply_cache import ReplyCache
+from reconciler.http.client import ReplyCache
 from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
 from reconciler.read.configuration import FILE

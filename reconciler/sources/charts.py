@@ -14,7 +14,7 @@ from reconciler.dependencies.versions.constraint import Grammar, parse_constrain
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict, precedence
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import without_user
-from reconciler.http.addresses import resolve
+from reconciler.http.errors import resolve
 from reconciler.krm.values import value_at
 from reconciler.krm.yaml import YamlError, YamlLimits, load_documents
 from reconciler.names.ids import Oid

@@ -20,19 +20,19 @@ from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import learn_token
 from reconciler.base.text import plural
 from reconciler.git.urls import Credential, is_local_host
-from reconciler.http.addresses import find_server, resolve, shown
 from reconciler.http.client import (
     SENDABLE,
     SYSTEM_CLOCK,
+    CachedReply,
     Client,
     Clock,
     Reply,
+    ReplyCache,
     Request,
     StaticToken,
     TimeLimits,
 )
-from reconciler.http.errors import ReplyKind, SilentError
-from reconciler.http.reply_cache import CachedReply, ReplyCache
+from reconciler.http.errors import ReplyKind, SilentError, find_server, resolve, shown
 from reconciler.names.ids import is_prefix
 from reconciler.policy import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find

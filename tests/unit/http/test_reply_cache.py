@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.http.reply_cache import CachedReply, ReplyCache
+from reconciler.http.client import CachedReply, ReplyCache
 
 REPLY = CachedReply('W/"1"', "link", b'[{"number": 1}]')
 URL = "https://h/v2/list?page=1"
