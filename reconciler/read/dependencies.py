@@ -41,8 +41,16 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.policy import Limits
-from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import LEFT_OUT, UnreadPath, Walk, fetch_files, fetch_paths
+from reconciler.read.files import (
+    LEFT_OUT,
+    FileContent,
+    UnreadPath,
+    Walk,
+    fetch_files,
+    fetch_paths,
+    parse_file,
+    yaml_limits,
+)
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 

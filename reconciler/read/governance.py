@@ -1,7 +1,9 @@
-"""Govern a run: only merged configuration decides on credentials, hosts, programs and keys (D25)."""
+"""The clock of a run: whether the schedule of pull requests is open, and when it opens next."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
@@ -12,16 +14,60 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signing import tag_fault
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Place, find_place, is_local_host, is_loopback, local_path, without_user
-from reconciler.inventory.inventory import Control, Inventory, RepositoryView, Trust, available_by_url
+from reconciler.inventory.inventory import (
+    ALWAYS_OPEN,
+    Control,
+    Inventory,
+    Opening,
+    RepositoryView,
+    Trust,
+    available_by_url,
+)
 from reconciler.names.ids import Oid, is_prefix
 from reconciler.names.problems import Problem
 from reconciler.names.refs import TAGS
 from reconciler.policy import Policy, VerifyRule, find_rule, govern
+from reconciler.policy.pull_requests import next_opening
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.control import OpenControl, absolute_remote, find_default_tip, is_merged, open_commit
 from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.read.repositories.discovery import is_of_cluster
-from reconciler.read.schedule import find_zone
+
+
+def read_opening(policy: Policy, now_s: float) -> Opening:
+    """Return whether pull requests may be opened now, by the schedule in its time zone.
+
+    Raises:
+        ConfigurationError: This system does not know the time zone.
+    """
+    requests = policy.pull_requests
+    if not requests.schedule:
+        return ALWAYS_OPEN
+    zone = find_zone(requests.timezone, policy.config_path)
+    now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
+    opens = next_opening(requests.schedule, now)
+    if opens is None:
+        return Opening(is_open=False)
+    if opens <= now:
+        return ALWAYS_OPEN
+    return Opening(is_open=False, opens=f"{opens:%Y-%m-%d %H:%M} {requests.timezone}")
+
+
+def find_zone(name: str, path: str) -> ZoneInfo:
+    """Return the time zone of the schedule in the configuration at `path`.
+
+    Raises:
+        ConfigurationError: This system does not know it.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigurationError(
+            f"spec.pullRequests.timezone: this system knows no time zone {name}",
+            location=Location(path),
+            hint="Write a name of the IANA database, such as Europe/Berlin. The system needs its tzdata.",
+        ) from error
+
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 

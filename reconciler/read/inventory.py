@@ -47,6 +47,7 @@ from reconciler.read.former import find_former, with_distinct_places
 from reconciler.read.governance import (
     ReadOptions,
     address_check,
+    read_opening,
     read_options,
     read_policy,
     read_trust,
@@ -63,7 +64,6 @@ from reconciler.read.repositories import (
     with_commits_of_tags,
 )
 from reconciler.read.repositories.trees import read_trees
-from reconciler.read.schedule import read_opening
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import (
     State,

@@ -22,7 +22,7 @@ from reconciler.names.refs import HEADS, lock_ref
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.files import read_directory
-from reconciler.read.repositories.drafts import newest_time, split_by_author
+from reconciler.read.repositories.packages import newest_time, split_by_author
 from reconciler.read.state import check_schema
 from reconciler.records.upstream_lock import (
     IMAGES_PATH,

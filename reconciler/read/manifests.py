@@ -29,16 +29,19 @@ from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
 from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, group_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
-from reconciler.read.documents import (
+from reconciler.read.files import (
     BrokenDocument,
     ClaimedIdentity,
     FileContent,
+    FileEntry,
     ParsedObject,
     SourcePosition,
+    UnreadPath,
+    Walk,
+    is_below,
     parse_file,
     yaml_limits,
 )
-from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 _SIMILAR = 0.85

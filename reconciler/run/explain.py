@@ -18,7 +18,7 @@ from reconciler.plan.changes import Change, Op
 from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
 from reconciler.read.contents import fetch_contents
-from reconciler.read.repositories.kptfiles import read_header
+from reconciler.read.repositories.trees import read_header
 from reconciler.report.build import version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
 from reconciler.report.report import HistoryEntry

@@ -35,7 +35,7 @@ from reconciler.plan.proposals import (
 from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import CommitPolicy, Limits
 from reconciler.read.dependencies import parse_index
-from reconciler.read.repositories.drafts import split_by_author
+from reconciler.read.repositories.packages import split_by_author
 from reconciler.report.markdown import chart_body, index_body
 from reconciler.resolve import resolve_fleet
 from reconciler.run.from_chart import (

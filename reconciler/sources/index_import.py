@@ -26,8 +26,7 @@ from reconciler.names.objects import file_path_error
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES
-from reconciler.read.documents import SourcePosition, parse_file, yaml_limits
-from reconciler.read.files import Walk, fetch_paths
+from reconciler.read.files import SourcePosition, Walk, fetch_paths, parse_file, yaml_limits
 
 MANIFESTS = ("crossplane.yaml", "upbound.yaml", "package/crossplane.yaml", "porter.yaml", "bundle.json")
 """Where a repository has the manifest of its package, the first that is there."""

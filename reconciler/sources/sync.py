@@ -35,7 +35,7 @@ from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, RegistryPolicy
 from reconciler.read.dependencies import parse_version
-from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.read.files import parse_file, yaml_limits
 from reconciler.sources.index_import import (
     FoundVersion,
     FoundVersions,

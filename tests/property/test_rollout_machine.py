@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Plan, WriteDraft, WriteGroup
-from reconciler.read.repositories.kptfiles import read_header
+from reconciler.read.repositories.trees import read_header
 from reconciler.records.state import RolloutMember
 from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import EPOCH, MAIN

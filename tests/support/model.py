@@ -51,7 +51,7 @@ from reconciler.names.trailers import read_answers
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
-from reconciler.read.repositories.kptfiles import read_header
+from reconciler.read.repositories.trees import read_header
 from reconciler.records.state import (
     NOTHING_REFUSED,
     REFUSED_DELETIONS,

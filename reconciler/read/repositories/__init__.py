@@ -24,9 +24,15 @@ from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, TAGS, parse_ref
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, settle_addresses, survey_packages
-from reconciler.read.repositories.drafts import read_emptied, read_groups
-from reconciler.read.repositories.kptfiles import HeaderIndex, tag_commits, with_commits
-from reconciler.read.repositories.packages import ViewContent, read_packages, read_root, share_texts
+from reconciler.read.repositories.packages import (
+    ViewContent,
+    read_emptied,
+    read_groups,
+    read_packages,
+    read_root,
+    share_texts,
+)
+from reconciler.read.repositories.trees import HeaderIndex, tag_commits, with_commits
 
 CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""

@@ -21,7 +21,7 @@ from reconciler.krm.yaml import YamlError, YamlLimits, json_value, load_json
 from reconciler.names.ids import group_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy.rollouts import HEALTH_KINDS
-from reconciler.read.documents import ParsedObject, parse_file
+from reconciler.read.files import ParsedObject, parse_file
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 JSON_LINES = (".ndjson", ".jsonl")

@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.policy import Limits, Policy
-from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.read.files import parse_file, yaml_limits
 from reconciler.read.manifests import Classification, classify_broken, classify_object
 
 PORCH = "config.porch.kpt.dev"

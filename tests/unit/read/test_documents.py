@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.policy import Limits
-from reconciler.read.documents import ClaimedIdentity, ParsedObject, guess_identity, parse_file, yaml_limits
+from reconciler.read.files import ClaimedIdentity, ParsedObject, guess_identity, parse_file, yaml_limits
 
 LIMITS = yaml_limits(Limits())
 OBJECT = """\

@@ -10,7 +10,7 @@ from reconciler.base.errors import UnavailableError
 from reconciler.functions.field_checks import check_kptfiles
 from reconciler.git.repository import Mirrors
 from reconciler.names.objects import File
-from reconciler.read.repositories.kptfiles import HeaderIndex, read_header
+from reconciler.read.repositories.trees import HeaderIndex, read_header
 from reconciler.render.kptfile import stamp_kptfile
 from reconciler.render.rendered import Blocked
 from tests.support.git import kptfile, make_repository

@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.errors import ConfigurationError
 from reconciler.inventory.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy, PullRequestPolicy
-from reconciler.read.schedule import read_opening
+from reconciler.read.governance import read_opening
 
 
 def scheduled(*schedule: str, timezone: str = "Europe/Berlin") -> Policy:
