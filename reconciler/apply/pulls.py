@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.apply.links import known_bases, local_origins
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
-from reconciler.apply.upstream_log import known_bases, local_origins
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.effects import StoppedError
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from reconciler.apply.dashboard import DashboardWriter
-from reconciler.apply.links import Links
-from reconciler.apply.outcome import Target
+from reconciler.apply.links import Links, UpstreamLog
+from reconciler.apply.outcome import Target, check_applicable
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.preconditions import check_applicable
 from reconciler.apply.pulls import lock_texts
-from reconciler.apply.upstream_log import UpstreamLog
 from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.progress import stage

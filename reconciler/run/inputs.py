@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.preconditions import Checkout, check_checkout
+from reconciler.apply.outcome import Checkout, check_checkout
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from reconciler import __version__
 from reconciler.api.kptfile import KPTFILE
-from reconciler.apply.links import find_web
-from reconciler.apply.upstream_log import known_bases, local_origins
+from reconciler.apply.links import find_web, known_bases, local_origins
 from reconciler.base.text import join_texts, plural, time_text
 from reconciler.dependencies.status import status_entries
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets

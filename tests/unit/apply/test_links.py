@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.links import NO_LINKS, Links, find_web
-from reconciler.apply.upstream_log import UpstreamLog, local_origins
+from reconciler.apply.links import NO_LINKS, Links, UpstreamLog, find_web, local_origins
 from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid, PackageKey
