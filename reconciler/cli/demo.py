@@ -9,7 +9,8 @@ from reconciler.base.errors import Exit, UsageError
 from reconciler.base.text import plural
 from reconciler.cli.init import editor_schemas
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.workdir.demo import (
+from reconciler.workdir.starter import (
+    FILES,
     MONOREPO,
     SEPARATE,
     TUTORIAL,
@@ -19,7 +20,6 @@ from reconciler.workdir.demo import (
     write_demo,
     write_tutorial,
 )
-from reconciler.workdir.starter import FILES
 
 _LEAST, _MOST = 3, 2000
 _CLUSTERS = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.workdir.demo import SEPARATE, walkthrough
+from reconciler.workdir.starter import SEPARATE, walkthrough
 from tests.support.command_server import write_client
 from tests.support.world import EPOCH, refs
 

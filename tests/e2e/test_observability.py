@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from reconciler.workdir.demo import SEPARATE, write_demo
+from reconciler.workdir.starter import SEPARATE, write_demo
 from tests.support.command_server import run_reconciler
 
 STAGES = ["read", "expand", "resolve", "fetch", "render", "plan"]

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.base.progress import NoDisplay, Task, show_on
 from reconciler.cli.main import invoke
-from reconciler.workdir.demo import SEPARATE, write_demo
+from reconciler.workdir.starter import SEPARATE, write_demo
 
 pytestmark = pytest.mark.slow
 

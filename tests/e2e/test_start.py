@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.workdir.demo import SEPARATE, write_demo
+from reconciler.workdir.starter import SEPARATE, write_demo
 from tests.support.world import git
 
 COUNT = """

@@ -10,7 +10,7 @@ import pygit2
 import pytest
 
 from reconciler.names.ids import Oid
-from reconciler.workdir.demo import SEPARATE, write_demo
+from reconciler.workdir.starter import SEPARATE, write_demo
 from tests.support.git import Repo
 from tests.support.samples import sample
 from tests.support.shards import split_root
