@@ -24,15 +24,15 @@ from reconciler.report.explain import Origin, Standstill, problems_of
 from reconciler.report.json import API_VERSION, wire
 from reconciler.report.locks import dependency_graph, node_names
 from reconciler.report.text import change_lines, history_lines, problem_lines
-from reconciler.run.explain import (
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.run.queries import (
     explain_standstill,
     named_changes,
     read_history,
     read_origins,
     trace_variant,
 )
-from reconciler.run.options import RunOptions
-from reconciler.run.plan import PlannedRun, plan_run
 
 _NEWEST = "newest"
 

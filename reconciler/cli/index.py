@@ -88,7 +88,7 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
     """
     chosen, printer = SyncOptions(every, check_tags), make_printer()
     if pull_request:
-        from reconciler.run.index_proposals import propose_versions
+        from reconciler.run.index import propose_versions
 
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result, is_idle=proposed.is_idle)

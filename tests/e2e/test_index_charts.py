@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import invoke
-from reconciler.run import index_proposals
+from reconciler.run import index as runs
 from reconciler.run.from_chart import ChartReader, PinnedChart
 from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
 from tests.support.charts import DEPLOYMENT, chart
@@ -252,7 +252,7 @@ def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said,
             odd = shutil.copytree(copy / "apps/web", copy / "apps/odd") / "chart.yaml"
             odd.write_text(odd.read_text().replace("https://charts.example.com", "https://odd.example.com"))
         publish("1.1.0")
-        newer = index_proposals.read_newer_chart
+        newer = runs.read_newer_chart
 
         def broken(pinned: PinnedChart, reader: ChartReader) -> object:
             if "odd.example" in pinned.address:
@@ -260,7 +260,7 @@ def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said,
             return newer(pinned, reader)
 
         if code == 1:
-            patch.setattr(index_proposals, "read_newer_chart", broken)
+            patch.setattr(runs, "read_newer_chart", broken)
         said = world.run("index", "sync", "--pull-request")
         difference = git(world.root / "blueprints.git", "diff", "main", HEAD)
         # The archive that a test packs has its times.

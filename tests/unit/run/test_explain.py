@@ -7,7 +7,7 @@ from reconciler.inventory.inventory import (
     PackageRevision,
     UnpublishedRevision,
 )
-from reconciler.run.explain import package_stages
+from reconciler.run.queries import package_stages
 from tests.support.plan_values import a_draft, oid
 from tests.support.sets import a_package
 
