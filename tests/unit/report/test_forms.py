@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
+from reconciler.cli import metrics
 from reconciler.cli.doctor import finding_lines, findings_value
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
@@ -15,7 +16,7 @@ from reconciler.plan.changes import Op, PinChange, PullRequestContent
 from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
 from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
-from reconciler.report import build, comparison, json, markdown, metrics, text
+from reconciler.report import build, comparison, json, markdown, text
 from reconciler.report import json as values
 from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain

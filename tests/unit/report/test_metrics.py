@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
-from reconciler.report.metrics import METRICS, PREFIX, RunFacts, metrics_text, run_samples
+from reconciler.cli.metrics import METRICS, PREFIX, RunFacts, metrics_text, run_samples
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/observability.md"
 FACTS = RunFacts(
