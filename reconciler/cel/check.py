@@ -1,4 +1,8 @@
-"""Faults of expressions: values with a place in the text, in the words of cel-go."""
+"""Static checks that cel-cpp has not, on the tree of cel-python: mixed literals, map order, depth, cost.
+
+An expression within the bounds ends soon, so that evaluation needs no time limit. Sizes that are known
+only at run time are assumed; an object far beyond them fails at run time.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Replies of registries on disk: an unchanged list of tags is asked for by its tag, a blob is read once."""
+"""The one HTTP client: redirects, challenges, limits, retries, and conditional requests.
+
+A credential goes to the server that it is for and to no other, neither along a redirect nor because another
+server asks for it.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
+"""Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
 
 import functools
 from collections import Counter

@@ -1,4 +1,9 @@
-"""Reviewers and assignees of pull requests: by rules of the configuration, and by CODEOWNERS (D22)."""
+"""Pull requests as they should be, compared with the open ones on every run, and which open now (D22).
+
+A digest of everything that title and text are made of is kept in the hidden marker of the text, so a
+text that was never written, or only half, is found and repaired, and a person's words are left alone.
+Only opening is limited, oldest first: drafts are written, and open pull requests are kept as they should be.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The clock of a run: whether the schedule of pull requests is open, and when it opens next."""
+"""Govern a run: only merged configuration decides on credentials, hosts, programs and keys (D25)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Gates of one published package: the health of its objects in the snapshot, and checks on main."""
+"""Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Publications (D4): untagged states of our packages on main that become revisions in this run."""
+"""Resolution: every desired variant meets its upstream, its downstream and its base."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Both sides of planned changes: the packages on main and as their drafts have them, read from mirrors."""
+"""The HTML report of a run: bring together what its page shows, and read what only the page needs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Read drafts and deletion proposals, on branches of their own or in groups."""
+"""Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Read the headers of Kptfiles: each distinct one is fetched and parsed once."""
+"""Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
