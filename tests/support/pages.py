@@ -9,8 +9,8 @@ A page has three forms that count; everything else is for readers only:
   summary of a workflow; the command prints it here. ``<!-- runs: COMMAND -->`` alone, without a block, does
   quietly what readers do elsewhere, such as a click.
 
-In an expected output the line ``...`` stands for any lines; ids of commits, checksums, dates and the
-version of Git may differ.
+In an expected output the line ``...`` stands for any lines; ids of commits and checksums of the same length,
+dates and the version of Git may differ.
 `/home/ada` is the user's home everywhere.
 A command exits with 0, or with the code in ``<!-- exits: 10 -->`` before its block: then its block has no
 other command. ``<!-- not run: REASON -->`` before a block says why only its form counts.
@@ -207,7 +207,7 @@ def matches(expected: Sequence[str], printed: Sequence[str]) -> bool:
 
 
 def _masked(line: str) -> str:
-    return _GIT.sub("git version", _DATE.sub("DATE", _ID.sub("ID", line))).rstrip()
+    return _GIT.sub("git version", _DATE.sub("DATE", _ID.sub(lambda id_: "0" * len(id_[0]), line))).rstrip()
 
 
 def corrected(text: str, mismatches: Sequence[Mismatch]) -> str:
