@@ -1,7 +1,7 @@
 """Package updates as the real kpt made them: equal in `compatible` mode, never worse in the default one.
 
-Wanted differences are rules (`tests/support/kpt_rules.py`), and `docs/contributing/divergences.md` says why. A difference
-that no rule explains fails, and so does a rule that no case needs.
+Wanted differences are rules (`tests/support/kpt_rules.py`); `docs/contributing/divergences.md` says why. A
+difference that no rule explains fails, and so does a rule that no case needs.
 """
 
 import json
@@ -53,7 +53,9 @@ def test_update_equals_kpts_or_differs_by_a_rule(case: Path, mode: MergeMode) ->
 
 
 def test_every_rule_is_needed_and_documented() -> None:
-    section = (PROJECT / "docs/contributing/divergences.md").read_text().partition("\n## PackageVariantSets")[0]
+    section = (
+        (PROJECT / "docs/contributing/divergences.md").read_text().partition("\n## PackageVariantSets")[0]
+    )
     needed = {
         name for case in OWN.glob("kpt/*") for mode in MergeMode for name in names_of(read_case(case, mode))
     }

@@ -128,7 +128,7 @@ def test_a_name_of_nothing_is_found(text: str, found: str) -> None:
         "Run `reconciler approve {}`, `reconciler plan -o json --out plan.json` or `apply --checksum`.",
         "Write reconciler repo add NAME URL; `reconciler lock --upgrade {}`.",
         "Examples:\n  reconciler graph --why db.io    why?\n  reconciler snapshot import - --cluster a",
-        "Set `spec.upstream.revision`, `pullRequests.maxOpen` or `RECONCILER_CACHE_DIR`; see `docs/install.md`.",
+        "Set `spec.upstream.revision` or `RECONCILER_CACHE_DIR`; see `docs/install.md`.",
     ],
 )
 def test_a_name_of_something_is_accepted(text: str) -> None:

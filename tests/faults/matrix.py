@@ -1,8 +1,8 @@
 """The fault matrix: which faults are tried, what is promised after each, by which test, at how many points.
 
-`ROWS` is the registry, `docs/contributing/faults.md` its table. A sweep tries a seeded sample of its points. With
-`RECONCILER_FAULTS=all` (`make faults`) it tries every point, with a number at most so many, and records in
-`points.json` how many it tried, if they are more than before.
+`ROWS` is the registry, `docs/contributing/faults.md` its table. A sweep tries a seeded sample of its points.
+With `RECONCILER_FAULTS=all` (`make faults`) it tries every point, with a number at most so many, and records
+in `points.json` how many it tried, if they are more than before.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The reference of the command line, docs/reference/cli.md: what `--help` prints, for every command (`make docs`)."""
+"""The reference of the command line, docs/reference/cli.md: the `--help` of every command (`make docs`)."""
 
 import re
 from collections import Counter

@@ -1,7 +1,7 @@
 """Where a render wanted here differs from `kpt fn render`: rules over the package and both results.
 
-A rule is a predicate and the name of a row of `docs/contributing/divergences.md`, section Functions. What no rule explains
-is a fault.
+A rule is a predicate and the name of a row of `docs/contributing/divergences.md`, section Functions. What no
+rule explains is a fault.
 """
 
 import re

@@ -196,7 +196,8 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
             "a broken package": "Repair it on its branch, or choose another downstream package.",
             "another instance's": (
                 "To hand it over, give it deletionPolicy: orphan in other, remove it there and merge its "
-                "release; adoptExisting takes it then (docs/guides/hand-over.md). Or choose another downstream package."
+                "release; adoptExisting takes it then (docs/guides/hand-over.md). Or choose another "
+                "downstream package."
             ),
         }
         hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
