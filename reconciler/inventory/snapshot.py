@@ -1,12 +1,13 @@
 """Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.base.errors import Location
+from reconciler.base.text import plural
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.problems import Problem
 
@@ -37,7 +38,30 @@ class SnapshotObject(Struct, frozen=True):
         return self.content() if callable(self.content) else self.content
 
 
-class Snapshot(Struct, frozen=True, dict=True):  # it keeps two indexes
+class StoredKind(Struct, frozen=True, order=True):
+    """A kind, the versions in which a cluster may store objects of it, and these objects."""
+
+    kind: GroupKind
+    versions: tuple[str, ...]
+    """`status.storedVersions` of its definition: the API server refuses a definition without one of them."""
+    listed: int = 0
+    """Number of objects that the snapshot has."""
+    is_complete: bool = False
+    """Whether there are no others; else the number is unknown."""
+
+    def dropped_by(self, versions: Iterable[str]) -> tuple[str, ...]:
+        """Return the versions that a definition with these versions does not have any more, sorted."""
+        return tuple(sorted({*self.versions} - {*versions}))
+
+    @property
+    def objects(self) -> str:
+        """The number of objects: `2 objects`, `at least 2 objects`, `an unknown number of objects`."""
+        if self.is_complete:
+            return plural(self.listed, "object")
+        return f"at least {plural(self.listed, 'object')}" if self.listed else "an unknown number of objects"
+
+
+class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     """The objects of one cluster at the time of its snapshot.
 
     An object is there in every version that the cluster serves; the snapshot has it in those that kubectl
@@ -178,6 +202,25 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps two indexes
             if isinstance(spec, Mapping) and isinstance(names, Mapping):
                 definitions[GroupKind(str(spec.get("group")), str(names.get("kind")))] = spec
         return definitions
+
+    @cached_property
+    def stored(self) -> Mapping[GroupKind, StoredKind]:
+        """The kinds whose definition tells the versions in which objects are stored."""
+        stored: dict[GroupKind, StoredKind] = {}
+        for definition in self.of_kind(*_CRD):
+            spec, status = definition.body.get("spec"), definition.body.get("status")
+            names = spec.get("names") if isinstance(spec, Mapping) else None
+            versions = status.get("storedVersions") if isinstance(status, Mapping) else None
+            if isinstance(spec, Mapping) and isinstance(names, Mapping) and isinstance(versions, list):
+                kind = GroupKind(str(spec.get("group")), str(names.get("kind")))
+                there = {
+                    (item.namespace, item.name)
+                    for version in self._versions.get(kind, ())
+                    for item in self.objects[version, kind.kind]
+                }
+                is_complete = self.is_complete(kind, ALL_NAMESPACES)
+                stored[kind] = StoredKind(kind, tuple(map(str, versions)), len(there), is_complete)
+        return stored
 
     def is_complete(self, kind: GroupKind, namespace: str) -> bool:
         """Tell whether a missing object of `kind` in `namespace` is known not to exist."""

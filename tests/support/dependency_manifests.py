@@ -22,6 +22,8 @@ from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import StoredKind
+from tests.support.values import replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies.model.packages import Install
@@ -87,7 +89,8 @@ def read(document: Mapping[str, Any], source: Source) -> ParsedManifest:
         return read_kpt(document, source, repository=repository, path=path, revision=version)
     if str(document.get("apiVersion")).startswith("meta."):
         provides = tuple(gvk(one) for one in notes.get("kinds", "").split())
-        return read_meta(document, source, image=notes["image"], version=notes["version"], provides=provides)
+        meta = read_meta(document, source, image=notes["image"], version=notes["version"], provides=provides)
+        return replace(meta, candidates=tuple(replace(c, defined=provides) for c in meta.candidates))
     if document.get("schemaType") == "Bundle":
         return read_bundle(document, source, repository=document.get("repository", ""))
     reading = read_manifest(document, source)
@@ -111,6 +114,10 @@ def _presence(document: Mapping[str, Any]) -> ClusterState:
             for name, version in (document.get("platforms") or {}).items()
         ),
         installations=tuple(_installed(one) for one in document.get("installations") or ()),
+        stored=tuple(
+            StoredKind(gvk(one).group_kind, (gvk(one).version,), 1, is_complete=True)
+            for one in document.get("stored") or ()
+        ),
     )
 
 

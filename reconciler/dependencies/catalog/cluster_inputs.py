@@ -49,7 +49,7 @@ from reconciler.dependencies.versions.version import (
     parse_relaxed,
 )
 from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
-from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject, StoredKind
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.problems import Problem
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection
@@ -545,10 +545,24 @@ def _other_digests(inputs: ClusterInputs) -> Iterator[Problem]:
 def _with_snapshot(inputs: ClusterInputs, snapshot: Snapshot, instance: str) -> ClusterInputs:
     presence = observe_cluster(snapshot, ours=inputs.installs, instance=instance)
     presence = _with_interfaces(presence, inputs.catalogue)
+    presence = replace(presence, stored=tuple(_stored_kinds(snapshot, inputs.catalogue)))
     standing = {installation.id for installation in presence.installations}
     chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
     pins = imported_pins(chosen, inputs.catalogue)
     return replace(inputs, presence=presence, pins=pins, observed=observed_revisions(snapshot))
+
+
+def _stored_kinds(snapshot: Snapshot, catalogue: Catalogue) -> Iterator[StoredKind]:
+    """Yield the stored kinds that packages bring, those with counted objects that one would drop.
+
+    A count that matters to no version is left out: with each new object the lock would be resolved again.
+    """
+    for kind, stored in sorted(snapshot.stored.items()):
+        makers = catalogue.makers(kind)
+        if any(candidate.drops(stored) for candidate in makers):
+            yield stored
+        elif makers:
+            yield replace(stored, listed=0, is_complete=False)
 
 
 def _named_cluster(document: SourcedDocument) -> str:

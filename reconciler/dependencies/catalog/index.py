@@ -1,5 +1,6 @@
 """The package index: its versions, the defaults of interfaces, and packages of repositories beside it."""
 
+import itertools
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -449,14 +450,21 @@ def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) ->
     return reference.get("name") == meta.get("name")
 
 
-def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
-    """Return the served APIs of one set of names; a single `version` counts as served."""
+def defined_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
+    """Return the kinds of all definitions in every version, served or not. Total; order-free."""
+    specs = [content.get("spec") for content in objects if _kind(content) in (_CRD, _XRD)]
+    pairs = itertools.product(specs, ("names", "claimNames"))
+    return frozenset(api for spec, key in pairs for api in _apis(spec, key, everything=True) if api.version)
+
+
+def _apis(spec: Any, key: str, *, everything: bool = False) -> tuple[Gvk, ...]:
+    """Return the served APIs of one set of names, or all; a single `version` counts as served."""
     names = spec.get(key) if isinstance(spec, Mapping) else None
     if not isinstance(names, Mapping):
         return ()
     listed = spec.get("versions")
     versions = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
-    served = [str(v.get("name")) for v in versions if v.get("served")]
+    served = [str(v.get("name")) for v in versions if everything or v.get("served")]
     if not versions and spec.get("version"):
         served = [str(spec["version"])]
     if not served:
@@ -570,6 +578,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         names=tuple(sorted({*header.aliases, *reading.candidates[0].names} - {id_.name})),
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
+        defined=tuple(sorted(defined_kinds(objects))),
         interfaces=(*implemented, *(interface for interface in declared if interface.id not in names)),
         compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
         functions=composed_functions(objects),

@@ -54,6 +54,7 @@ from reconciler.dependencies.model.instances import Instance, Resolution, Resolv
 from reconciler.dependencies.model.packages import (
     BundleInput,
     Candidate,
+    Gvk,
     InputKind,
     Install,
     PackageId,
@@ -537,7 +538,7 @@ def update_locks(
         decisions = [
             replace(u, after=u.before, is_outdated=u.finished and u.before != u.after) for u in decisions
         ]
-    warnings |= set(_withdrawals(decisions, scopes))
+    warnings |= {*_withdrawals(decisions, scopes), *_unjudged_drops(decisions, scopes)}
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
 
@@ -580,6 +581,38 @@ def _withdrawals(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> Ite
         more = f" and {plural(len(names) - 1, 'more cluster')}" if names[1:] else ""
         message = f"{name} {candidate.version} is withdrawn{why}; it stays locked in {names[0]}{more}; {step}"
         yield Problem(candidate.location, Reason.INVALID_VERSION, message, subject=name)
+
+
+def _unjudged_drops(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> Iterator[Problem]:
+    """Yield a warning for each upgrade that drops a version of a kind, where the stored ones are unknown."""
+    worlds = {world.cluster: world for world in scopes.worlds}
+    clusters: dict[tuple[Candidate, Gvk], list[str]] = {}
+    for update in decisions:
+        world = worlds.get(update.cluster)
+        if world is None or update.before is None or update.after is None:
+            continue
+        recorded = {stored.kind for stored in world.presence.stored}
+        locked = {package.instance: package.version for package in update.before.resolution.packages}
+        for package in update.after.resolution.packages:
+            former = locked.get(package.instance, package.version)
+            if former == package.version or package.instance.slot.target:
+                continue
+            versions = {c.version.text: c for c in world.published(package.instance)}
+            old, new = versions.get(former), versions.get(package.version)
+            if old is None or new is None:
+                continue
+            there = {*new.provides, *new.defined}
+            brought = {api.group_kind for api in there}
+            judged = recorded & {api.group_kind for api in new.defined}
+            for api in {*old.provides, *old.defined}:
+                if api.version and api not in there and api.group_kind in brought - judged:
+                    clusters.setdefault((new, api), []).append(update.cluster)
+    for (candidate, api), names in clusters.items():
+        where = f"{names[0]} and {plural(len(names) - 1, 'more cluster')}" if names[1:] else names[0]
+        message = f"{candidate} drops {api.version} of {api.group_kind}; it is not known whether {where}"
+        message += " stores objects in it"
+        hint = "Import the snapshot with its definitions: `reconciler snapshot import`"
+        yield Problem(candidate.location, Reason.SNAPSHOT_INCOMPLETE, message, hint, candidate.id.name)
 
 
 def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], ClusterUpdate]) -> ClusterUpdate:

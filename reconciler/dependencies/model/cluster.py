@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,6 +31,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.dependencies.versions.version import Version, VersionPolicy
+from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 from reconciler.names.problems import Problem
 
@@ -67,6 +68,7 @@ class ClusterState(Struct, frozen=True):
 
     `owners` names the package that brought a CRD, if known. A platform that is missing from `platforms` is
     unknown, so its ranges are not checked. `closed` are the namespaces without the global Carvel packages.
+    `stored` are the kinds that packages bring, with the versions in which objects are stored.
     """
 
     apis: frozenset[Gvk] = frozenset()
@@ -74,6 +76,7 @@ class ClusterState(Struct, frozen=True):
     platforms: tuple[tuple[Platform, Version], ...] = ()
     installations: tuple[ObservedInstallation, ...] = ()
     closed: tuple[str, ...] = ()
+    stored: tuple[StoredKind, ...] = ()
 
 
 class RefusedVersion(NamedTuple):
@@ -99,6 +102,9 @@ class Catalogue:
         init=False, default_factory=dict, compare=False, repr=False
     )
     """Requirements as texts, by `id`; each is held, so that no other one gets its `id`."""
+    _makers: dict[GroupKind, list[Candidate]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
     # Clusters share a catalogue, and ask for the same ranges of it.
     _places: dict[tuple[PackageId, str, VersionRange], frozenset[int]] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -136,6 +142,14 @@ class Catalogue:
         )
         unknown = (item.problem for item in refused if not item.version)
         return next(chain(exact, unknown), None)
+
+    def makers(self, kind: GroupKind) -> Sequence[Candidate]:
+        """Return the versions of packages that bring a kind."""
+        if not self._makers:
+            for candidate in (c for id_ in self.packages for c in self.everywhere(id_)):
+                for made in {api.group_kind for api in candidate.provides if api.version}:
+                    self._makers.setdefault(made, []).append(candidate)
+        return self._makers.get(kind, ())
 
     def candidates(self, id_: PackageId, namespace: str = "") -> tuple[Candidate, ...]:
         """Return the candidates of a package in a namespace, lowest first; none for an unknown one."""

@@ -19,6 +19,7 @@ from reconciler.dependencies.versions.constraint import (
     parse_digest_or_constraint,
 )
 from reconciler.dependencies.versions.version import Version, VersionPolicy
+from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 
 Pairs = tuple[tuple[str, str], ...]
@@ -390,6 +391,8 @@ class Candidate(PartlyCompared, frozen=True):
     digest: str = ""
     requires: tuple[Requirement, ...] = ()
     provides: tuple[Gvk, ...] = ()
+    defined: tuple[Gvk, ...] = ()
+    """The kinds of its definitions, in every version, served or not."""
     interfaces: tuple[Interface, ...] = ()
     compositions: tuple[str, ...] = ()
     functions: Pairs = ()
@@ -419,6 +422,11 @@ class Candidate(PartlyCompared, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.id.name} {self.version}"
+
+    def drops(self, stored: StoredKind) -> tuple[str, ...]:
+        """Return the stored versions of a kind that its definition does not have; none without one."""
+        versions = {api.version for api in self.defined if api.group_kind == stored.kind}
+        return stored.dropped_by(versions) if versions else ()
 
 
 class RevisionPolicy(Struct, frozen=True):

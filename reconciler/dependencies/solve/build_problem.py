@@ -232,6 +232,13 @@ def _excluded_versions(
         ]
         if candidate.withdrawn and place != pinned:
             causes.append(Cause(CauseKind.WITHDRAWN, package, str(candidate.version)))
+        if place != pinned and not instance.slot.target:
+            drops = ((kind, candidate.drops(kind)) for kind in inputs.presence.stored)
+            causes += [
+                Cause(CauseKind.STORED, package, f"{version} of {kind.kind}")
+                for kind, versions in drops
+                for version in versions
+            ]
         if floor is not None and candidate.version.height < floor.height:
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor)))
         causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(by_user, candidate)]

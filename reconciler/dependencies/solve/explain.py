@@ -105,6 +105,11 @@ NEXT_STEPS = {
         "Name a version within that policy, or change the policy: `select` below `dependencies` in"
         " reconciler.yaml, `reconciler.dev/version-strategy` in `custom` of an Installation"
     ),
+    ConflictCode.STORED: (
+        "Name a version of {name} that has the stored version still; or store the objects in a newer one,"
+        " take the old one out of `status.storedVersions` of the definition, and import the snapshot with"
+        " `reconciler snapshot import`"
+    ),
     ConflictCode.WITHDRAWN: "Name a version that is not withdrawn, or remove its `withdrawn` in the index",
     ConflictCode.VERSION: (
         "Name another version or range in one of these manifests; a PackageInstall has `override` below"
@@ -249,19 +254,23 @@ _RULES = {
     CauseKind.DOWNGRADE: ConflictCode.DOWNGRADE,
     CauseKind.POLICY: ConflictCode.SELECTION,
     CauseKind.WITHDRAWN: ConflictCode.WITHDRAWN,
+    CauseKind.STORED: ConflictCode.STORED,
 }
 """Codes of rules without which the ranges have a version."""
 
 _OF_RANGES = {ConflictCode.NO_VERSION, ConflictCode.VERSION, ConflictCode.DOWNGRADE}
 """Codes that a digest or a pre-release may be behind."""
 
-_OF_VERSIONS = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.OWNER, CauseKind.ALIAS}
+_OF_VERSIONS = {
+    *(CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.STORED, CauseKind.OWNER, CauseKind.ALIAS),
+}
 """Causes that are about versions of a package."""
 
 _FACTS = {
     CauseKind.REQUESTED: "{subject} asks for {what}",
     CauseKind.PLATFORM: "{name} {more}",
     CauseKind.WITHDRAWN: "{name} {what} is withdrawn{more}",
+    CauseKind.STORED: "{name} {more}",
     CauseKind.DOWNGRADE: "{name} is locked at {what} and may not go below that",
     CauseKind.POLICY: "The version policy of {name} is {what}",
     CauseKind.FOREIGN: "{name} is there already, as {what}, and is not ours",
@@ -660,6 +669,13 @@ class _Explainer:
             case CauseKind.WITHDRAWN:
                 reasons = [c.withdrawn for c in concerned if c.withdrawn not in ("", "true")]
                 more = f": {reasons[0]}" if reasons else ""
+            case CauseKind.STORED:
+                kinds = {str(stored.kind): stored for stored in self.inputs.presence.stored}
+                texts = [str(candidate.version) for candidate in concerned]
+                verb = "drops" if len(texts) == 1 else "drop"
+                more = f"{_listing(texts)} {verb} {cause.resource}, a version in which this cluster stores"
+                more += f" objects: it has {kinds[cause.resource.rpartition(' ')[2]].objects}, and its API"
+                more += " server refuses that"
             case CauseKind.OWNER:
                 more = _listing(sorted(set(map(str, concerned))))
             case CauseKind.HELD:
@@ -690,7 +706,7 @@ class _Explainer:
         for cause in causes:
             groups = [self.problem.roots, *(g for n in self.problem.nodes.values() for g in n.requirements)]
             locations |= {_place(demand) for group in groups for demand in group if demand.cause == cause}
-            if cause.kind in (CauseKind.PLATFORM, CauseKind.OWNER, CauseKind.HELD, CauseKind.WITHDRAWN):
+            if cause.kind is CauseKind.HELD or cause.kind in _OF_VERSIONS - {CauseKind.ALIAS}:
                 locations |= {candidate.location for candidate in self._concerned(cause)}
         return sorted(place for place in locations if place.path)[:_MOST_NAMES]
 

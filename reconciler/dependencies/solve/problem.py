@@ -43,6 +43,7 @@ class CauseKind(StrEnum):
     REQUIRES = "requires"
     PLATFORM = "platform"
     WITHDRAWN = "withdrawn"
+    STORED = "stored"
     DOWNGRADE = "downgrade"
     POLICY = "policy"
     FOREIGN = "foreign"
@@ -334,6 +335,7 @@ class ConflictCode(StrEnum):
     DOWNGRADE = "E-DOWNGRADE"
     SELECTION = "E-SELECTION"
     WITHDRAWN = "E-WITHDRAWN"
+    STORED = "E-STORED"
     VERSION = "E-VERSION"
 
     @property

@@ -111,6 +111,10 @@ def _candidate(
         version = platforms.get(need.platform)
         if version is not None and need.platform not in ignored and not need.range.allows(version):
             yield f"{candidate} needs {need}, and the cluster has {version}"
+    for stored in () if held or resolved.instance.slot.target else inputs.presence.stored:
+        versions = {api.version for api in candidate.defined if api.group_kind == stored.kind}
+        if versions and not versions.issuperset(stored.versions):
+            yield f"{candidate} drops a stored version of {stored.kind}"
     free = inputs.choices.allow_downgrade or (install is not None and install.allow_downgrade)
     exact = install is not None and install.need.id.ecosystem is not Ecosystem.CARVEL
     lower = locked is not None and candidate.version.height < locked.version.height

@@ -102,8 +102,8 @@ class JsonBody:
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body without a Secret's data, managed fields, kubectl's last applied object and status."""
     public = dict(body)
-    # Status changes with every heartbeat: only installed packages need all of it, for their version, and
-    # gates of rollouts what tells the health of an object.
+    # Status changes with every heartbeat: only installed packages need all of it, for their version, gates of
+    # rollouts what tells the health of an object, and upgrades the versions in which a kind is stored.
     api_version = str(public.get("apiVersion") or "")
     if group_of(api_version) not in GROUPS:
         status = public.pop("status", None)
@@ -120,6 +120,9 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
                     {k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items
                 ]
             public["status"] = selected
+        elif group_of(api_version) == "apiextensions.k8s.io" and isinstance(status, Mapping):
+            stored = status.get("storedVersions")
+            public |= {"status": {"storedVersions": stored}} if stored else {}
     if public.get("kind") == "Secret" and public.get("apiVersion") == "v1":
         public.pop("data", None)
         public.pop("stringData", None)

@@ -48,6 +48,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.dependencies.versions.version import VersionPolicy, parse_strict
+from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
@@ -89,6 +90,7 @@ class Facts(NamedTuple):
     ignored: frozenset[str] = frozenset({"location"})
 
 
+STORED = StoredKind(GroupKind("g", "k"), ("v1",))
 FACTS = [
     Facts(
         ASKED,
@@ -151,6 +153,7 @@ FACTS = [
             "digest": "x",
             "requires": (Requirement((NEED,)),),
             "provides": (GVK,),
+            "defined": (GVK,),
             "interfaces": (Interface("i"),),
             "compositions": ("x",),
             "installation": InstallationType.ONE_PER_CLUSTER,
@@ -241,7 +244,13 @@ FACTS = [
             "platforms": ((Platform.KUBERNETES, ONE),),
             "installations": (ObservedInstallation("x", "y", DB),),
             "closed": ("prod",),
+            "stored": (STORED,),
         },
+    ),
+    Facts(
+        STORED,
+        lambda value: replace(INPUTS, presence=ClusterState(stored=(value,))),
+        {"kind": GroupKind("g", "x"), "versions": (), "listed": 2, "is_complete": True},
     ),
     Facts(
         ObservedInstallation("x", "y", DB),

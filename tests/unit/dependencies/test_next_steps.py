@@ -268,6 +268,14 @@ CASES = [
         install("web", "web.io", "") + WITHDRAWN,
         put("reconciler.dev/withdrawn: 'leaks'", ""),
     ),
+    Case(
+        "a version without what is stored",
+        ConflictCode.STORED,
+        provider("aws", "v1.0.0")
+        + crossplane("aws", "v1.0.0", kinds="g.io/v1/Thing")
+        + cluster(stored=["g.io/v1alpha1/Thing"]),
+        put("g.io/v1alpha1/Thing", "g.io/v1/Thing"),
+    ),
     Case("two ranges", ConflictCode.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
     Case(
         "a range that no version is in",

@@ -78,9 +78,12 @@ APPLICATION = {
             {"observedGeneration": 2}),
         ("example.com/v1", "Deployment", DEPLOYMENT, None),
         ("apps/v1", "ReplicaSet", DEPLOYMENT, None),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition",
+            {"storedVersions": ["v1"], "conditions": []}, {"storedVersions": ["v1"]}),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": []}, None),
     ],
 )  # fmt: skip
-def test_health_is_kept_of_the_kinds_that_gates_read(
+def test_status_is_kept_of_the_kinds_that_gates_and_upgrades_read(
     api_version: str, kind: str, status: Any, kept: dict[str, Any] | None
 ) -> None:
     expected = body(api_version, kind) | ({} if kept is None else {"status": kept})
