@@ -73,13 +73,15 @@ def plan_conditions(
 
 
 def _drafted(context: PlanContext) -> set[ObjectName | None]:
-    """Return the variants of packages with a draft: the owner, and those with manifests that name it."""
+    """Return the variants of packages with a draft: the owner, or who takes the package over from it."""
     claims = claimed_packages(context.stalled, context.inventory)
     drafted: set[ObjectName | None] = set()
     for target in context.targets.values():
         if target.draft is not None:
-            wanting = (variant.key for variant in context.downstreams.get(target.key, ()))
-            drafted |= {target.owner, claims.get(target.key), *wanting}
+            wanting = {variant.key for variant in context.downstreams.get(target.key, ())}
+            # The draft of an owner that goes on is not one of a newcomer, which stalls.
+            others = () if target.owner in wanting else (claims.get(target.key), *wanting)
+            drafted |= {target.owner, *others}
     return drafted
 
 

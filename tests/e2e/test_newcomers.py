@@ -1,5 +1,6 @@
 """A manifest that names a package which another one makes already stalls alone."""
 
+import json
 from pathlib import Path
 
 from tests.support.git import Repo
@@ -41,3 +42,13 @@ spec:
     ]
     assert "PackageVariant default/web-edge-2" in plan.out + plan.err
     assert "not understood" not in world.run("status").out
+
+    world.run("apply")
+    items = json.loads(world.run("status", "-o", "json").out)["items"]
+    drafts = {
+        item["name"]: condition["status"]
+        for item in items
+        for condition in item["conditions"]
+        if condition["type"] == "DraftExists"
+    }
+    assert drafts == {"fleet-edge-1-web": "True", "fleet-edge-2-web": "True", "web-edge-2": "False"}
