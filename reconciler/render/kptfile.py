@@ -175,6 +175,16 @@ def add_functions(files: Files, spec: PackageVariantSpec, owners: FunctionOwners
     return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, owners))
 
 
+def has_other_functions(kptfile: dict[str, Any], spec: PackageVariantSpec, owners: FunctionOwners) -> bool:
+    """Return whether a package has functions of its variant that the variant does not ask for as they are."""
+    for field, functions in _own_functions(spec):
+        asked = [{**_entry(function, owners, 0), "name": ""} for function in functions]
+        present = (item for item in mappings_at(kptfile, _PIPELINE, field) if owners.has(item))
+        if any({**item, "name": ""} not in asked for item in present):
+            return True
+    return False
+
+
 def upstream_functions(packages: Iterable[Files]) -> frozenset[str]:
     """Return the names of functions in upstream packages that variants added there."""
     kptfiles = (files[KPTFILE].data for files in packages if KPTFILE in files)

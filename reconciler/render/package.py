@@ -94,7 +94,7 @@ def render_packages(
     rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in blocked.items()}
     variants = tuple(resolved for resolved in charts.variants if resolved.variant.key not in blocked)
     made = charts.contents.keys() - composed.contents.keys()
-    variants, contents = take_back(variants, charts.contents, inventory)
+    variants, contents = take_back(variants, charts.contents, inventory, run)
     for shared in find_classes(variants, contents, inventory, made):
         sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):

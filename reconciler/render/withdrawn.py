@@ -1,25 +1,36 @@
 """Take out of packages what their variants wrote there and do not ask for any more.
 
-Functions need little of this: the Kptfile lists them, and both sides of an update are rendered with them.
+Functions need this for Kptfiles and the package context alone: both sides of an update are rendered with
+the functions that the Kptfile lists, and these files are not.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext, PackageVariantSpec
+from reconciler.functions.pipeline import RunPipelines
 from reconciler.inventory.inventory import Inventory
-from reconciler.krm.documents import ResourceDocument, documents_of
+from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import Node, root_of
-from reconciler.krm.values import mapping_at
+from reconciler.krm.values import is_same, mapping_at
+from reconciler.krm.yaml import SetValue
 from reconciler.names.objects import Files, tree_id
 from reconciler.render.charts import ChartContents
 from reconciler.render.context import NAME, PACKAGE_PATH, find_context
 from reconciler.render.injection import INJECTED, asks_for
-from reconciler.render.kptfile import FunctionOwners, kptfile_value, owner_header, upstream_functions
+from reconciler.render.kptfile import (
+    FunctionOwners,
+    edit_kptfile,
+    has_other_functions,
+    kptfile_value,
+    owner_header,
+    upstream_functions,
+)
 from reconciler.render.merging import Contents, field_at, find_resource, injected_paths, with_fields
+from reconciler.render.rendered import Blocked
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -43,27 +54,36 @@ def context_keys(spec: PackageContext | None) -> dict[str, str | None]:
 
 
 def take_back(
-    variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory
+    variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
 ) -> tuple[tuple[ResolvedVariant, ...], Contents]:
     """Return the variants with the packages on main as they would be without what is withdrawn. Total.
 
-    What people changed since stays, and so does what no record has.
+    What people changed since stays, and so does what no record has, or a function that fails now wrote.
     """
     more = ChartContents(contents)
     result = []
+    variants = tuple(variants)
+    bare = {}
     for resolved in variants:
         base, local = resolved.base, resolved.local
-        is_read = base and local and contents.keys() >= {base.tree, local}
-        if resolved.settled is None and base and local and is_read:
-            record = inventory.records.get(resolved.variant.key)
+        if resolved.settled is None and base and local and contents.keys() >= {base.tree, local}:
+            owners = function_owners(contents[local], resolved, inventory, contents)
+            files = _bare(contents[local], contents[base.tree], resolved.variant.spec, owners)
+            if files is not None:
+                bare[resolved.variant.key] = files
+    rendered = dict(zip(bare, run([*bare.values()]), strict=True)) if bare else {}
+    for resolved in variants:
+        base, local, key = resolved.base, resolved.local, resolved.variant.key
+        if resolved.settled is None and base and local and contents.keys() >= {base.tree, local}:
+            record = inventory.records.get(key)
             view = inventory.repositories[resolved.view]
             files = without_withdrawn(
                 contents[local],
                 contents[base.tree],
                 resolved.variant.spec,
                 record.context if record is not None else {},
-                function_owners(contents[local], resolved, inventory, contents),
                 keeps_context=view.deployment,
+                made=(bare[key], rendered[key].files) if key in bare and rendered[key].ok else ({}, {}),
             )
             if files != contents[local]:
                 tree = tree_id(files)
@@ -79,24 +99,23 @@ def without_withdrawn(
     original: Files,
     spec: PackageVariantSpec,
     written: Written,
-    owners: FunctionOwners,
     *,
     keeps_context: bool,
+    made: tuple[Files, Files] = ({}, {}),
 ) -> Files:
     """Return a package with the original's values of what a variant wrote and does not ask for any more.
 
     These are the keys of the package context that are as `written`, the fields that were injected from an
-    object that no injector names now, and labels and annotations of the Kptfile and the package context,
-    which no update renders. A context that was made for the variant alone goes, unless the
-    repository `keeps_context`.
+    object that no injector names now, and of Kptfiles and the package context, which no update renders,
+    the fields that are as in `made`: the original before and after all functions that local has. A context
+    that was made for the variant alone goes, unless the repository `keeps_context`.
     """
-    noted = dict(_metadata(local, spec, owners))
     current = context_keys(spec.package_context)
     gone = {key: value for key, value in written.items() if key not in current}
-    marks = [INJECTED.encode(), *([PACKAGE_CONTEXT_NAME.encode()] if gone or noted else [])]
+    marks = [INJECTED.encode(), *([PACKAGE_CONTEXT_NAME.encode()] if gone or made[1] else [])]
     files = dict(local)
     for path, file in local.items():
-        is_kptfile = path == KPTFILE and bool(noted)
+        is_kptfile = path.rpartition("/")[2] == KPTFILE and path in made[1]
         if not is_kptfile and not any(mark in file.data for mark in marks):
             continue
         documents = documents_of(file)
@@ -110,54 +129,71 @@ def without_withdrawn(
                     continue
             fields: list[tuple[str, ...]] = [("data", k) for k, v in keys.items() if _value(document, k) == v]
             there = find_resource(original, path, document.identity)
-            if is_kptfile and KPTFILE in original:
-                there = next(((path, document) for document in documents_of(original[KPTFILE])), None)
-            root = root_of(there[1].tree) if there is not None else None
-            if is_kptfile or document is context:
-                fields += _withdrawn_metadata(document, root, noted)
             is_own = _source(document) != _source(there[1] if there is not None else None)
             if is_own and not asks_for(spec.injectors or (), document.data):
                 fields += injected_paths(document)
-            files[path] = with_fields(files[path], document, {name: field_at(root, name) for name in fields})
+            root = root_of(there[1].tree) if there is not None else None
+            taken = _withdrawn_fields(path, document, *made) if is_kptfile or document is context else {}
+            values = {name: field_at(root, name) for name in fields} | taken
+            files[path] = with_fields(files[path], document, values)
     return files
 
 
-_METADATA = {"set-labels": "labels", "set-annotations": "annotations"}
-"""Functions that write metadata of every file, the Kptfile and the package context among them."""
+_KPT = (("pipeline",), ("upstream",), ("upstreamLock",), ("status",))
+"""Fields of a Kptfile that no function may keep."""
+_LOCAL_CONFIG = {"config.kubernetes.io/local-config": "true"}
 
 
-def _metadata(
-    local: Files, spec: PackageVariantSpec, owners: FunctionOwners
-) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield the labels and annotations that functions of a variant wrote, and which it does not ask for."""
-    functions = (*((spec.pipeline and spec.pipeline.mutators) or ()), *(spec.mutators or ()))
-    present = {(_field(function.image), key) for function in functions for key in function.config_map or {}}
-    pipeline = mapping_at(kptfile_value(local[KPTFILE].data), "pipeline") if KPTFILE in local else {}
-    for item in pipeline.get("mutators") or ():
-        if not owners.has(item):
+def _bare(local: Files, original: Files, spec: PackageVariantSpec, owners: FunctionOwners) -> Files | None:
+    """Return the original with local's functions, None where the variant asks for all of its own as they are.
+
+    A package context that only local has is there without what functions may have written.
+    """
+    value = kptfile_value(local[KPTFILE].data) if KPTFILE in local and KPTFILE in original else {}
+    if not has_other_functions(value, spec, owners):
+        return None
+    name = mapping_at(value, "metadata").get("name")
+    edits = (SetValue(("pipeline",), value["pipeline"]), SetValue(("metadata", "name"), name))
+    files = edit_kptfile(original, lambda _: edits)
+    if isinstance(files, Blocked) or PACKAGE_CONTEXT_FILE in files or PACKAGE_CONTEXT_FILE not in local:
+        return None if isinstance(files, Blocked) else files
+    context = find_context(documents_of(local[PACKAGE_CONTEXT_FILE]))
+    if context is None:
+        return files
+    metadata = {"name": PACKAGE_CONTEXT_NAME, "annotations": _LOCAL_CONFIG}
+    edit = SetValue(("metadata",), metadata)
+    return {
+        **files,
+        PACKAGE_CONTEXT_FILE: edit_document(local[PACKAGE_CONTEXT_FILE], [edit], index=context.index),
+    }
+
+
+def _withdrawn_fields(
+    path: str, document: ResourceDocument, before: Files, made: Files
+) -> dict[tuple[str, ...], Node | None]:
+    """Return the former values of the fields of a document that functions wrote."""
+    if path not in before or path not in made:
+        return {}
+    sides = zip(documents_of(before[path]), documents_of(made[path]), strict=False)
+    for old, new in sides:
+        if old.index == document.index:
+            root = root_of(old.tree)
+            return {name: field_at(root, name) for name in _written(document.data, new.data, old.data)}
+    return {}
+
+
+def _written(local: Any, made: Any, before: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the fields that functions changed, and that local has as they made them."""
+    if not (isinstance(local, dict) and isinstance(made, dict)):
+        return
+    before = before if isinstance(before, dict) else {}
+    for key in local.keys() & made.keys():
+        if (*path, key) in _KPT or (key in before and is_same(before[key], made[key])):
             continue
-        field = _field(item.get("image"))
-        for key, value in mapping_at(item, "configMap").items() if field else ():
-            if (field, key) not in present:
-                yield (field, key), value
-
-
-def _field(image: object) -> str:
-    """Return the field of metadata that a function writes, "" of others."""
-    return _METADATA.get(re.split("[:@]", str(image).rpartition("/")[2])[0], "")
-
-
-def _withdrawn_metadata(
-    document: ResourceDocument, original: Node | None, noted: Mapping[tuple[str, str], str]
-) -> Iterator[tuple[str, ...]]:
-    """Yield the fields of a document's metadata that are as functions wrote them, whole maps if all are."""
-    for field in ("labels", "annotations"):
-        there = mapping_at(document.data, "metadata", field)
-        ours = {key for (name, key), value in noted.items() if name == field and there.get(key) == value}
-        if ours and ours == there.keys() and field_at(original, ("metadata", field)) is None:
-            yield "metadata", field
+        if is_same(local[key], made[key]):
+            yield *path, key
         else:
-            yield from (("metadata", field, key) for key in sorted(ours))
+            yield from _written(local[key], made[key], before.get(key), (*path, key))
 
 
 def _is_made(path: str, document: ResourceDocument, original: Files) -> bool:

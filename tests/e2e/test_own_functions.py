@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.git import Repo
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.git import Repo, kptfile
+from tests.support.small_world import blueprint, manifest, repository, variant, write_world
 from tests.support.world import World
 
 EDGE = "edge-1"
@@ -167,3 +167,49 @@ def test_functions_of_a_former_owner_go_with_what_they_wrote(
     assert "namespace: new" in app
     # What a function wrote stays in a file that people edited, as when its own variant drops it.
     assert ("gone" in app) is ("replicas: 7" in app) is is_edited
+
+
+STARLARK = """\
+for resource in ctx.resource_list["items"]:
+  if resource["kind"] == "Kptfile":
+    resource["info"] = {"description": "made"}
+"""
+WRITING = {
+    "set-labels:v0.2.0": {"team": "blue"},
+    "set-namespace:v0.4.5": {"namespace": "tenants"},
+    "starlark:v0.5.0": {"source": STARLARK},
+}
+
+
+@pytest.mark.parametrize("image", WRITING)
+@pytest.mark.parametrize("revision", [1, 2])
+def test_what_a_dropped_function_wrote_goes_from_kptfiles(tmp_path: Path, image: str, revision: int) -> None:
+    world = make(tmp_path / "w")
+    blueprints = Repo(world.root / "blueprints.git")
+    for number in (1, 2):
+        blueprints.commit({"web/inner/Kptfile": kptfile("inner"), **blueprint("web", number)})
+        blueprints.tag(f"web/v{number}")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({OURS: variant(EDGE, "web")})
+    publish(world)
+    paths = ("web/Kptfile", "web/inner/Kptfile")
+    before = [read(world, path) for path in paths]
+    step = {
+        "image": f"ghcr.io/kptdev/krm-functions-catalog/{image}",
+        "name": "x",
+        "configMap": WRITING[image],
+    }
+    pipeline = yaml.safe_dump({"pipeline": {"mutators": [step]}}, width=1000)
+    control.commit({OURS: variant(EDGE, "web") + "".join(f"  {line}\n" for line in pipeline.splitlines())})
+    publish(world)
+    assert read(world, paths[0]) != before[0]
+    edge = Repo(world.root / f"{EDGE}.git", time=1_767_400_000)
+    edge.commit({"web/app.yaml": read(world, "web/app.yaml").replace("replicas: 1", "replicas: 3")})
+
+    control.commit({OURS: variant(EDGE, "web", revision=revision)})
+    publish(world)
+
+    assert [re.sub("(ref|commit): .*", "", read(world, path)) for path in paths] == [
+        re.sub("(ref|commit): .*", "", text) for text in before
+    ]
+    assert "replicas: 3" in read(world, "web/app.yaml")

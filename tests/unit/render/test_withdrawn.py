@@ -3,9 +3,7 @@
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
-from reconciler.names.ids import ObjectName
 from reconciler.render.injection import INJECTED, INJECTED_NAME
-from reconciler.render.kptfile import FunctionOwners
 from reconciler.render.withdrawn import without_withdrawn
 from tests.support.model import package
 
@@ -23,14 +21,11 @@ MARKS = f"    {INJECTED}: net\n    {INJECTED_NAME}: net\n"
 FILLED = POINT.replace("optional\n", f"optional\n{MARKS}").replace("1500", "9000")
 
 
-OWNERS = FunctionOwners(ObjectName("default", "web"))
-
-
 def withdrawn(local: str, original: str, *injectors: InjectionSelector) -> str:
     trees = (package({"conf.yaml": local}), package({"conf.yaml": original}))
     spec = PackageVariantSpec(injectors=list(injectors))
-    files = without_withdrawn(*trees, spec, {}, OWNERS, keeps_context=False)
-    assert without_withdrawn(files, trees[1], spec, {}, OWNERS, keeps_context=False) == files, "once is twice"
+    files = without_withdrawn(*trees, spec, {}, keeps_context=False)
+    assert without_withdrawn(files, trees[1], spec, {}, keeps_context=False) == files, "once is twice"
     return files["conf.yaml"].data.decode()
 
 
