@@ -15,11 +15,10 @@ from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.pulls import LocalTransaction, PullRecord
 from reconciler.git.pack import Pack
 from reconciler.git.push import (
-    REFS_PER_PUSH,
-    TAGS_PER_PUSH,
     PushResult,
     PushStatus,
     RefUpdate,
+    fits_push,
     push,
 )
 from reconciler.git.repository import Mirror
@@ -43,8 +42,6 @@ from reconciler.policy import CommitPolicy
 ATTEMPTS = 3
 MOST_REFUSALS = 20
 """Pushes that a repository may refuse in a row before the rest of a batch is left."""
-
-_REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
 
 
 class Composed(NamedTuple):
@@ -280,14 +277,13 @@ def _stage_pulls(
 
 def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]]:
     """Split changes so that each batch is one push: few new tags, a bounded number of refs."""
-    # A host creates no event for a push of more than three tags; a directory creates none at all.
-    most_tags = _REFS if mirror.is_local else TAGS_PER_PUSH
     batch: list[Change] = []
     tags = refs = 0
     for change in changes:
         moves = (write for write in change.writes if isinstance(write, MoveRef) and write.to)
         new_tags, new_refs = sum(move.ref.startswith(TAGS) for move in moves), len(change.writes) + 1
-        if batch and (tags + new_tags > most_tags or refs + new_refs > _REFS):
+        # Each branch may bring the ref of a local pull request with it.
+        if batch and not fits_push(mirror, tags + new_tags, 2 * (refs + new_refs)):
             yield batch
             batch, tags, refs = [], 0, 0
         batch.append(change)

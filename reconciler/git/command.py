@@ -80,9 +80,9 @@ _started: list[str] = []
 """The subcommands of all git processes; appending to a list is atomic."""
 
 
-def process_count() -> int:
-    """Return the number of git processes that this process has started."""
-    return len(_started)
+def process_count(command: str = "") -> int:
+    """Return the number of git processes that this process has started, or of those of one subcommand."""
+    return _started.count(command) if command else len(_started)
 
 
 def environment(base: Mapping[str, str], credential: Credential | None = None) -> dict[str, str]:
@@ -135,11 +135,14 @@ def run_git(
         has_token = credential.password in _NO_PASSWORDS and is_token(credential.username)
         secret = credential.username if has_token else credential.password
         learn_credential(secret, f"the address {remote}")
-    command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
-    variables = environment(os.environ, credential)
     # Before the subcommand there are only options `-c` with a value.
     skip = next((n for n in range(0, len(arguments), 2) if arguments[n] != "-c"), 0)
     name = arguments[skip]
+    # The other side of a push works for the repository that is written: its hooks decide.
+    always = () if name == "receive-pack" else _ALWAYS
+    name = "push" if name == "receive-pack" else name
+    command = [executable, *always, *_helper_options(remote, credential)]
+    variables = environment(os.environ, credential)
 
     def run(target: str) -> GitResult:
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
-from reconciler.git.command import GitResult, last_line, run_git
-from reconciler.git.database import objects_directory
+from reconciler.git.command import GitResult, last_line, run_checked, run_git
+from reconciler.git.database import NO_OBJECT, objects_directory
 from reconciler.git.local import is_sha256, sha256_error
 from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid
@@ -19,7 +19,7 @@ from reconciler.names.ids import Oid
 TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
 REFS_PER_PUSH = 1000
-"""The operating system limits the length of arguments."""
+"""The operating system limits the length of arguments, and git compares each with each ref of the server."""
 
 
 class RefUpdate(NamedTuple):
@@ -60,6 +60,7 @@ _FORBIDDEN = re.compile(
 # `git check-ref-format` refuses all of these but `+`, which would force the update in a refspec.
 _UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
 _OID = re.compile(r"[0-9a-f]{40}")
+_NO_OID = "0" * 40
 # One race, as git's client and servers of several versions report it; there is no status code for it.
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
@@ -76,6 +77,11 @@ _NAMED_REFS = 3
 _TOO_LARGE = "The requested URL returned error: 413"
 # The capability `atomic` is optional: a server without it refuses the push before it takes anything.
 _NO_ATOMIC = "does not support --atomic"
+
+
+def fits_push(mirror: Mirror, tags: int, refs: int) -> bool:
+    """Tell whether one push takes so many new tags and refs: of a directory it takes any number."""
+    return mirror.is_local or (tags <= TAGS_PER_PUSH and refs <= REFS_PER_PUSH)
 
 
 def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]:
@@ -134,6 +140,9 @@ def name_refs(results: Sequence[PushResult]) -> str:
 
 
 def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:
+    """Push by git's client, or to a directory by its server; return what `git push --porcelain` prints."""
+    if mirror.is_local:
+        return _push_here(mirror, updates)
     # A lease makes git compare the expected value on the server, in the same transaction as the update.
     leases = [f"--force-with-lease={ref}:{expected or ''}" for ref, expected, _ in updates]
     # A lease with an empty value holds only if the ref does not exist; a refspec with an empty source
@@ -148,6 +157,70 @@ def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitR
         remote=mirror.remote,
         credential=location.credential,
     )
+
+
+def _push_here(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult:
+    """Push to a directory in one transaction, in time that grows with the updates alone.
+
+    The other side is that of `git push`, with the rules and hooks of the repository. It compares the expected
+    values again, under the locks of the refs.
+    """
+    refs = mirror.open().references
+    try:
+        tips = {u.ref: Oid(str(tip.resolve().target)) if (tip := refs.get(u.ref)) else None for u in updates}
+    except NO_OBJECT as error:
+        raise UnavailableError(f"Cannot read the refs of {mirror.remote}: {error}") from error
+    waiting = [u for u in updates if u.new is None or tips[u.ref] != u.new]
+    lines = {u.ref: f"=\t:{u.ref}\t[up to date]" for u in updates if u.new and tips[u.ref] == u.new}
+    if stale := {u.ref for u in waiting if tips[u.ref] != u.expected}:
+        why = {u.ref: "stale info" if u.ref in stale else "atomic push failed" for u in waiting}
+        lines |= {ref: f"!\t:{ref}\t[rejected] ({reason})" for ref, reason in why.items()}
+    elif waiting:
+        commands = [f"{u.expected or _NO_OID} {u.new or _NO_OID} {u.ref}" for u in waiting]
+        commands[0] += "\0report-status atomic delete-refs side-band-64k quiet"
+        pack = _missing_objects(mirror, {u.new for u in waiting if u.new})
+        return _receive(mirror, b"".join((*map(_packet, commands), b"0000", pack)), lines.values())
+    return GitResult(int(bool(stale)), "\n".join(lines.values()).encode(), "")
+
+
+def _missing_objects(mirror: Mirror, tips: Iterable[Oid]) -> bytes:
+    """Return a pack of what a directory lacks of these tips, b"" for none; deltas would save nothing here."""
+    if not tips:
+        return b""
+    present = {oid for oid in mirror.refs().values() if mirror.is_published(oid)}
+    lines = "\n".join((*sorted(tips), "--not", *sorted(present), ""))
+    command = ["pack-objects", "--quiet", "--stdout", "--revs", "--window=0"]
+    return run_checked(command, directory=mirror.attach_store(), stdin=lines.encode())
+
+
+def _receive(mirror: Mirror, request: bytes, others: Iterable[str]) -> GitResult:
+    """Hand a request to git's server for pushes, and return its answer as `git push` prints it."""
+    # Whatever the repository advertises: the updates are all done or none.
+    command = ["-c", "receive.advertiseAtomic=true", "receive-pack", str(mirror.location.remote.path)]
+    result = run_git(command, stdin=request, remote=mirror.remote)
+    packets = list(_packets(result.out))
+    bands = packets[packets.index(b"") :] if b"" in packets else []
+    report = b"".join(packet[1:] for packet in bands if packet[:1] == b"\1")
+    messages = b"".join(packet[1:] for packet in bands if packet[:1] == b"\2").decode(errors="replace")
+    err = "\n".join((*(f"remote: {line}" for line in messages.splitlines()), result.err))
+    answers = [packet.decode(errors="replace").strip().split(" ", 2) for packet in _packets(report)]
+    failed = [f"!\t:{a[1]}\t[remote rejected] ({''.join(a[2:])})" for a in answers if a[0] == "ng"]
+    done = [f"*\t:{a[1]}\t[done]" for a in answers if a[0] == "ok"]
+    code = result.code or int(bool(failed))
+    return GitResult(code, "\n".join((*others, *failed, *done)).encode(), mask_tokens(err))
+
+
+def _packet(line: str) -> bytes:
+    return b"%04x%b" % (len(line.encode()) + 4, line.encode())
+
+
+def _packets(data: bytes) -> Iterator[bytes]:
+    """Yield the packets of git's protocol: each begins with its length in four digits; a flush is empty."""
+    start = 0
+    while start + 4 <= len(data):
+        size = int(data[start : start + 4], 16)
+        yield data[start + 4 : start + size]
+        start += max(size, 4)
 
 
 def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushResult]:

@@ -20,7 +20,7 @@ from reconciler.api.porch import Repository
 from reconciler.base.errors import Location
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.push import REFS_PER_PUSH, RefUpdate, push
+from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Source, Sourced
 from reconciler.names.ids import ObjectName, Oid
@@ -171,8 +171,7 @@ def bench_drafts(root: Path, count: int) -> tuple[list[Row], Drafts]:
     packed, updates, _ = timed(commits)
     saved, _, _ = timed(pack.save)
     packed_s = busy_s() - start
-    batches = [updates[start : start + REFS_PER_PUSH] for start in range(0, count, REFS_PER_PUSH)]
-    pushed, _, pushes = timed(lambda: [push(mirror, batch) for batch in batches])
+    pushed, _, pushes = timed(lambda: push(mirror, updates))
     imported = bench_fast_import(root, packages)
     plain = bench_push_all(root, repo)
     git("fsck", "--strict", cwd=repo.path)

@@ -1,5 +1,6 @@
 """The default forge: pull requests live in Git refs of the bare repository itself, no account is needed."""
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
@@ -24,7 +25,6 @@ from reconciler.forge.local.merge import (
 from reconciler.forge.local.pulls import LocalTransaction, PullRecord, number_of
 from reconciler.git.pack import Pack
 from reconciler.git.push import (
-    REFS_PER_PUSH,
     TAGS_PER_PUSH,
     PushResult,
     PushStatus,
@@ -259,8 +259,7 @@ class Approvals:
         self.results: dict[int, str | ReconcilerError] = {}
         self._begin = begin
         # A host creates no events for more tags in one push; a directory has no such limit.
-        # A merge moves up to four refs: the base, a tag, the draft and the record.
-        self._most = REFS_PER_PUSH // 4 if mirror.is_local else TAGS_PER_PUSH
+        self._most = sys.maxsize if mirror.is_local else TAGS_PER_PUSH
 
     def merge(self, approvals: Sequence[LocalMerge]) -> None:
         """Merge pull requests; `results` gets the merge commit or the error of each."""

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git import push as push_module
-from reconciler.git.command import GitResult
+from reconciler.git.command import GitResult, process_count
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
@@ -39,7 +39,7 @@ def pushed(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Answered:
     """Push to a server that answers so; return status and message of each ref."""
 
     def answer(result: GitResult, updates: Sequence[RefUpdate] = BOTH_REFS) -> list[tuple[PushStatus, str]]:
-        monkeypatch.setattr(push_module, "run_git", lambda *_, **__: result)
+        monkeypatch.setattr(push_module, "_push", lambda *_, **__: result)
         results = push(mirror, updates)
         assert [each.update for each in results] == [*updates]
         return [(each.status, each.message) for each in results]
@@ -247,8 +247,16 @@ def test_push_of_nothing_starts_no_process_and_forbidden_update_pushes_nothing(m
     assert REF not in mirror.refs()
 
 
-def test_refs_are_pushed_in_order_up_to_a_failure_where_the_server_is_not_atomic(mirror: Mirror) -> None:
-    run("config", "receive.advertiseAtomic", "false", cwd=Path(mirror.remote))
+def test_refs_are_pushed_in_order_up_to_a_failure_where_the_server_is_not_atomic(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_one = push_module._push
+    refused = GitResult(128, b"", "fatal: the receiving end does not support --atomic push")
+
+    def not_atomic(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:
+        return refused if atomic else push_one(mirror, updates, atomic=atomic)
+
+    monkeypatch.setattr(push_module, "_push", not_atomic)
     head = mirror.refs()["refs/heads/main"]
     updates = [
         RefUpdate("refs/heads/a", None, head),
@@ -266,3 +274,61 @@ def test_refs_are_pushed_in_order_up_to_a_failure_where_the_server_is_not_atomic
     ]
     assert results[2].message == "an earlier ref was not updated"
     assert {"refs/heads/a", TAG} & mirror.refs().keys() == {"refs/heads/a"}
+
+
+@pytest.fixture
+def many(mirror: Mirror) -> list[RefUpdate]:
+    """1,200 new branches, and one to delete."""
+    head = mirror.refs()["refs/heads/main"]
+    assert push(mirror, [RefUpdate(REF, None, head)])[0].ok
+    new = (RefUpdate(f"refs/heads/drafts/p{number}/w", None, head) for number in range(1200))
+    return [*new, RefUpdate(REF, head, None)]
+
+
+def test_directory_takes_any_number_of_refs_in_one_push_even_if_it_advertises_no_atomic_ones(
+    mirror: Mirror, many: list[RefUpdate]
+) -> None:
+    run("config", "receive.advertiseAtomic", "false", cwd=Path(mirror.remote))
+    before = process_count("push")
+
+    results = push(mirror, many)
+
+    assert {result.status for result in results} == {PushStatus.DONE}
+    assert process_count("push") == before + 1
+    assert len(mirror.refs()) == 1201
+    snapshot = dict(mirror.refs())
+    mirror.fetch()
+    assert mirror.refs() == snapshot
+
+
+@pytest.mark.parametrize("hook", ["pre-receive", "update"])
+def test_one_refused_ref_of_many_moves_none(mirror: Mirror, many: list[RefUpdate], hook: str) -> None:
+    script = Path(mirror.remote) / "hooks" / hook
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(
+        "#!/bin/sh\n! grep -q p7/ && ! echo $1 | grep -q p7/ || { echo Use a ticket.; exit 1; }\n"
+    )
+    script.chmod(0o755)
+
+    rejected = [result for result in push(mirror, many) if result.status is REJECTED]
+
+    assert rejected
+    assert all("Use a ticket." in result.message for result in rejected)
+    mirror.fetch()
+    assert set(mirror.refs()) == {"refs/heads/main", REF}
+
+
+def test_every_ref_that_another_writer_moved_is_told_and_what_is_there_already_is_done(
+    mirror: Mirror, many: list[RefUpdate]
+) -> None:
+    first, second, third = many[:3]
+    head = mirror.refs()["refs/heads/main"]
+    other = Oid(run("commit-tree", "-m", "x", f"{head}^{{tree}}", cwd=Path(mirror.remote)).strip())
+    assert all(r.ok for r in push(mirror, [first._replace(new=other), second._replace(new=other), third]))
+
+    results = push(mirror, many)
+
+    assert [r.status for r in results[:3]] == [STALE, STALE, PushStatus.UP_TO_DATE]
+    assert {r.status for r in results[3:]} == {STALE, SKIPPED} - {STALE}
+    mirror.fetch()
+    assert len(mirror.refs()) == 5
