@@ -11,7 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, rank
-from reconciler.expand.upstream import find_in_place, missing_package
+from reconciler.expand.generated import find_in_place, missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey

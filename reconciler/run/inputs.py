@@ -15,7 +15,7 @@ from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task
 from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import Desired, expand
-from reconciler.expand.upstream import assume_upstreams
+from reconciler.expand.generated import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, Unit
