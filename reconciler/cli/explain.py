@@ -70,7 +70,7 @@ def explain(
     """
     planned = plan_run(settings)
     inventory = planned.inputs.inventory
-    change = _find_change(planned, package)
+    change = find_change(planned, package)
     variant = trace_variant(planned, change)
     origins, change = read_origins(planned, change, variant)
     standstill = history = None
@@ -118,7 +118,7 @@ def explain(
     return Exit.DONE
 
 
-def _find_change(planned: PlannedRun, package: str) -> Change:
+def find_change(planned: PlannedRun, package: str) -> Change:
     """Return the change of the package that a text names.
 
     Raises:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -28,14 +29,14 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.krm.yaml import SetValue, apply_edits
 from reconciler.policy import Engine, Policy
 from reconciler.read.control import OpenControl, open_control
-from reconciler.read.credentials import commit_signing
+from reconciler.read.forges import commit_signing
 from reconciler.read.files import read_directory
 from reconciler.read.governance import read_options, read_policy
 from reconciler.run.inputs import check_opened
 from reconciler.run.options import RunOptions, open_mirrors
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def functions() -> None:
     r"""List the functions that run here, and pin the images of the others.
 

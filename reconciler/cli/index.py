@@ -10,6 +10,7 @@ from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, Us
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Command,
     Output,
@@ -212,7 +213,7 @@ def _interface(help_: str) -> Callable[[Command], Command]:
     return click.option("--interface", default="", metavar="NAME", help=help_)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def index() -> None:
     r"""List and change the packages and defaults of the index, in the working copy.
 

@@ -6,6 +6,7 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.text import plural
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -24,7 +25,7 @@ from reconciler.run.lock import LockResult, PinRequest, decide_lock, lock_fleet,
 from reconciler.run.options import RunOptions
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")

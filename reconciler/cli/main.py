@@ -18,6 +18,7 @@ from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.base.text import terminal
+from reconciler.cli.guesses import CommandGroup, led_on
 from reconciler.cli.output import (
     READER_LEFT,
     add_common_options,
@@ -38,6 +39,7 @@ GROUPS = {
         "lock": "Choose and lock the version of every package of a cluster.",
     },
     "Review": {
+        "answer": "Answer a conflict: keep the local value, take upstream's, or set one.",
         "approve": "Approve drafts and deletions of packages, on every forge.",
         "pr": "List, show, merge, close and reopen pull requests.",
     },
@@ -73,7 +75,7 @@ _STDERR = 2
 _STOPPING = "Stopping: what is under way is finished, nothing else begins. A second signal kills."
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that imports a command when it is called, so that `--help` is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -89,21 +91,6 @@ class LazyGroup(click.Group):
         module = "main" if cmd_name == completion.name else cmd_name
         command: click.Command = getattr(import_module(f"reconciler.cli.{module}"), cmd_name)
         return _laid_out(command)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called.
-
-        Raises:
-            UsageError: No command has this name; the message suggests the nearest.
-        """
-        name = args[0]
-        if name.startswith("-") or name in COMMANDS:
-            return super().resolve_command(ctx, args)
-        close = close_names(name, COMMANDS, most=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands, without importing them, and options."""
@@ -228,7 +215,7 @@ def _invoke(arguments: Sequence[str], redactor: Redactor) -> tuple[int, bool]:
     try:
         code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
     except click.ClickException as error:
-        _with_choice(error).show()
+        led_on(_with_choice(error)).show()
         return Exit.USAGE, False
     except click.Abort:
         show(Event("", "interrupted"), redactor)

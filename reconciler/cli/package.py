@@ -16,6 +16,7 @@ from reconciler.base import effects
 from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
 from reconciler.base.redact import Redactor
 from reconciler.base.text import plural, terminal
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     cache_dir_option,
@@ -49,7 +50,7 @@ EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 _MOST_NAMED = 20
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def package() -> None:
     r"""Update and render packages in directories, and make them of charts.
 

@@ -10,6 +10,7 @@ import click
 from reconciler.base.errors import Exit, RefusedError, worst
 from reconciler.base.progress import track
 from reconciler.base.text import terminal
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -52,7 +53,7 @@ Recorded = Mapping[tuple[str, str], RecordedStatus]
 FORMS = (Output.TEXT, Output.JSON)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pr() -> None:
     r"""List, show, merge, close and reopen pull requests that Git keeps.
 

@@ -73,6 +73,7 @@ MODELS: dict[str, type[BaseModel]] = {
 }
 NAMES = tuple(MODELS)
 OUTPUTS = {
+    "Answer": ("answer",),
     "Approval": ("approve",),
     "Comparison": ("check",),
     "Diagnosis": ("doctor",),

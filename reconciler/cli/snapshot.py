@@ -14,6 +14,7 @@ from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Command,
     Output,
@@ -56,7 +57,7 @@ def _api_resources_option(purpose: str) -> Callable[[Command], Command]:
     )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def snapshot() -> None:
     r"""Turn cluster objects into the snapshot that plans read.
 

@@ -15,6 +15,7 @@ from reconciler.base.effects import effect
 from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
+from reconciler.git.signing import CommitSigning
 from reconciler.git.trees import RawEntry, parse_tree
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
@@ -33,11 +34,13 @@ from reconciler.names.objects import (
 class Pack:
     """Collects new objects for one repository, without those that it has already.
 
-    Deterministic: ids depend on content only. Objects stay in memory, compressed, until `save`.
+    Deterministic: ids depend on content only. Objects stay in memory, compressed, until `save`. Commits are
+    signed as the mirror's are, or by another `signing`.
     """
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, signing: CommitSigning | None = None) -> None:
         self._mirror = mirror
+        self._signing = signing or mirror.signing
         self._records: dict[Oid, bytes] = {}
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
@@ -75,7 +78,7 @@ class Pack:
 
         Raises: UnavailableError if it must be signed and there is no usable key.
         """
-        signing = self._mirror.signing
+        signing = self._signing
         signed_parents = tuple(self._signed.get(parent, parent) for parent in parents)
         data = commit_bytes(tree, signed_parents, author, committer, message)
         oid = unsigned = object_id("commit", data)

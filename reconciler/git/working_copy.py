@@ -81,6 +81,25 @@ def _configuration_of_user() -> Iterator[None]:
             pygit2.settings.search_path[level] = text
 
 
+def find_person(path: Path, time: int) -> Signature | None:
+    """Return the committer of a working copy, as of `git commit`; None where Git has no name."""
+    configuration: pygit2.Config
+    with _configuration_of_user():
+        try:
+            configuration = pygit2.Repository(pygit2.discover_repository(str(path)) or str(path)).config
+        except (pygit2.GitError, OSError):
+            configuration = pygit2.Config.get_global_config()
+        name, email = (
+            os.environ.get(f"GIT_COMMITTER_{key}") or _setting(configuration, f"user.{key.lower()}")
+            for key in ("NAME", "EMAIL")
+        )
+    return Signature(name, email, time) if name and email else None
+
+
+def _setting(configuration: pygit2.Config, name: str) -> str:
+    return (configuration[name] or "") if name in configuration else ""
+
+
 def find_working_copy(path: Path, seconds: float = DEFAULT_READ_S) -> WorkingCopy | None:
     """Return the working copy that contains `path`, None if there is none.
 

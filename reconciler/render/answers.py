@@ -346,7 +346,7 @@ def _nodes_at(node: Node, rest: str) -> Iterator[Node]:
         for end in ends:
             keys = rest[1:end]
             for item in node.items:
-                if _has_keys(item, keys):
+                if has_keys(item, keys):
                     yield from _nodes_at(item, rest[end + 1 :])
         return
     rest = rest.removeprefix(".")
@@ -356,7 +356,8 @@ def _nodes_at(node: Node, rest: str) -> Iterator[Node]:
             yield from _nodes_at(value, rest[len(step) :])
 
 
-def _has_keys(item: Node, keys: str) -> bool:
+def has_keys(item: Node, keys: str) -> bool:
+    """Tell whether an item of a list is the one that a step of a field path names, as `name=app`."""
     if keys.startswith("="):
         return item.is_scalar and item.text == keys[1:]
     if not item.is_mapping:

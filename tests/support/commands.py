@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "index missing": (),
     "index remove": ("web",),
     "index set-default": ("web", "web"),
+    "answer": ("edge-1/web", "--keep"),
     "approve": ("--all",),
     "pr list": (),
     "pr show": ("1",),

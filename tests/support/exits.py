@@ -15,6 +15,7 @@ LINES = {
         "lock": "lock",
         "lock hold": "lock hold web",
         "lock follow": "lock follow web",
+        "answer": "answer edge-1/web --keep",
         "approve": "approve edge-1/web",
         "pr list": "pr list",
         "pr show": "pr show edge-1/web",

@@ -1,7 +1,8 @@
 """Where a package update wanted here differs from kpt's: rules over the input and both results.
 
 A rule is the name of a row of `docs/contributing/divergences.md` and a predicate. It sees one value that
-differs: in the three sides, in kpt's result and in ours. An update that no rule explains fails, whatever package it is from.
+differs: in the three sides, in kpt's result and in ours. An update that no rule explains fails, whatever
+package it is from.
 """
 
 from collections import Counter

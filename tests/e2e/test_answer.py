@@ -1,0 +1,112 @@
+"""`answer`: one commit on the draft answers a conflict, from the shell, and the next run counts it."""
+
+import json
+import re
+
+import pytest
+
+from tests.e2e.test_conflicts import (
+    EDGE,
+    NAME,
+    ONE_A,
+    ONE_B,
+    TWO_A,
+    answered,
+    branch,
+    change,
+    make_conflicts,
+    values,
+    waiting,
+)
+from tests.support.world import World, git, restored
+
+
+@pytest.fixture
+def world() -> World:
+    return restored("conflicts", make_conflicts)
+
+
+@pytest.fixture(autouse=True)
+def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
+
+
+def test_each_answer_is_a_commit_that_the_next_run_counts(world: World) -> None:
+    kept = world.run("answer", NAME, "one.yaml", "data.a", "--keep")
+    took = world.run("answer", NAME, "one.yaml data.b", "--take")
+    set_ = world.run("answer", NAME, "two.yaml", "--value", "mine")
+
+    assert [done.code for done in (kept, took, set_)] == [0, 0, 0], kept.err + took.err + set_.err
+    assert kept.out.splitlines()[0] == "kept one.yaml ConfigMap one data.a: our-a"
+    assert took.out.splitlines()[0] == "took upstream's one.yaml ConfigMap one data.b: new-b"
+    assert "2 conflicts of edge-1/web left" in kept.out
+    assert set_.out.splitlines()[-1] == "Next: reconciler apply"
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+    assert answered(world)[ONE_A] == ("keep", "our-a", "new-a")
+    assert answered(world)[ONE_B][:2] == ("edit", "new-b")
+    assert answered(world)[TWO_A][:2] == ("edit", "mine")
+    assert values(world, branch(world), "one") == ["our-a", "new-b"]
+    assert world.run("approve", NAME).code == 0
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("--keep", "our-a"), ("--take", "new-a")])
+def test_one_answer_is_for_every_conflict_unless_one_is_named(
+    world: World, choice: str, expected: str
+) -> None:
+    assert world.run("answer", NAME, choice).code == 0
+    assert world.run("apply", "--quiet").code == 0
+
+    assert waiting(world) == []
+    assert values(world, branch(world), "one")[0] == expected
+    assert values(world, branch(world), "two")[0] == expected
+
+
+def test_the_commit_is_of_the_person_and_changes_one_value(world: World) -> None:
+    world.run("answer", NAME, "one.yaml", "data.a", "--take")
+    bare, head = world.root / f"{EDGE}.git", branch(world)
+
+    assert git(bare, "log", "-1", "--format=%an", head).strip() == "Ada"
+    difference = git(bare, "diff", f"{head}^", head)
+    assert re.findall(r"^[+-] .*$", difference, re.MULTILINE) == ["-  a: our-a", "+  a: new-a"]
+
+
+def test_a_dry_run_writes_nothing(world: World) -> None:
+    before = git(world.root / f"{EDGE}.git", "rev-parse", branch(world))
+    said = world.run("answer", NAME, "--take", "--dry-run")
+
+    assert said.out.splitlines()[0] == "would take one.yaml ConfigMap one data.a: new-a"
+    assert git(world.root / f"{EDGE}.git", "rev-parse", branch(world)) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (("edge-1/wep", "--keep"), 2, "Did you mean edge-1/web"),
+        ((NAME, "one.yaml data.c", "--keep"), 2, "has no conflict one.yaml data.c"),
+        ((NAME, "--value", "x"), 2, "One value cannot answer 3 conflicts"),
+        ((NAME,), 2, "Choose one answer: --keep, --take or --value"),
+        ((NAME, "--keep", "--take"), 2, "Choose one answer: --keep, --take or --value"),
+    ],
+)
+def test_a_wrong_line_says_what_to_write(
+    world: World, line: tuple[str, ...], code: int, message: str
+) -> None:
+    said = world.run("answer", *line)
+
+    assert (said.code, message in said.err) == (code, True), said.err
+
+
+def test_a_draft_that_moved_is_answered_as_it_is_now(world: World) -> None:
+    change(world, "one.yaml", "our-a", "their-a")
+
+    assert world.run("answer", NAME, "one.yaml", "data.b", "--take").code == 0
+    assert values(world, branch(world), "one") == ["their-a", "new-b"]
+
+
+def test_json_names_the_commit(world: World) -> None:
+    (item,) = json.loads(world.run("answer", NAME, "two.yaml", "--keep", "-o", "json").out)["items"]
+
+    head = git(world.root / f"{EDGE}.git", "rev-parse", branch(world)).strip()
+    assert (item["answer"], item["commit"], item["branch"]) == ("keep", head, branch(world))

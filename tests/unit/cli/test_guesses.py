@@ -1,0 +1,65 @@
+"""Who types the word of a peer is led to the command here that does it, never to one that removes."""
+
+import click
+import pytest
+
+from reconciler.base.errors import Exit
+from reconciler.cli.guesses import OF_COMMANDS, OF_OPTIONS
+from reconciler.cli.main import invoke, main
+from tests.support.cli_reference import walk
+
+COMMANDS = {
+    context.command_path.removeprefix("reconciler").strip(): command
+    for command, context in walk(main, click.Context(main, info_name="reconciler"))
+}
+
+
+def said(line: str, capfd: pytest.CaptureFixture[str]) -> str:
+    assert invoke(line.split()) == Exit.USAGE
+    return capfd.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("word", OF_COMMANDS)
+def test_the_word_of_a_peer_leads_to_a_command_that_is_there(
+    word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    leads_to = OF_COMMANDS[word].split()
+    name = " ".join(part for part in leads_to if not part.startswith("-"))
+    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+
+    assert word not in COMMANDS
+    assert {part for part in leads_to if part.startswith("-")} <= options | {"--help"}
+    assert said(word, capfd) == (
+        f"Error: No such command {word.rpartition(' ')[2]!r}. Did you mean `reconciler {OF_COMMANDS[word]}`?"
+    )
+
+
+@pytest.mark.parametrize("line", OF_OPTIONS)
+def test_the_option_of_a_peer_gets_what_to_do_instead(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    command, option = line.split()
+    dashes = "-" if len(option) == 1 else "--"
+
+    assert said(f"{command} {dashes}{option}", capfd).endswith(OF_OPTIONS[line])
+
+
+@pytest.mark.parametrize(
+    ("line", "leads_on"),
+    [
+        ("apply --dry-run", "`reconciler plan` shows it and writes nothing."),
+        ("plan --kubeconfig x", "No cluster is read: a snapshot of its objects in Git is."),
+        ("apply --chekcsum 1", "Did you mean '--checksum'?"),
+        ("pr status", "Did you mean `reconciler status`?"),
+        ("plant", "Did you mean 'plan'?"),
+        ("repo lst", "Did you mean 'list'?"),
+        ("repo zzz", "It has add, list."),
+    ],
+)
+def test_a_wrong_guess_leads_on(line: str, leads_on: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert said(line, capfd).endswith(leads_on)
+
+
+@pytest.mark.parametrize("line", ["apply --zzzz", "apply --dryrun"])
+def test_no_option_is_suggested_that_only_has_letters_in_common(
+    line: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "--prune" not in said(line, capfd)
