@@ -1,6 +1,6 @@
 """`repo`: register repositories of packages, and list them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.text import terminal
+from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -24,7 +25,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.plan.build import find_unread
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
-from reconciler.read.manifests import parse_manifests
+from reconciler.read.manifests import Manifests, parse_manifests
 from reconciler.report.console import table_lines
 from reconciler.report.json import listing
 from reconciler.run.inputs import read_inputs
@@ -35,14 +36,14 @@ FORMS = (Output.TEXT, Output.JSON)
 _CLUSTER = "reconciler.dev/cluster"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def repo() -> None:
     r"""Register repositories, and list them with their reach and packages.
 
     \b
     Examples:
       reconciler repo add blueprints https://git.example/acme/blueprints.git
-      reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment
+      reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --label role=cluster
       reconciler repo list
     """
 
@@ -59,6 +60,18 @@ def repo() -> None:
 @click.option("--directory", default="", metavar="PATH", help="Only this directory of it.")
 @click.option("--deployment", is_flag=True, help="Packages in it are deployed: it belongs to a cluster.")
 @click.option("--cluster", default="", metavar="NAME", help="Its cluster.  [default: NAME]")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL",
+    help="A label KEY=VALUE of its manifest, by which sets select it; repeatable.",
+)
+@click.option(
+    "--create-branch/--no-create-branch",
+    default=None,
+    help="Make the branch where the repository is empty.  [default: with --deployment]",
+)
 @click.option(
     "--namespace",
     "-n",
@@ -77,18 +90,33 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
     \b
     Examples:
       reconciler repo add blueprints https://git.example/acme/blueprints.git
-      reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --cluster east-1
+      reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --label role=cluster
+      reconciler repo add edge-west https://git.example/acme/edge-west.git --deployment --cluster west-1
       reconciler repo add teams https://git.example/acme/mono.git --directory teams
     """
     root, policy = _working_copy(control)
     document = _manifest(name, url, **options)
-    _check(document, root, policy)
+    there = _check(document, root, policy)
     path = Path(next((p for p in policy.manifests if not p.endswith((".yaml", ".yml"))), "manifests"))
     file = path / "repositories.yaml"
     append_document(root / file, document)
-    lines = [f"wrote Repository {name} to {file}", 'Next: git add . && git commit, then "reconciler plan"']
-    show_files(make_printer(), output, lines, written=[file])
+    show_files(make_printer(), output, _written_lines(name, file, document, there), written=[file])
     return Exit.DONE
+
+
+def _written_lines(name: str, file: Path, document: dict[str, Any], there: Manifests) -> Iterator[str]:
+    """Yield what was written and what comes next; a cluster that no set selects needs a label first."""
+    yield f"wrote Repository {name} to {file}"
+    targets = [target for pvs in there.sets for target in pvs.manifest.spec.targets or ()]
+    named = {repository.name for target in targets for repository in target.repositories or ()}
+    selectors = [s for target in targets if (s := target.repository_selector) is not None]
+    of_sets = [s.match_labels or {} for s in selectors if not s.match_expressions]
+    labels = document["metadata"].get("labels", {}).items()
+    is_selected = name in named or any(labels >= of_set.items() for of_set in of_sets)
+    if document["spec"].get("deployment") and of_sets and not is_selected:
+        pairs = sorted({f"{key}={value}" for of_set in of_sets for key, value in of_set.items()})
+        yield f"No set selects it yet: they select by {', '.join(pairs)}. Write the label into {file}."
+    yield f'Next: git add {file} && git commit -m "Register {name}", then "reconciler plan"'
 
 
 def _working_copy(control: str) -> tuple[Path, Policy]:
@@ -106,10 +134,23 @@ def _working_copy(control: str) -> tuple[Path, Policy]:
 
 
 def _manifest(
-    name: str, url: str, *, branch: str, directory: str, deployment: bool, cluster: str, namespace: str
+    name: str,
+    url: str,
+    *,
+    branch: str,
+    directory: str,
+    deployment: bool,
+    cluster: str,
+    labels: Sequence[str],
+    create_branch: bool | None,
+    namespace: str,
 ) -> dict[str, Any]:
-    git = {"repo": url, "branch": branch, **({"directory": directory} if directory else {})}
+    git: dict[str, Any] = {"repo": url, "branch": branch, **({"directory": directory} if directory else {})}
+    if deployment if create_branch is None else create_branch:
+        git["createBranch"] = True
     metadata: dict[str, Any] = {"name": name, **({"namespace": namespace} if namespace else {})}
+    if labels:
+        metadata["labels"] = dict(map(_parse_label, labels))
     if cluster:
         metadata["annotations"] = {_CLUSTER: cluster}
     spec = {"type": "git", **({"deployment": True} if deployment else {}), "git": git}
@@ -117,8 +158,15 @@ def _manifest(
     return {**api, "metadata": metadata, "spec": spec}
 
 
-def _check(document: dict[str, Any], root: Path, policy: Policy) -> None:
-    """Refuse a manifest that is invalid, or a name that is registered.
+def _parse_label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise UsageError(f"{text!r} is no label", hint="Write it as KEY=VALUE, such as role=cluster.")
+    return key, value
+
+
+def _check(document: dict[str, Any], root: Path, policy: Policy) -> Manifests:
+    """Refuse a manifest that is invalid, or a name that is registered; return the manifests that are there.
 
     Raises:
         UsageError: The name or the address cannot be.
@@ -138,6 +186,7 @@ def _check(document: dict[str, Any], root: Path, policy: Policy) -> None:
         if repository.key == key:
             hint = "Nothing was written. Change that manifest, or choose another name."
             raise RefusedError(f"Repository {key} is registered at {repository.source.location}", hint=hint)
+    return there
 
 
 @repo.command("list")

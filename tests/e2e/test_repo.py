@@ -46,3 +46,36 @@ def test_a_repository_that_is_added_is_listed(copy: Path, capfd: pytest.CaptureF
     assert set(after) - set(before) == {"edge-9"}
     assert after["edge-9"]["type"] == "deployment"
     assert after["edge-9"]["reachable"] is True
+
+
+def test_a_cluster_is_added_with_the_label_that_sets_select_by(
+    copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (copy / "manifests/set.yaml").write_text(
+        "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet\nmetadata: {name: web}\n"
+        "spec:\n  upstream: {repo: blueprints, package: web, revision: 1}\n"
+        "  targets: [{repositorySelector: {matchLabels: {role: cluster}}}]\n"
+    )
+    git(copy.parent, "init", "-q", "--bare", "w/bern.git")
+    line = ["repo", "add", "bern", str(copy.parent / "w/bern.git"), "--deployment", "--control", str(copy)]
+
+    assert invoke([*line, "--label", "role"]) == 2
+    assert "Write it as KEY=VALUE" in capfd.readouterr().err
+    assert invoke([*line, "--label", "role=cluster", "--label", "tier=edge"]) == 0
+    *_, step = capfd.readouterr().out.splitlines()
+    assert step == (
+        'Next: git add manifests/repositories.yaml && git commit -m "Register bern", then "reconciler plan"'
+    )
+    git(copy, "add", ".")
+    git(copy, "commit", "-q", "-m", "Register bern")
+    invoke(["plan", "--control", str(copy)])
+    assert "bern/web" in capfd.readouterr().out, "an empty repository of a cluster gets its branch"
+
+
+def test_a_cluster_that_no_set_selects_is_noticed(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    test_a_cluster_is_added_with_the_label_that_sets_select_by(copy, capfd)
+
+    assert invoke(["repo", "add", "rome", "../rome.git", "--deployment", "--control", str(copy)]) == 0
+    assert "No set selects it yet: they select by role=cluster." in capfd.readouterr().out
+    assert invoke(["repo", "add", "more", "../more.git", "--control", str(copy)]) == 0
+    assert "No set selects it" not in capfd.readouterr().out, "packages come from it"
