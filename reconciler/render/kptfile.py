@@ -178,9 +178,9 @@ def add_functions(files: Files, spec: PackageVariantSpec, owners: FunctionOwners
 def has_other_functions(kptfile: dict[str, Any], spec: PackageVariantSpec, owners: FunctionOwners) -> bool:
     """Return whether a package has functions of its variant that the variant does not ask for as they are."""
     for field, functions in _own_functions(spec):
-        wanted = [{**_entry(function, owners, 0), "name": ""} for function in functions]
+        declared = [{**_entry(function, owners, 0), "name": ""} for function in functions]
         present = (item for item in mappings_at(kptfile, _PIPELINE, field) if owners.has(item))
-        if any({**item, "name": ""} not in wanted for item in present):
+        if any({**item, "name": ""} not in declared for item in present):
             return True
     return False
 
