@@ -74,7 +74,8 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
     the default branch lacks are proposed instead, in one pull request for each registry, package repository
     or Git repository; its text tells what each cluster would choose. Newer charts are proposed too: one pull
     request for each package that `package from-chart` made, in its own repository, within the range that was
-    given there.
+    given there, with what it renders in the fleet. After its merge the revision gets its tag, and manifests
+    that name the one before are proposed with it. Without --pull-request notes name these steps.
 
     Credentials are those of `docker login` and of spec.credentials; limits and mirrors are in
     spec.registries. Exits 3 if something is wrong, 5 if a registry does not answer; everything else is
@@ -89,7 +90,7 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
     """
     chosen, printer = SyncOptions(every, check_tags), make_printer()
     if pull_request:
-        from reconciler.run.index import propose_versions
+        from reconciler.run.index_proposals import propose_versions
 
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result, is_idle=proposed.is_idle)

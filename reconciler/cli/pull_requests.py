@@ -23,7 +23,7 @@ from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
+from reconciler.names.refs import HEADS, index_ref, is_group_in, revision_refs, short_branch
 from reconciler.plan.approvals import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
@@ -281,15 +281,16 @@ def _with_short_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
-    """Yield those of a reviewed lock and of the index, where the control repository is not listed anyway."""
+    """Yield those of a lock, the index and revisions, where the control repository is not listed anyway."""
     control, inventory = world.inventory.control, world.inventory
     if control.url in listed:
         return
     mirror = world.mirrors.open(control.remote)
     forge = world.forges.of(mirror)
-    prefix = index_ref(inventory.policy.instance, "x").removesuffix("x")
+    instance = inventory.policy.instance
+    prefixes = (index_ref(instance, "x").removesuffix("x"), revision_refs(instance))
     pulls = inventory.pulls.get(control.url, ())
-    if inventory.reviewed is None and any(ref.startswith(prefix) for ref in mirror.refs()):
+    if inventory.reviewed is None and any(ref.startswith(prefixes) for ref in mirror.refs()):
         pulls = forge.list_pulls()
     view = _whole_view(control.url, mirror, inventory)
     tools = find_tools(inventory.policy, control.remote, control.url)

@@ -126,8 +126,8 @@ class Pack:
         return self.graft(root_tree, {path: self.files(files) if files else None})
 
     def graft(self, root_tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid:
-        """Replace directories of a tree by existing trees, given by path; otherwise as `patch_tree`."""
-        return self._graft(root_tree, below) or self.files({})
+        """Replace directories of a tree, or all of it (""), by existing trees; otherwise as `patch_tree`."""
+        return below.get("") or self._graft(root_tree, below) or self.files({})
 
     def save(self, mirror: Mirror | None = None) -> None:
         """Write the pack and its index into the mirror, both or neither.

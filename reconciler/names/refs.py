@@ -120,6 +120,16 @@ def chart_ref(instance: str, package: str) -> str:
     return f"{HEADS}reconciler/{instance}/chart/{package}/next"
 
 
+def revision_refs(instance: str) -> str:
+    """Return the prefix of all branches on which an instance proposes that manifests name other revisions."""
+    return f"{HEADS}reconciler/{instance}/revision/"
+
+
+def revision_ref(instance: str, package: str, directory: str) -> str:
+    """Return the branch on which manifests of a directory would name the next revision of a package."""
+    return f"{revision_refs(instance)}{package}/in{'/' if directory else ''}{directory}"
+
+
 def group_refs(instance: str) -> str:
     """Return the prefix of all branches of groups, which hold the drafts of several packages (D4)."""
     return f"{HEADS}reconciler/{instance}/group/"

@@ -67,7 +67,7 @@ class IndexProposal(Struct, frozen=True):
     """New versions of one source: the whole index or package with them, and their effect on clusters.
 
     `versions` are rows of a package and its new version, `pins` the changes of locks, `notes` are about
-    versions that may be withdrawn or moved.
+    versions that may be withdrawn or moved. `subject` is the title, where it is not made of `versions`.
     """
 
     source: str
@@ -77,13 +77,13 @@ class IndexProposal(Struct, frozen=True):
     place: ProposalPlace
     pins: tuple[PinChange, ...] = ()
     notes: tuple[str, ...] = ()
+    subject: str = ""
 
     @property
     def title(self) -> str:
         """The title of the pull request."""
-        if self.place.directory != INDEX_DIRECTORY:
-            (version,) = self.versions
-            return visible(f"Update the chart {version.what} to {version.after}")
+        if self.subject:
+            return visible(self.subject)
         if len(self.versions) == 1:
             (version,) = self.versions
             return visible(f"Add {version.what} {version.after} to the index")

@@ -306,11 +306,61 @@ def index_body(proposal: IndexProposal) -> str:
     )
 
 
-def chart_body(proposal: IndexProposal) -> str:
-    """Return the body of the pull request of a chart: its version, and what comes after the merge."""
+class NextRevision(NamedTuple):
+    """The tag that a package gets next, and the files with manifests that name the one before."""
+
+    tag: str
+    manifests: tuple[str, ...]
+
+
+class FleetDifference(NamedTuple):
+    """The changes that a proposed package makes in the packages derived from it, `made` in all.
+
+    `files` are those of one of equal changes. `failures` are why some packages cannot be made.
+    """
+
+    changes: Sequence[Change]
+    files: Mapping[PackageKey, Sequence[FileChange]]
+    made: int
+    failures: tuple[str, ...]
+    names: Names
+
+
+def chart_body(
+    proposal: IndexProposal, revision: NextRevision | None = None, fleet: FleetDifference | None = None
+) -> str:
+    """Return the body of the pull request of a chart: its version, what it renders, and what comes next."""
     (version,) = proposal.versions
     package, notes = proposal.place.directory, proposal.notes
-    return fill("chart.md", version=version, source=proposal.source, package=package, notes=notes)
+    groups = equal_differences(fleet.changes) if fleet else []
+    rows = [
+        {
+            "name": names_text(alike, fleet.names),
+            "count": len(alike),
+            "size": impact_text(alike[0].impact) if alike[0].impact else "",
+            "note": join_texts("; ", (asked_text(alike[0].conflicts), *alike[0].unready, *_risks(alike[0]))),
+        }
+        for alike in groups
+        if fleet
+    ]
+    return fill(
+        "chart.md",
+        version=version,
+        source=proposal.source,
+        package=package,
+        notes=notes,
+        revision=revision,
+        fleet=fleet,
+        rows=[{key: _short(str(value)) for key, value in row.items()} for row in rows[:ROWS]],
+        differences=list(_differences(fleet.changes, fleet.names, fleet.files)) if fleet else [],
+        failures=[_short(text) for text in fleet.failures[:ROWS]] if fleet else [],
+    )
+
+
+def revision_body(proposal: IndexProposal) -> str:
+    """Return the body of the pull request that lets manifests name the next revision of a package."""
+    (version,) = proposal.versions
+    return fill("revision.md", version=version, title=proposal.title)
 
 
 def _short(text: Text) -> str:

@@ -1,16 +1,20 @@
 """`index sync --pull-request` proposes newer charts where `package from-chart` made a package."""
 
+import contextlib
+import io
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pygit2
 import pytest
 
 from reconciler.cli.main import invoke
-from reconciler.run import index as runs
+from reconciler.run import chart_proposals
 from reconciler.run.from_chart import ChartReader, PinnedChart
 from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
 from tests.support.charts import DEPLOYMENT, chart
@@ -252,7 +256,7 @@ def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said,
             odd = shutil.copytree(copy / "apps/web", copy / "apps/odd") / "chart.yaml"
             odd.write_text(odd.read_text().replace("https://charts.example.com", "https://odd.example.com"))
         publish("1.1.0")
-        newer = runs.read_newer_chart
+        newer = chart_proposals.read_newer_chart
 
         def broken(pinned: PinnedChart, reader: ChartReader) -> object:
             if "odd.example" in pinned.address:
@@ -260,7 +264,7 @@ def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said,
             return newer(pinned, reader)
 
         if code == 1:
-            patch.setattr(runs, "read_newer_chart", broken)
+            patch.setattr(chart_proposals, "read_newer_chart", broken)
         said = world.run("index", "sync", "--pull-request")
         difference = git(world.root / "blueprints.git", "diff", "main", HEAD)
         # The archive that a test packs has its times.
@@ -282,3 +286,121 @@ def test_one_odd_repository_of_charts_changes_nothing_about_another(
     assert (said.code, proposed, leaks) == (ODD[name][1], undisturbed, []), said
     assert ODD[name][2] in said.err
     assert (said.out + said.err).count("Traceback") == (ODD[name][1] == 1)
+
+
+FLEET = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata: {{name: {name}, labels: {{env: {name}}}}}
+spec: {{type: git, deployment: true, git: {{repo: ../{name}.git, branch: main}}}}
+"""
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: web}
+spec:
+  upstream: {repo: blueprints, package: apps/web, revision: 1} # the web\r
+  targets:
+  - repositories: [{name: east}, {name: west}]
+    template:
+      downstream: {package: web}
+"""
+WAVES = """\
+  rollouts:
+  - waves:
+    - {name: east, selector: {matchLabels: {env: east}}}
+    - {name: west, selector: {matchLabels: {env: west}}}
+"""
+
+
+def make_fleet(root: Path, spec: str, address: str) -> World:
+    """Return a world in which two clusters have the first revision of the chart, in two waves."""
+    world = make_world(root, f"{spec}{WAVES}", address, "^1")
+    for name in ("east", "west"):
+        make_repository(root / f"w/{name}.git", {"README.md": name})
+    git(root / "w/blueprints.git", "tag", "apps/web/v1", "main")
+    with world.edit("control", "Two clusters") as copy:
+        manifests = copy / "manifests"
+        (manifests / "clusters.yaml").write_text("---\n".join(FLEET.format(name=n) for n in ("east", "west")))
+        (manifests / "web.yaml").write_bytes(SET.encode())
+    for _ in range(2):
+        world.run("apply")
+        world.run("approve", "--all")
+    world.run("apply")
+    return world
+
+
+def sync_copy(world: World) -> Said:
+    """Run `index sync` in a fresh working copy."""
+    copy = Path(tempfile.mkdtemp(dir=world.root)) / "control"
+    git(world.root, "clone", "-q", str(world.control), str(copy))
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = invoke(["index", "sync", "--control", str(copy), "--cache-dir", str(world.root / "cache")])
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def test_merging_a_newer_chart_is_all_that_people_do(tmp_path: Path) -> None:
+    """Its text has what it renders; then it is tagged, and manifests are raised, which people merge too."""
+    with from_git(tmp_path) as (address, spec, publish):
+        publish("1.0.0")
+        world = make_fleet(tmp_path, spec, address)
+        publish("1.1.0")
+
+        named = sync_copy(world)
+        world.run("index", "sync", "--pull-request")
+        shown = json.loads(world.run("pr", "show", "blueprints#1", "-o", "json").out)
+        waiting = world.run("index", "sync", "--pull-request")
+        world.run("pr", "merge", "blueprints#1")
+        untagged = sync_copy(world)
+        tagged = world.run("index", "sync", "--pull-request")
+        again = world.run("index", "sync", "--pull-request")
+        head = "reconciler/main/revision/apps/web/in/manifests"
+        raised = pygit2.Repository(str(world.control)).revparse_single(f"{head}:manifests/web.yaml").data
+        world.run("pr", "merge", "control#1")
+        nothing = world.run("index", "sync", "--pull-request")
+        plan = world.run("plan")
+
+    step = "`reconciler index sync --pull-request`"
+    newer = "apps/web: web 1.1.0 is newer than 1.0.0"
+    tag = f"apps/web: web 1.1.0 has no revision yet: {step} tags v2"
+    use = f"apps/web: manifests/web.yaml may use v2 with web 1.1.0: {step} proposes it"
+    assert (named.code, named.err) == (0, f"note: {newer}: {step} proposes it\n")
+    body = shown["items"][0]["body"]
+    assert "as `apps/web/v2`, and proposes that `manifests/web.yaml` use it" in body
+    assert "2 of 2 packages change." in body
+    assert body.count("-  replicas: 1\n+  replicas: 2\n") == 1
+    assert "`east/web, west/web`" in body
+    assert waiting.out.startswith("apps/web: Pull request #1 waits for a review\n")
+    assert untagged.err == f"note: {tag}\nnote: {use}\n"
+    assert tagged.out.splitlines()[:3] == [
+        "pushed   control reconciler/main/revision/apps/web/in/manifests",
+        "opened   control #1 Use apps/web v2",
+        "pushed   blueprints tag apps/web/v2",
+    ]
+    assert "manifests: Pull request #1 waits for a review" in again.out
+    assert raised == SET.replace("revision: 1", "revision: 2").encode()
+    assert nothing.out == "0 versions to propose, with 0 requests to registries\n"
+    assert "update  east/web  UpstreamChanged  apps/web/v1 -> apps/web/v2" in plan.out
+    assert "wave west: waiting" in plan.out
+
+
+@pytest.mark.parametrize("person", ["closes it", "raises the manifest", "rolls back"])
+def test_revision_that_a_person_decided_about_is_not_proposed_again(person: str, tmp_path: Path) -> None:
+    with from_git(tmp_path) as (address, spec, publish):
+        publish("1.0.0")
+        world = make_fleet(tmp_path, spec, address)
+        publish("1.1.0")
+        world.run("index", "sync", "--pull-request")
+        world.run("pr", "merge", "blueprints#1")
+        world.run("index", "sync", "--pull-request")
+        if person != "raises the manifest":
+            world.run("pr", "close" if person == "closes it" else "merge", "control#1")
+        if person != "closes it":
+            with world.edit("control", "By hand") as copy:
+                number = 2 if person == "raises the manifest" else 1
+                (copy / "manifests/web.yaml").write_bytes(SET.replace("n: 1", f"n: {number}").encode())
+        said = world.run("index", "sync", "--pull-request")
+        listed = world.run("pr", "list").out
+
+    assert (said.code, "opened" in said.out) == (0, False), said
+    assert "control#1" not in listed

@@ -18,7 +18,9 @@ from reconciler.names.refs import nested_message
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
-_WHOLE = re.compile(r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+|chart/(?P<chart>.+)/next)")
+_WHOLE = re.compile(
+    r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+|chart/(?P<chart>.+)/next|revision/.+/in/(?P<manifests>.+))"
+)
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 
 
@@ -44,7 +46,7 @@ class DeletionHead(NamedTuple):
 
 
 class LockHead(NamedTuple):
-    """The head branch of a proposal to change the lock, the index or a package's chart, in a directory."""
+    """The head branch of a proposal to change the lock, the index, a chart or manifests, in a directory."""
 
     path: str = LOCKS_DIRECTORY
 
@@ -59,7 +61,9 @@ class ProposedPackage(NamedTuple):
 def parse_head(head: str) -> DraftHead | DeletionHead | LockHead | None:
     """Return the package, lock or index that a head branch proposes, None for any other branch. Total."""
     if match := _WHOLE.fullmatch(head):
-        return LockHead(match["chart"] or (INDEX_DIRECTORY if match["index"] else LOCKS_DIRECTORY))
+        return LockHead(
+            match["chart"] or match["manifests"] or (INDEX_DIRECTORY if match["index"] else LOCKS_DIRECTORY)
+        )
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
     named = package_refs.parse_ref(f"{package_refs.HEADS}{head}")

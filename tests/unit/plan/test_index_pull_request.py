@@ -12,17 +12,17 @@ DB, WEB = (PinChange(name, "1.0.0", "2.0.0", "") for name in ("db.io", "web.io")
 
 
 @pytest.mark.parametrize(
-    ("versions", "directory", "title"),
+    ("versions", "subject", "title"),
     [
-        ((DB,), "index", "Add db.io 2.0.0 to the index"),
-        ((DB, WEB), "index", "Add 2 versions of carvel:io to the index"),
-        ((WEB,), "apps/web", "Update the chart web.io to 2.0.0"),
+        ((DB,), "", "Add db.io 2.0.0 to the index"),
+        ((DB, WEB), "", "Add 2 versions of carvel:io to the index"),
+        ((WEB,), "Update the chart web.io to 2.0.0", "Update the chart web.io to 2.0.0"),
     ],
     ids=["one version", "several", "of a chart"],
 )
-def test_title_names_what_is_new(versions: tuple[PinChange, ...], directory: str, title: str) -> None:
+def test_title_names_what_is_new(versions: tuple[PinChange, ...], subject: str, title: str) -> None:
     place = ProposalPlace(
-        ObjectName("default", "control"), "host/control", directory, Commit(oid("c1"), 5), "main"
+        ObjectName("default", "control"), "host/control", "index", Commit(oid("c1"), 5), "main"
     )
 
-    assert IndexProposal("carvel:io", "refs/heads/x", {}, versions, place).title == title
+    assert IndexProposal("carvel:io", "refs/heads/x", {}, versions, place, subject=subject).title == title
