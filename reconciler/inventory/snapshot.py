@@ -205,7 +205,7 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
 
     @cached_property
     def stored(self) -> Mapping[GroupKind, StoredKind]:
-        """Kinds with the versions in which objects are stored, as their definitions list them."""
+        """The kinds with a definition that lists its stored versions."""
         stored: dict[GroupKind, StoredKind] = {}
         for definition in self.of_kind(*_CRD):
             spec, status = definition.body.get("spec"), definition.body.get("status")
