@@ -38,6 +38,7 @@ from reconciler.report.status import (
     StatusFilter,
     condition,
     owner_names,
+    package_name,
     set_names,
     sort_owners,
     status_csv,
@@ -45,7 +46,7 @@ from reconciler.report.status import (
     status_lines,
     status_summary,
 )
-from reconciler.report.text import need_lines, problem_lines, rollout_lines
+from reconciler.report.text import need_lines, problem_lines, rollout_lines, warning_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.queries import FleetStatus, read_status
 
@@ -199,6 +200,7 @@ def _make_form(
         *need_lines(observed.needs, paint=paint, width=width),
         *map(terminal, rollout_lines(observed.rollouts)),
         *lines,
+        *warning_lines(((package_name(o), o.get("warnings", ())) for o in owners), paint),
         *problem_lines(observed.problems, paint=paint),
     ]
 

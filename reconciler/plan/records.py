@@ -281,6 +281,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=tuple(map(str, change.unready)),
         failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
+        warnings=fresh.warnings if isinstance(fresh, Package) else (),
         # What main may have of an earlier wish is still to be taken out.
         context=keys if old is None or is_published else {**old.context, **keys},
         refused=_refused(resolved, change, context),

@@ -165,8 +165,9 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package: if it `is_failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
-    those with an upstream of their own. `context` is what was written into the package context, also for
-    earlier manifests until main is as wanted; None for a key that was removed. `refused` is about its draft.
+    those with an upstream of their own, `warnings` those of the last render. `context` is what was written
+    into the package context, also for earlier manifests until main is as wanted; None for a key that was
+    removed. `refused` is about its draft.
     `branch`, `remote`, `registration` and `known_as` complete the place of the package, which is a
     `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
     `equal_commit` is the upstream commit that the Kptfile on main names, where main has the resources of
@@ -204,6 +205,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
     context: dict[str, str | None] = field(default_factory=dict)
     refused: RefusedMerge | None = None
     branch: str = ""

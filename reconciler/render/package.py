@@ -285,6 +285,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         unready=record.unready,
         failed=record.is_failed,
         subpackages=record.subpackages,
+        warnings=record.warnings,
     )
 
 

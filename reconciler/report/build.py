@@ -266,7 +266,7 @@ def listed_changes(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> 
 def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:
     """Return whether a package stays as it is with nothing to report: no open draft, condition or problem."""
     published = status is None or status.phase is Phase.PUBLISHED
-    reported = (change.detail, change.unready, change.warnings, change.conflicts, change.answers, change.pins)
+    reported = (change.detail, change.unready, change.conflicts, change.answers, change.pins)
     return (
         change.op is Op.KEEP
         and change.reason in _AS_BEFORE

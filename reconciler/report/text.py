@@ -27,7 +27,7 @@ from reconciler.report.build import (
 )
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, PackageRow, Report
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, Report
 from reconciler.resolve.rollout_model import Rollout
 
 MOST_WARNINGS = 20
@@ -70,7 +70,8 @@ def plan_lines(
     yield from need_lines(report.needs if shows_needs else (), paint=paint, width=width)
     yield from map(terminal, rollout_lines(report.rollouts))
     yield from _table(report.causes, paint, width)
-    yield from _warning_lines(report.packages, paint)
+    changed = (row for row in report.packages if row.change.op is not Op.KEEP)
+    yield from warning_lines(((row.name, row.change.warnings) for row in changed), paint)
     yield from (terminal(move_text(move)) for move in report.moves[len(report.dangers) :])
     yield from proposal_lines(report.lock)
     if not quiet:
@@ -79,12 +80,12 @@ def plan_lines(
     yield from refusal_lines(report.refusals, paint=paint)
 
 
-def _warning_lines(rows: Iterable[PackageRow], paint: Paint) -> Iterator[str]:
-    """Yield each warning about what is written, with the packages that it is about."""
+def warning_lines(rows: Iterable[tuple[str, Iterable[Text]]], paint: Paint = plain) -> Iterator[str]:
+    """Yield each warning of these packages, once, with their names."""
     names: dict[Text, list[str]] = {}
-    for row in rows:
-        for warning in row.change.warnings if row.change.op is not Op.KEEP else ():
-            names.setdefault(warning, []).append(row.name)
+    for name, warnings in rows:
+        for warning in warnings:
+            names.setdefault(warning, []).append(name)
     for warning, about in islice(names.items(), MOST_WARNINGS):
         yield f"{paint('warning:', Color.RED)} {terminal(some(about, MOST_SUBJECTS))}: {terminal(warning)}"
     if (more := len(names) - MOST_WARNINGS) > 0:

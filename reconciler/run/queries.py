@@ -86,7 +86,7 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
         for status in statuses
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
-    notes = {change.package: change.subpackages for change in plan.changes}
+    changes = {change.package: change for change in plan.changes}
     for owner in (entry for value in values for entry in status_entries(value)):
         key = ObjectName(owner["namespace"], owner["name"])
         if "cluster" in owner:
@@ -97,17 +97,21 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
             continue
         rows = packages.get((owner["kind"], key), [])
         owners += [
-            {
-                **_row(owner, status, overviews[key, status.package]),
-                "subpackages": [
-                    note._asdict() for note in (status.package and notes.get(status.package)) or ()
-                ],
-            }
+            _row(owner, status, overviews[key, status.package])
+            | _notes(changes.get(status.package) if status.package else None)
             for status in rows
         ] or [dict(owner)]
     standing = planned.inputs.inventory.control.standing
     needs = tuple(find_needs(plan, statuses))
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing, needs)
+
+
+def _notes(change: Change | None) -> dict[str, Any]:
+    """Return what a row of the status has of the change of its package."""
+    if change is None:
+        return {"subpackages": [], "warnings": []}
+    notes = [note._asdict() for note in change.subpackages]
+    return {"subpackages": notes, "warnings": [str(warning) for warning in change.warnings]}
 
 
 def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Warnings of a plan: documents that no function sees, and inventories of upstreams."""
 
+import json
+
 import pytest
 
 from tests.support.git import Repo
@@ -72,6 +74,14 @@ def test_new_file_that_no_function_sees_is_told_and_published(world: World) -> N
     assert warning in planned.out
     assert warning in applied.out
     assert approved.code == 0, approved
+    for _ in range(2):
+        world.run("apply")
+        status, listed = world.run("status"), json.loads(world.run("status", "-o", "json").out)
+        assert warning in status.out
+        assert [item["warnings"] for item in listed["items"] if item["name"] == "web-edge-1"] == [
+            [warning.partition("web: ")[2]]
+        ]
+        assert "Nothing to do" in world.run("plan").out
 
 
 def test_inventory_of_a_blueprint_is_told_once_with_its_packages() -> None:

@@ -21,7 +21,6 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
     [
         {"message": "Locked; upstream offers web/v2"},
         {"unready": ("x is not set",)},
-        {"warnings": ("x",)},
         {"waits": True},
         {"reason": Reason.REJECTED},
         {"conflicts": (a_conflict("a.yaml", "spec.x", "1", "2"),)},
