@@ -23,7 +23,7 @@ from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.names.refs import HEADS, index_ref, is_group_in, revision_refs, short_branch
+from reconciler.names.refs import HEADS, index_ref, is_deletion, is_group_in, revision_refs, short_branch
 from reconciler.plan.approvals import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
@@ -298,8 +298,8 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
 
 
 def without_early(listed: Sequence[ListedPull], plan: Callable[[], Plan]) -> list[ListedPull]:
-    """Return pull requests: patterns leave those that delete what is not merged at its new place yet."""
-    is_early = any(f.view.former is not None and f.pull.state is PullState.OPEN for f in listed)
+    """Return pull requests: patterns leave those that delete what is not, or not whole, at its new place."""
+    is_early = any(is_deletion(f"{HEADS}{f.pull.head}") and f.pull.state is PullState.OPEN for f in listed)
     early = early_deletions(plan()) if is_early else {}
     return [f._replace(why_left=f.why_left or str(early.get((f.view.url, f.pull.head), ""))) for f in listed]
 

@@ -18,6 +18,7 @@ WORKSPACE_PREFIX = "packagevariant-"
 BRANCH_DIRECTORIES = ("drafts", "proposed", "deletionProposed", "reconciler")
 """First segments of all branches that we create: a branch with such a name blocks them."""
 _LONGEST_SEGMENT = 60
+_DELETION = re.compile(rf"{HEADS}reconciler/[^/]+/delete/")
 _GROUP = re.compile(rf"{HEADS}reconciler/[^/]+/group/")
 _BRANCHES = (
     (HEADS + DRAFTS, Lifecycle.DRAFT),
@@ -97,6 +98,11 @@ def short_branch(ref: str) -> str:
 def short_tag(ref: str) -> str:
     """Return a tag's short name."""
     return ref.removeprefix(TAGS)
+
+
+def is_deletion(ref: str) -> bool:
+    """Tell whether a branch proposes the deletion of a package, of any instance."""
+    return _DELETION.match(ref) is not None
 
 
 def deletion_ref(instance: str, path: str) -> str:

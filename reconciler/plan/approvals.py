@@ -36,8 +36,13 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+<<<<<<< HEAD
 from reconciler.plan.deletions import left_drafts
 from reconciler.plan.impact import loss_consent
+=======
+from reconciler.plan.deletions import find_moved, left_drafts
+from reconciler.plan.impact import loss_consent
+>>>>>>> d2046908 (approve: keep packages that moved until all of them is elsewhere)
 from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
@@ -408,19 +413,33 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
 
 
 def early_deletions(plan: Plan) -> Mapping[Place, Text]:
-    """Return why deletions at former places wait for a name: the package is not at the new place yet."""
+    """Return why deletions of packages that are elsewhere now wait for a name, by the place of the old one.
+
+    The package is not at its new place yet, or people edited the old one.
+    """
     context, waiting = plan.context, dict[Place, Text]()
     for change in plan.changes if context is not None else ():
         target = context.targets.get(change.package) if context is not None else None
-        if context is None or target is None or target.view.former is None:
+        if context is None or target is None or change.variant is None:
             continue
-        if change.variant is None or change.variant not in context.variants:
+        record, former = context.inventory.records.get(change.variant), target.view.former
+        owner = change.variant if change.variant in context.variants else find_moved(change.variant, context)
+        resolved = context.resolved.get(owner) if owner is not None else None
+        if (
+            record is None
+            or owner is None
+            or (resolved is not None and resolved.downstream == change.package)
+        ):
             continue
-        resolved = context.resolved.get(change.variant)
         successor = context.targets.get(resolved.downstream) if resolved is not None else None
-        if successor is None or successor.main_owner != change.variant:
+        moved = former.message if former is not None else str(change.message)
+        why = ""
+        if successor is None or successor.main_owner != owner:
+            why = f"{moved}, and the package is not merged there yet"
+        elif target.package.main_tree and target.package.main_tree not in record.unedited:
+            why = f"{moved}, and what people may have edited is in the old package alone"
+        if why:
             head = short_branch(deletion_ref(context.inventory.policy.instance, change.package.path))
-            why = f"{target.view.former.message}, and the package is not merged there yet"
             waiting[change.package.url, head] = why
     return waiting
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.porch import GROUP
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
+from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import stable_uid
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.inventory.standing import Position
@@ -16,6 +17,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorde
 from reconciler.names.refs import is_within
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, is_given_up
+from reconciler.plan.deletions import find_moved
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
@@ -282,11 +284,32 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         failed=change.failed if change.unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
+        unedited=_unedited(resolved, change, context),
+        moved_from=old.moved_from if old is not None else _moved_from(variant, context),
         # What main may have of an earlier wish is still to be taken out.
         context=keys if old is None or is_published else {**old.context, **keys},
         refused=_refused(resolved, change, context),
         equal_commit=lock.commit if lock is not None and has_equal else "",
     )
+
+
+def _moved_from(variant: DesiredVariant, context: PlanContext) -> str:
+    """Return the variant that this one was before it was renamed and moved at once, "" for any other."""
+    former = (key for key in context.gone if find_moved(key, context) == variant.key)
+    return str(next(former, ""))
+
+
+def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -> tuple[str, ...]:
+    """Return the trees of a package that have nothing of people: those on main, and what is made of these."""
+    old, target = context.inventory.records.get(resolved.variant.key), context.targets[resolved.downstream]
+    known = set(old.unedited) if old is not None else set[str]()
+    output = _output(resolved, change, context)
+    is_new = resolved.local is None or resolved.local in known
+    is_edited = target.draft is not None and target.draft.append_only
+    made = {output} if output and is_new and not is_edited else set()
+    places = (find_place(place, context) for place in (old.downstreams if old is not None else ()))
+    there = {resolved.local, *(place.package.main_tree for place in places if place is not None)}
+    return tuple(sorted(made | (known & there)))
 
 
 def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:

@@ -167,7 +167,8 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
     those with an upstream of their own, `warnings` those of the last render. `context` is what was written
     into the package context, also for earlier manifests until main is as wanted; None for a key that was
-    removed. `refused` is about its draft.
+    removed. `refused` is about its draft. `unedited` are the trees of its package, at any of its places, that
+    have nothing of people. `moved_from` is the variant that had the package elsewhere, by another name.
     `branch`, `remote`, `registration` and `known_as` complete the place of the package, which is a
     `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
     `equal_commit` is the upstream commit that the Kptfile on main names, where main has the resources of
@@ -206,6 +207,8 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
     warnings: tuple[str, ...] = ()
+    unedited: tuple[str, ...] = ()
+    moved_from: str = ""
     context: dict[str, str | None] = field(default_factory=dict)
     refused: RefusedMerge | None = None
     branch: str = ""

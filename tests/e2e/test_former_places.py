@@ -689,3 +689,69 @@ def test_a_fleet_at_another_path_remembers_what_people_declined(world: EdgeFleet
     assert decided(there) == {**before, "west/web": ("keep", "Rejected")}
     assert opened(there) == {"rome/web": "Delete web"}
     shutil.rmtree(elsewhere)
+
+
+def single(world: EdgeFleet, name: str, package: str, edge: str = "rome") -> None:
+    """Ask for web in a cluster by one manifest, which replaces the one before."""
+    text = variant(edge, "web").replace(f"name: web-{edge}", f"name: {name}")
+    change(
+        world,
+        {
+            "single.yaml": text.replace(
+                f"repo: {edge}\n    package: web", f"repo: {edge}\n    package: {package}"
+            )
+        },
+    )
+
+
+MOVES_OF_ONE = {
+    "another downstream": ("one", "apps/web"),
+    "another name and downstream": ("two", "apps/web"),
+}
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+@pytest.mark.parametrize("move", MOVES_OF_ONE)
+def test_everything_is_approved_at_the_new_place_first_and_edits_stay_at_the_old_one(
+    world: EdgeFleet, move: str, *, is_edited: bool
+) -> None:
+    Repo(world.control).commit({"manifests/set.json": None})
+    world.settle()
+    single(world, "one", "web-one")
+    world.settle()
+    rome = Repo(world.root / "rome.git", time=1_767_400_000)
+    if is_edited:
+        rome.commit({"web-one/mine.yaml": "a: 1\n"})
+        world.run("apply")
+    single(world, *MOVES_OF_ONE[move])
+    world.apply()
+
+    assert opened(world) == {"rome/web-one": "Delete web-one", "rome/apps/web": "Create apps/web"}
+    explained = world.run("explain", "rome/web-one").out
+    assert "rome/apps/web" in explained
+    said = world.run("approve", "--all")
+    assert "approved rome/apps/web" in said.out
+    assert "approved rome/web-one" not in said.out
+    assert "the package is not merged there yet" in said.err
+    world.apply()
+    said = world.run("approve", "--all")
+    assert ("approved rome/web-one: removed" in said.out) != is_edited
+    assert ("what people may have edited is in the old package alone" in said.err) == is_edited
+    if is_edited:
+        assert on_main(world, "rome", "web-one")
+        assert "approved rome/web-one: removed" in world.run("approve", "rome/web-one").out
+
+
+def test_edits_at_a_former_place_are_left_to_people(world: EdgeFleet) -> None:
+    mono = Repo(world.root / "mono.git", time=1_767_400_000)
+    mono.commit({"clusters/west/web/mine.yaml": "a: 1\n"})
+    world.run("apply")
+    change(world, {"west": registered("west", "mono", "sites/west")})
+    world.apply()
+    for _ in range(2):
+        said = world.run("approve", "--all")
+        world.apply()
+
+    assert "what people may have edited is in the old package alone" in said.err
+    assert on_main(world, "mono", "clusters/west/web")
+    assert on_main(world, "mono", "sites/west/web")
