@@ -182,6 +182,7 @@ def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> N
             "downstream": {"repo": "edge", "package": "web"},
         },
         local_tree="",
+        unedited=(oid("e1"),),
         group="g",
         injection="Team",
         conflicts=(OPEN,),
