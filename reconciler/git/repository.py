@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import pygit2
@@ -43,20 +44,24 @@ from reconciler.git.command import (
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sha256_error
 from reconciler.git.signing import UNSIGNED, CommitSigning
+from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.names.ids import Oid
 
 # With `+` a branch that was forced is fetched, too.
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
+DEFAULT_AT_ONCE: Final = 16
+"""`limits.repositoriesAtOnce`, before the configuration is read."""
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
-_AT_ONCE = 16
+_SMALL = "--filter=blob:limit=4k"
+"""Files that come with refs and history: Kptfiles, manifests and records, which are read anyway."""
 
 
 class Mirror(Database):
     """One repository: its refs at the last `fetch`, and its objects. Not thread-safe.
 
     A repository on this machine is read in place, without a process and a copy. A remote one is mirrored
-    in the cache; its blobs are fetched when needed, in batches. New objects are written to the mirror,
+    in the cache; its large blobs are fetched when needed, in batches. New objects are written to the mirror,
     never to the repository itself, which only a push changes.
     """
 
@@ -153,7 +158,7 @@ class Mirror(Database):
         if self.has(commit) or self.is_local:
             return self.has(commit)
         # A server may refuse an id that no ref has (uploadpack.allowReachableSHA1InWant).
-        options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none"]
+        options = ["--no-tags", "--no-write-fetch-head", _SMALL]
         try:
             with locked(self.location.directory):
                 self._run(["fetch", *options, "--", "origin", commit])
@@ -239,7 +244,7 @@ class Mirror(Database):
     def _fetch_refs(self, directory: Path) -> None:
         # A branch that is gone would stay without --prune, and `a` would block a new `a/b`. Tags have a
         # refspec.
-        options = ["--prune", "--no-tags", "--force", "--filter=blob:none", "--no-write-fetch-head"]
+        options = ["--prune", "--no-tags", "--force", _SMALL, "--no-write-fetch-head"]
         self._run(["fetch", *options, "origin", *_REFSPECS], directory=directory)
 
     def _lists_refs(self) -> bool:
@@ -336,6 +341,7 @@ class Mirrors:
         self._credentials = credentials
         self._signing = UNSIGNED
         self.read_s = DEFAULT_READ_S
+        self._at_once = DEFAULT_AT_ONCE
         self._mirrors: dict[str, Mirror] = {}
         self._opened: dict[str, Mirror] = {}
         self._fetched: dict[str, UnavailableError | DefectError | None] | None = None
@@ -348,9 +354,12 @@ class Mirrors:
         """Use these credentials from now on; the configuration that names them is read first."""
         self._credentials = credentials
 
-    def limit_reads(self, seconds: float) -> None:
-        """Limit the time of each command on a remote, also in repositories that are open already."""
-        self.read_s = seconds
+    def limit_reads(self, seconds: float, at_once: int = DEFAULT_AT_ONCE) -> None:
+        """Limit the time of each command on a remote, also in repositories that are open already.
+
+        So many repositories are fetched side by side.
+        """
+        self.read_s, self._at_once = seconds, at_once
         for mirror in self._mirrors.values():
             mirror.read_s = seconds
 
@@ -418,7 +427,7 @@ class Mirrors:
         fresh = [mirror for mirror in mirrors if mirror.url not in fetched]
         with (
             open_task("fetching repositories", len(fresh)) as task,
-            ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
+            ThreadPoolExecutor(max_workers=self._at_once) as pool,
         ):
 
             def fetch(mirror: Mirror) -> UnavailableError | DefectError | None:
@@ -437,15 +446,23 @@ class Mirrors:
     def ensure_all(self, objects: Mapping[str, Iterable[Oid]]) -> None:
         """Fetch missing objects of opened repositories, by normalised URL, in one batch each, side by side.
 
-        A server refuses the whole batch for one missing object: all of it stays missing then.
+        A server refuses the whole batch for one missing object: all of it stays missing then, until it is
+        read. What an iterator finds is found side by side, too.
         """
+        remotes = [mirror for url in objects if not (mirror := self.of(url)).is_local]
+        if not remotes:
+            return
+        with (
+            open_task("fetching files of repositories", len(remotes)) as task,
+            ThreadPoolExecutor(max_workers=self._at_once) as pool,
+        ):
 
-        def ensure(url: str) -> None:
-            with suppress(UnavailableError):
-                self.of(url).ensure(objects[url])
+            def ensure(mirror: Mirror) -> None:
+                with suppress(UnavailableError, PackageRefusedError, DefectError), guard(mirror.remote):
+                    mirror.ensure(objects[mirror.url])
+                task.advance()
 
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            list(pool.map(ensure, objects))
+            list(pool.map(ensure, remotes))
         effects.check_shutdown()
 
 

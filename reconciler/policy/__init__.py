@@ -274,8 +274,8 @@ class Limits(SettingsGroup):
     """
     forge_pages: Bound = 20_000
     """Pages of one list of a forge."""
-    repositories_at_once: Bound = 4
-    """Repositories that a run writes to side by side; each of them gets one push at a time."""
+    repositories_at_once: Bound = 16
+    """Repositories that a run reads or writes side by side; each of them gets one command at a time."""
     manifest_bytes: Bound = 1 << 20
     """Size of one manifest file, in bytes."""
     snapshot_file_bytes: Bound = 256 << 20

@@ -1,6 +1,6 @@
 """Fetch the package contents that rendering needs, one batch of blobs per repository, side by side."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -36,15 +36,18 @@ class PackageContents(Mapping[Oid, Files]):
         return len(self.files)
 
 
-def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> PackageContents:
+def fetch_contents(
+    needs: Needs, mirrors: Mirrors, limits: Limits | None = None, *, later: Needs | None = None
+) -> PackageContents:
     """Fetch the packages that rendering needs. Total.
 
-    A package that is hostile, too large or unavailable is in `refused`, as are those beyond
-    `limits.run_bytes` in the order of repositories and trees.
+    What is needed `later`, by another call, comes in the same batch of its repository. A package that is
+    hostile, too large or unavailable is in `refused`, as are those beyond `limits.run_bytes` in the order of
+    repositories and trees.
     """
     fetched = _Fetched(limits or Limits())
     files, refused = fetched.files, fetched.refused
-    mirrors.ensure_all(_missing_blobs(needs, mirrors, fetched.limits))
+    mirrors.ensure_all(_missing_blobs((needs, later or Needs()), mirrors, fetched.limits))
     for url, trees in track(sorted(needs.trees.items()), "fetching packages of repositories"):
         missing = sorted(tree for tree in trees if tree not in files)
         try:
@@ -65,11 +68,11 @@ class _Fetched(Struct):
     refused: dict[Oid, str] = msgspec.field(default_factory=dict)
 
 
-def _missing_blobs(needs: Needs, mirrors: Mirrors, limits: Limits) -> dict[str, set[Oid]]:
+def _missing_blobs(needs: Iterable[Needs], mirrors: Mirrors, limits: Limits) -> dict[str, set[Oid]]:
     """Return the blobs of packages in remote repositories; each package of the first one that has it."""
     blobs: dict[str, set[Oid]] = {}
     listed = set[Oid]()
-    for url, trees in sorted(needs.trees.items()):
+    for url, trees in (pair for part in needs for pair in sorted(part.trees.items())):
         with suppress(UnavailableError):
             mirror = mirrors.of(url)
             for tree in sorted(trees - listed) if not mirror.is_local else ():

@@ -1,6 +1,6 @@
 """Read the inputs of dependency resolution: published packages, the package index and lock files."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -118,9 +118,15 @@ def read_published(inventory: Inventory, mirrors: Mirrors) -> PublishedPackages:
     """
     views = inventory.repositories.values()
     reader = _Reader(inventory, repository_names(views), frozenset(_upstreams(inventory)))
+    listed: dict[str, list[_Revision]] = {}
     for siblings in available_by_url(views).values():
         with suppress(UnavailableError):
-            reader.read(mirrors.open(siblings[0].remote), siblings)
+            mirror = mirrors.open(siblings[0].remote)
+            listed[mirror.url] = [r for view in siblings for r in reader.list_revisions(mirror, view)]
+    mirrors.ensure_all({url: (r.oid for r in there if r.oid) for url, there in listed.items()})
+    for url, revisions in listed.items():
+        with suppress(UnavailableError):
+            reader.read(mirrors.of(url), revisions)
     warnings = tuple(sorted(reader.warnings))
     return PublishedPackages(tuple(reader.candidates), reader.revisions, warnings, reader.refused)
 
@@ -144,8 +150,7 @@ class _Reader(Struct):
     warnings: set[Problem] = field(default_factory=set)
     refused: dict[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
 
-    def read(self, mirror: Mirror, views: Iterable[RepositoryView]) -> None:
-        revisions = [revision for view in views for revision in self.list_revisions(mirror, view)]
+    def read(self, mirror: Mirror, revisions: Sequence[_Revision]) -> None:
         oids = {revision.oid for revision in revisions if revision.oid is not None}
         mirror.ensure(oids)
         contents = {oid: _content(mirror, oid, self.inventory.policy.limits) for oid in sorted(oids)}

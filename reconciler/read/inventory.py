@@ -279,7 +279,7 @@ def authorize(
     find = find_credentials(policy, environment, forges.app_credential)
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
-    mirrors.limit_reads(float(policy.limits.read_seconds))
+    mirrors.limit_reads(float(policy.limits.read_seconds), policy.limits.repositories_at_once)
     mirrors.sign_commits(commit_signing(policy.commits, environment))
     return policy
 

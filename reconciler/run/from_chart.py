@@ -184,7 +184,7 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
 
 def _reader(policy: Policy, cache_dir: Path | None, *named: str, is_own: bool = False) -> ChartReader:
     mirrors = Mirrors(open_cache(cache_dir or default_cache()), find_credentials(policy, os.environ))
-    mirrors.limit_reads(policy.limits.read_seconds)
+    mirrors.limit_reads(policy.limits.read_seconds, policy.limits.repositories_at_once)
     client = _open_client(policy, *(address.replace(OCI, "https://") for address in named))
     return ChartReader(policy, client, mirrors, is_own=is_own)
 

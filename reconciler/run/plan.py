@@ -122,9 +122,10 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
         effects.check_shutdown()
         fleet = _resolve(inputs, inventory, resolving, defects=defects)
         with stage("fetch"):
-            contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
+            limits, losses = inventory.policy.limits, loss_trees(fleet, inventory)
+            contents = fetch_contents(fleet.needs, inputs.mirrors, limits, later=losses)
             # Apart, so that what reports tell of takes no place of what rendering reads.
-            compared = fetch_contents(loss_trees(fleet, inventory), inputs.mirrors, inventory.policy.limits)
+            compared = fetch_contents(losses, inputs.mirrors, limits)
         with opened_pipelines(inputs) as run:
             with stage("render"):
                 rendered = _render(inventory, fleet, contents, run, done)

@@ -10,27 +10,37 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import UnavailableError
+from reconciler.api.porch import Repository
+from reconciler.base.errors import Location, UnavailableError
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
+from reconciler.inventory.inventory import Source, Sourced
+from reconciler.names.ids import ObjectName
 from reconciler.names.objects import File, Signature
-from reconciler.policy import Limits
+from reconciler.policy import Limits, Policy
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs
-from tests.support.git import Repo, make_repository, run
+from tests.support.git import Repo, kptfile, make_repository, run
 from tests.support.http_git import HttpGit, serve
+from tests.support.reading import read_registered
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
 DRAFT = "refs/heads/drafts/q/w"
 TOKEN = "c4n4ry-t0ken"
 
 
+def large(text: str) -> bytes:
+    """Return a content that does not come with refs and history."""
+    return text.encode().ljust(5000)
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    files = {f"p{n}/{name}": f"{n} {name}" for n in range(5) for name in ("Kptfile", "a", "b")}
+    files = {f"p{n}/{name}": large(f"{n} {name}") for n in range(5) for name in "ab"}
+    files |= {f"p{n}/Kptfile": f"{n} Kptfile".encode() for n in range(5)}
     repo = make_repository(tmp_path / "served" / "a.git", files)
     for name, value in (("uploadpack.allowFilter", "true"), ("http.receivepack", "true")):
         run("config", name, value, cwd=repo.path)
@@ -61,7 +71,7 @@ def test_mirror_is_partial_and_fetches_package_in_one_batch(
     mirror = mirrors.open(server.url("a.git"))
     mirror.fetch()
     trees = frozenset(repo.tree("main", f"p{n}") for n in range(3))
-    assert not mirror.has(repo.blob(b"0 a"))
+    assert not mirror.has(repo.blob(large("0 a")))
     before, had = process_count(), present(mirror)
 
     contents = fetch_contents(Needs({mirror.url: trees}), mirrors)
@@ -69,11 +79,11 @@ def test_mirror_is_partial_and_fetches_package_in_one_batch(
     assert process_count() - before == 1
     assert {file.data for file in contents[repo.tree("main", "p1")].values()} == {
         b"1 Kptfile",
-        b"1 a",
-        b"1 b",
+        large("1 a"),
+        large("1 b"),
     }
-    assert present(mirror) - had == 9
-    assert not mirror.has(repo.blob(b"4 a"))
+    assert present(mirror) - had == 6
+    assert not mirror.has(repo.blob(large("4 a")))
 
 
 def test_contents_of_repositories_are_fetched_side_by_side(
@@ -90,6 +100,35 @@ def test_contents_of_repositories_are_fetched_side_by_side(
 
     assert process_count() - before == 2
     assert contents.keys() == {repo.tree("main", "p0"), repo.tree("main", "p1")}
+
+
+@pytest.mark.parametrize(
+    ("text", "fetches"), [(kptfile("p"), 1), (f"{kptfile('p')}#{'x' * 5000}\n", 2)], ids=["small", "large"]
+)
+def test_packages_of_repositories_are_read_with_few_fetches_side_by_side(
+    tmp_path: Path, server: HttpGit, text: str, fetches: int
+) -> None:
+    for name in "abc":
+        made = make_repository(tmp_path / "served" / f"{name}.git", {"p/Kptfile": f"{text}# {name}\n"})
+        run("config", "uploadpack.allowFilter", "true", cwd=made.path)
+    addresses = [server.url(f"{name}.git") for name in "abc"]
+    server.barrier, before = threading.Barrier(3), process_count("fetch")
+
+    registered = [
+        Sourced(
+            ObjectName("default", name),
+            Repository.model_validate(
+                {"apiVersion": "v1", "kind": "Repository", "spec": {"git": {"repo": address}}}
+            ),
+            Source(Location("r.yaml")),
+        )
+        for name, address in zip("abc", addresses, strict=True)
+    ]
+    views = read_registered(registered, Mirrors(tmp_path / "cache"), Policy())
+
+    assert process_count("fetch") - before == 3 * fetches
+    assert [view.problem for view in views.values()] == [None] * 3
+    assert all(not header.error for view in views.values() if (header := view.packages["p"].main_header))
 
 
 def test_fetch_follows_branch_that_becomes_a_directory(tmp_path: Path, repo: Repo, server: HttpGit) -> None:

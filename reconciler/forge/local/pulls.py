@@ -437,23 +437,29 @@ def missing_branch_hint(head: str) -> str:
     return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 
+def record_blobs(mirror: Mirror) -> Iterator[tuple[str, Oid | None]]:
+    """Yield the refs of pull requests with their records, None for one without.
+
+    Raises:
+        UnavailableError: The repository cannot be read at all.
+    """
+    for ref, commit in mirror.refs().items():
+        if number_of(ref) is not None:
+            yield ref, mirror.blob_at(commit, FILE)
+
+
 def read_records(mirror: Mirror) -> Iterator[PullRecord | PullRequest]:
     """Yield the stored pull requests of a repository, unreadable ones with their reason.
 
     Raises:
         UnavailableError: The repository cannot be read at all.
     """
-    blobs: dict[str, Oid] = {}
-    for ref, commit in mirror.refs().items():
-        if number_of(ref) is None:
-            continue
-        blob = mirror.blob_at(commit, FILE)
+    blobs = dict(record_blobs(mirror))
+    mirror.ensure(filter(None, blobs.values()))
+    for ref, blob in blobs.items():
         if blob is None:
             yield unreadable_pull(ref, f"it has no {FILE}")
-        else:
-            blobs[ref] = blob
-    mirror.ensure(blobs.values())
-    for ref, blob in blobs.items():
+            continue
         try:
             yield parse_record(mirror.blob(blob, _LARGEST), ref=ref)
         except (PackageRefusedError, UnavailableError) as error:

@@ -13,12 +13,13 @@ from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
+from reconciler.forge.local.pulls import record_blobs
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
 from reconciler.inventory.inventory import PackageState, RepositoryView, Sourced, available_by_url, unusable
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import HEADS, TAGS, parse_ref
@@ -68,7 +69,10 @@ def read_repositories(
         usable = {**views, **{key: unusable(views[key], error) for key, error in left_out.items()}}
         available = [view for view in usable.values() if view.is_available]
         fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in available))
-        groups = track(available_by_url(available).items(), "reading repositories")
+        by_url = available_by_url(available)
+        readable = {url: mirror for url in by_url if isinstance(mirror := fetched[url], Mirror)}
+        mirrors.ensure_all({url: _read_anyway(mirror, by_url[url]) for url, mirror in readable.items()})
+        groups = track(by_url.items(), "reading repositories")
         pages = (_read_url(fetched[url], siblings, reading) for url, siblings in groups)
         return usable | {view.key: view for view in chain.from_iterable(pages)}
 
@@ -262,6 +266,14 @@ def _read_views(
             groups=(*(group.branch for group in groups), *emptied),
             code_owners=_read_code_owners(mirror, content.head, policy),
         )
+
+
+def _read_anyway(mirror: Mirror, siblings: Iterable[RepositoryView]) -> Iterator[Oid]:
+    """Yield the Kptfiles of packages on main and in drafts, and the records of local pull requests."""
+    refs = tuple(find_refs(mirror, lambda _: True))
+    for view in siblings:
+        yield from filter(None, _content(mirror, view, refs, ()).kptfiles())
+    yield from (oid for _, oid in record_blobs(mirror) if oid)
 
 
 def _has_branch(view: RepositoryView, content: ViewContent) -> bool:

@@ -17,12 +17,14 @@ from reconciler.names.objects import File, tree_id
 from tests.support.git import Repo, make_repository, run
 
 GIT = shutil.which("git")
+LARGE, LARGER = b"r" * 4096, b"s" * 5000
+"""Contents that do not come with refs and history."""
 NOWHERE = Oid("0" * 39 + "1")
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    repo = make_repository(tmp_path / "a.git", {"p/Kptfile": "k", "README.md": "r"})
+    repo = make_repository(tmp_path / "a.git", {"p/Kptfile": "k", "README.md": LARGE, "more.md": LARGER})
     for name in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):
         run("config", name, "true", cwd=repo.path)
     return repo
@@ -49,7 +51,7 @@ def script(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> C
     return write
 
 
-def test_refs_and_history_are_mirrored_without_content(repo: Repo, mirror: Mirror) -> None:
+def test_refs_history_and_small_files_are_mirrored_without_large_ones(repo: Repo, mirror: Mirror) -> None:
     repo.tag("p/v1")
     repo.point("refs/reconciler/x", repo.oid("main"))
     repo.point("refs/pull/1/head", repo.oid("main"))
@@ -59,7 +61,8 @@ def test_refs_and_history_are_mirrored_without_content(repo: Repo, mirror: Mirro
     head = repo.oid("main")
     assert mirror.refs() == dict.fromkeys(("refs/heads/main", "refs/tags/p/v1", "refs/reconciler/x"), head)
     assert not mirror.is_local
-    assert not mirror.has(repo.blob(b"k"))
+    assert mirror.has(repo.blob(b"k"))
+    assert not mirror.has(repo.blob(LARGE))
     assert mirror.subtree(head, "p") == repo.tree("main", "p")
 
 
@@ -92,7 +95,7 @@ def test_detached_and_unborn_heads_have_no_branch(repo: Repo, mirror: Mirror) ->
 
 def test_missing_objects_are_fetched_in_one_batch(repo: Repo, mirror: Mirror) -> None:
     mirror.fetch()
-    oids = [repo.blob(b"k"), repo.blob(b"r")]
+    oids = [repo.blob(LARGE), repo.blob(LARGER)]
     before = process_count()
 
     mirror.ensure(oids)
@@ -100,7 +103,7 @@ def test_missing_objects_are_fetched_in_one_batch(repo: Repo, mirror: Mirror) ->
     mirror.ensure([])
 
     assert process_count() - before == 1
-    assert [mirror.blob(oid, 9) for oid in oids] == [b"k", b"r"]
+    assert [mirror.blob(oid, 5000) for oid in oids] == [LARGE, LARGER]
 
 
 def test_object_that_the_remote_does_not_have_is_unavailable(mirror: Mirror) -> None:
