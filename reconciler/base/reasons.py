@@ -104,10 +104,7 @@ class Reason(StrEnum):
     INVALID_STATE = "InvalidState"
     INVALID_VERSION = "InvalidVersion"
     INVALID_YAML = "InvalidYAML"
-    LOCK_PENDING = (
-        "LockPending",
-        Facts(phase=Phase.PENDING, ensured=False, waits_for="review of its lock"),
-    )
+    LOCK_PENDING = ("LockPending", Facts(phase=Phase.PENDING, ensured=False, waits_for="review of its lock"))
     MANIFEST_UNREADABLE = (
         "ManifestUnreadable",
         Facts(phase=Phase.HELD_BACK, waits_for="a fix of its manifest"),

@@ -92,14 +92,7 @@ def apply(
     return code
 
 
-def _apply(
-    printer: Printer,
-    planned: PlannedRun,
-    checksum: str,
-    form: Output,
-    *,
-    unchanged: bool,
-) -> Outcome:
+def _apply(printer: Printer, planned: PlannedRun, checksum: str, form: Output, *, unchanged: bool) -> Outcome:
     """Show a plan, apply it, and show the outcome.
 
     Raises:

@@ -131,11 +131,7 @@ def _lines(
         about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
         text = "; ".join(filter(None, (f"{_heading(change)} {names_text(group, planned.names)}", about)))
         patch = package_patch(
-            change.package.path,
-            sides.before,
-            sides.after,
-            name=planned.names.of(change),
-            paint=printer.paint,
+            change.package.path, sides.before, sides.after, name=planned.names.of(change), paint=printer.paint
         )
         body = [f"# not read: {terminal(sides.unread)}"] if sides.unread else list(patch)
         if body:

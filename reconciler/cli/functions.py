@@ -90,8 +90,7 @@ def list_functions(config: Path | None, output: str) -> int:
 )
 @runtime_option
 @click.option(
-    "--control",
-    help="Pin in the lock of this control repository: a working copy, a bare one, or a URL.",
+    "--control", help="Pin in the lock of this control repository: a working copy, a bare one, or a URL."
 )
 @cache_dir_option
 @click.option("--offline", is_flag=True, help="Pin what is on this machine; pull nothing.")

@@ -16,12 +16,7 @@ from reconciler.run.plan import resolve_inputs
 
 @click.command()
 @control_options
-@click.option(
-    "--cluster",
-    default="",
-    metavar="NAME",
-    help="Only this cluster.",
-)
+@click.option("--cluster", default="", metavar="NAME", help="Only this cluster.")
 @click.option(
     "--why",
     default="",

@@ -194,12 +194,7 @@ def _control(command: Command) -> Command:
 
 def _layer(command: Command) -> Command:
     command = click.option("--environment", default="", help="Only for this environment.")(command)
-    return click.option(
-        "--cluster",
-        default="",
-        metavar="NAME",
-        help="Only for this cluster.",
-    )(command)
+    return click.option("--cluster", default="", metavar="NAME", help="Only for this cluster.")(command)
 
 
 def _label(help_: str) -> Callable[[Command], Command]:

@@ -32,14 +32,7 @@ from reconciler.run.options import RunOptions
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
 @resolving_options
 @click.pass_context
-def lock(
-    context: click.Context,
-    settings: RunOptions,
-    output: str,
-    *,
-    check: bool,
-    frozen: bool,
-) -> Exit:
+def lock(context: click.Context, settings: RunOptions, output: str, *, check: bool, frozen: bool) -> Exit:
     r"""Choose the version of every package for each cluster, and lock it.
 
     The lock is on the state branch; with `lock.mode: reviewed` it is in `locks/` of the control
@@ -110,12 +103,7 @@ def hold(settings: RunOptions, output: str, name: str, what: str) -> Exit:
 @lock.command()
 @writing_control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument(
-    "names",
-    nargs=-1,
-    required=True,
-    metavar="[NAMESPACE/]VARIANT...",
-)
+@click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]VARIANT...")
 def follow(settings: RunOptions, output: str, names: tuple[str, ...]) -> Exit:
     r"""Let upstreams follow their tag, range or branch again.
 

@@ -418,11 +418,7 @@ def filter_options(command: Command) -> Command:
     for option in (
         click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only those with this label."),
         click.option(
-            "--set",
-            "sets",
-            multiple=True,
-            metavar="SET",
-            help="Only packages of this PackageVariantSet.",
+            "--set", "sets", multiple=True, metavar="SET", help="Only packages of this PackageVariantSet."
         ),
     ):
         command = option(command)

@@ -79,12 +79,7 @@ def pr() -> None:
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
 @filter_options
 def list_(
-    settings: RunOptions,
-    output: str,
-    *,
-    every: bool,
-    sets: tuple[str, ...],
-    labels: tuple[str, ...],
+    settings: RunOptions, output: str, *, every: bool, sets: tuple[str, ...], labels: tuple[str, ...]
 ) -> Exit:
     r"""List the open pull requests of every repository without a forge.
 

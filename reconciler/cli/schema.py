@@ -54,10 +54,7 @@ def _own_docstrings(cls: type[Any]) -> dict[str, str]:
     described = {}
     for field, following in pairwise(body):
         match field, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
+            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
                 extras = getattr(annotations[name], "__metadata__", ())
                 aliases = [e.alias for e in extras if isinstance(e, FieldInfo) and e.alias]
                 described[aliases[0] if aliases else to_camel(name)] = inspect.cleandoc(text)
@@ -111,10 +108,7 @@ OUTPUTS = {
 
 @click.command()
 @click.argument(
-    "kind",
-    type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False),
-    default=NAMES[0],
-    metavar="[KIND]",
+    "kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0], metavar="[KIND]"
 )
 @output_options(Output.JSON)
 def schema(kind: str, output: str) -> Exit:

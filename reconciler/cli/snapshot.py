@@ -73,10 +73,7 @@ def snapshot() -> None:
 @out_directory_option("Directory of the snapshot.  [default: as configured, below it the cluster's]")
 @output_options(Output.TEXT, Output.JSON)
 @click.option(
-    "--cluster",
-    default="",
-    metavar="NAME",
-    help="Name of the cluster that was listed.  [default: as before]",
+    "--cluster", default="", metavar="NAME", help="Name of the cluster that was listed.  [default: as before]"
 )
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option(

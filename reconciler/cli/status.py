@@ -67,11 +67,7 @@ SECONDS = 30
     help="Only packages in this state.",
 )
 @click.option(
-    "--repository",
-    "repositories",
-    multiple=True,
-    metavar="NAME",
-    help="Only this Repository, or a pattern.",
+    "--repository", "repositories", multiple=True, metavar="NAME", help="Only this Repository, or a pattern."
 )
 @click.option(
     "--sort", type=click.Choice(SORT_KEYS), help="Order of rows.  [default: name; JSON and YAML: kind]"

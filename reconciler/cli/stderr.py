@@ -128,10 +128,7 @@ class ProgressLine:
     """
 
     def __init__(
-        self,
-        file: int,
-        clean: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.monotonic,
+        self, file: int, clean: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._file = file
         self._clean = clean

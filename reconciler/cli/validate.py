@@ -60,9 +60,7 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 
 
-def _read(
-    paths: Sequence[str],
-) -> tuple[Policy | None, dict[str, bytes], dict[str, bytes], list[Problem]]:
+def _read(paths: Sequence[str]) -> tuple[Policy | None, dict[str, bytes], dict[str, bytes], list[Problem]]:
     """Return the policy of the configuration here, and the contents of manifests and of the index by path.
 
     Configured paths that are not there are problems.

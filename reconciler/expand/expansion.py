@@ -24,13 +24,7 @@ from reconciler.expand.findings import (
     stalled_variant,
 )
 from reconciler.expand.generated import check_declared_set, expand_set
-from reconciler.expand.variants import (
-    Desired,
-    OwnerExpansion,
-    VariantCandidate,
-    set_key,
-    variant_key,
-)
+from reconciler.expand.variants import Desired, OwnerExpansion, VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, Sourced
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem

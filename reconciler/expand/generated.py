@@ -141,12 +141,7 @@ class _Set:
             message = f"the set has {plural(len(contexts), 'target')}, more than {most}"
             return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
-            normal,
-            metadata,
-            self.repositories,
-            expressions,
-            defaults=DEFAULTS,
-            trace=self.trace,
+            normal, metadata, self.repositories, expressions, defaults=DEFAULTS, trace=self.trace
         )
         return self.render(contexts, renderer)
 

@@ -303,10 +303,7 @@ def _exits(
 
 
 def _described(
-    of_shard: Iterable[Change],
-    fleet: ResolvedFleet,
-    context: PlanContext,
-    contents: Contents,
+    of_shard: Iterable[Change], fleet: ResolvedFleet, context: PlanContext, contents: Contents
 ) -> Iterator[Change]:
     """Yield changes with what they mean: moved versions, requirements, the difference from main."""
     reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items

@@ -400,12 +400,7 @@ class Join(StrEnum):
         Reason.PULL_REQUEST_OUTDATED,
         Over.QUIET,
     )
-    DUPLICATE = (
-        "a second pull request of its branch",
-        Op.UPDATE,
-        Reason.PULL_REQUEST_DUPLICATE,
-        Over.QUIET,
-    )
+    DUPLICATE = ("a second pull request of its branch", Op.UPDATE, Reason.PULL_REQUEST_DUPLICATE, Over.QUIET)
 
 
 class Decision(Struct, frozen=True):

@@ -22,14 +22,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.names.refs import (
-    DELETION_PROPOSED,
-    HEADS,
-    PathIndex,
-    RefIndex,
-    deletion_ref,
-    short_branch,
-)
+from reconciler.names.refs import DELETION_PROPOSED, HEADS, PathIndex, RefIndex, deletion_ref, short_branch
 from reconciler.plan.set_diff import (
     SetDiff,
     VariantChange,

@@ -418,14 +418,7 @@ def _propose(
     )
     branches = (*branches, removal, *_porch_marker(target, context))
     return unwanted(
-        Op.DELETE,
-        reason,
-        message,
-        is_gone=True,
-        branches=branches,
-        pull=request,
-        repair=repair,
-        waits=waits,
+        Op.DELETE, reason, message, is_gone=True, branches=branches, pull=request, repair=repair, waits=waits
     )
 
 

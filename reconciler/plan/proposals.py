@@ -91,10 +91,7 @@ class IndexProposal(Struct, frozen=True):
 
 
 def propose_index(
-    proposal: IndexProposal,
-    branch: IndexBranch | None,
-    pulls: Iterable[PullRequest],
-    inventory: Inventory,
+    proposal: IndexProposal, branch: IndexBranch | None, pulls: Iterable[PullRequest], inventory: Inventory
 ) -> Change:
     """Return what happens to the branch and the pull request of a proposal. Pure.
 

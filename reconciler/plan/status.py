@@ -15,14 +15,7 @@ from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PullRequest, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import (
-    Change,
-    Op,
-    Outcome,
-    Plan,
-    Unfinished,
-    WaitsFor,
-)
+from reconciler.plan.changes import Change, Op, Outcome, Plan, Unfinished, WaitsFor
 from reconciler.plan.compose import asked_text, first_head, missing_text, undone
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.impact import Loss, loss_value

@@ -42,13 +42,7 @@ from reconciler.report.report import (
     WaveRow,
 )
 from reconciler.resolve.ownership import find_view
-from reconciler.resolve.rollout_model import (
-    MemberPhase,
-    Rollout,
-    RolloutPhase,
-    WavePhase,
-    WaveStatus,
-)
+from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase, WaveStatus
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.changes import VersionChange

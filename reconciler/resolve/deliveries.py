@@ -228,12 +228,7 @@ def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
 
 
 def _lock_digest(
-    locked: ClusterLock,
-    owner: ObjectName,
-    target: DeliveryTarget,
-    inventory: Inventory,
-    *,
-    is_complete: bool,
+    locked: ClusterLock, owner: ObjectName, target: DeliveryTarget, inventory: Inventory, *, is_complete: bool
 ) -> str:
     """Return the digest of the inputs of a generated package, "" if the lock does not record its own."""
     lock, policy = locked.lock, inventory.policy

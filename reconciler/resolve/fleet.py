@@ -19,12 +19,7 @@ from reconciler.dependencies.catalog.index import DependencyInputs, read_index, 
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import format as lock_files
 from reconciler.dependencies.lock import update as updates
-from reconciler.dependencies.lock.format import (
-    DEFAULT_OPTIONS,
-    ClusterUpdate,
-    LockUpdate,
-    ResolveOptions,
-)
+from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key

@@ -15,13 +15,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey, RolloutKey, ask_ke
 from reconciler.names.problems import Problem
 from reconciler.names.refs import DRAFTS, short_branch
 from reconciler.policy import RolloutPolicy
-from reconciler.records.state import (
-    UNTIMED,
-    PackageVariantRecord,
-    RolloutMember,
-    RolloutPin,
-    RolloutRecord,
-)
+from reconciler.records.state import UNTIMED, PackageVariantRecord, RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.deliveries import RETRY
 from reconciler.resolve.merge_bases import Sources, find_commit
 from reconciler.resolve.ownership import find_view

@@ -19,6 +19,12 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.http.client import ReplyCache
 from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
+from reconciler.names.refs import HEADS, chart_ref, index_ref, short_branch
+from reconciler.plan.changes import Change, Outcome, PinChange
+from reconciler.plan.compare import pin_change
+from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
+from reconciler.plan.set_diff import retained_variants
+from reconciler.policy import CommitPolicy, Limits
 from reconciler.read.configuration import FILE
 from reconciler.read.credentials import find_credentials
 from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory

@@ -22,12 +22,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Outcome, Plan, WriteRemoval
 from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact, ImpactReader
-from reconciler.plan.status import (
-    PackageStatus,
-    current_status,
-    current_statuses,
-    status_after,
-)
+from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_after
 from reconciler.read.contents import fetch_contents
 from reconciler.render.update.sides import file_text, is_text
 from reconciler.report.build import (

@@ -238,10 +238,7 @@ def _read_views(
     def is_inside(path: str) -> bool:
         return path not in left_out and _directory(path, directories) is not None
 
-    for ref in (
-        *find_refs(mirror, is_inside),
-        *(group for group in grouped if is_inside(group.named.path)),
-    ):
+    for ref in (*find_refs(mirror, is_inside), *(group for group in grouped if is_inside(group.named.path))):
         refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
     inside = _directories_inside(directories)
     contents = [
