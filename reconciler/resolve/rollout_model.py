@@ -1,14 +1,17 @@
-"""Values of a rollout: its packages, its waves, and the orders of people."""
+"""Values of a rollout: its packages, the orders of people, and its waves with what may move next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.text import Text
+from reconciler.api.meta import LabelSelector, compile_selector
+from reconciler.base.text import Text, time_text
 from reconciler.names.ids import ObjectName, RolloutKey
+from reconciler.policy.rollouts import UNLISTED, Wave
+from reconciler.policy.settings import amount
 from reconciler.records.state import RolloutRecord
 
 PAUSE = "reconciler.dev/rollout-paused"
@@ -216,3 +219,184 @@ class Rollout(Struct, frozen=True):
             for wave in self.waves
         )
         return replace(self, waves=tuple(waves))
+
+
+Labels = Mapping[str, str]
+
+CLOCK_SKEW_S = 300
+"""So much the clocks of machines may differ."""
+
+
+class Judgement(NamedTuple):
+    """Status of every wave in order, and the packages that may move to the new revision now."""
+
+    waves: tuple[WaveStatus, ...]
+    moving: frozenset[ObjectName]
+
+    @property
+    def failed(self) -> WaveStatus | None:
+        """The wave that stops the rollout, if any."""
+        return next((wave for wave in self.waves if wave.phase is WavePhase.FAILED), None)
+
+    @property
+    def current(self) -> WaveStatus | None:
+        """The first wave that the next ones wait for; None if the rollout is complete."""
+        return next((wave for wave in self.waves if not wave.is_passed), None)
+
+
+def wave_names(waves: Sequence[Wave]) -> tuple[str, ...]:
+    """Return the names of all waves in their order, that of the rest too."""
+    return tuple(dict.fromkeys([*(wave.name for wave in waves), UNLISTED]))
+
+
+def assign_waves(waves: Sequence[Wave], targets: Mapping[ObjectName, Labels]) -> dict[ObjectName, str]:
+    """Return the wave of each target: the first one that selects it and has room. Total; order-free.
+
+    A wave takes the first targets by name. Those that no wave takes are the last wave, `rest`.
+    """
+    assigned: dict[ObjectName, str] = {}
+    for wave in waves:
+        selects = compile_selector(LabelSelector.model_validate(wave.selector))
+        # Rounded up, as maxSurge of a Deployment: a tenth of nine packages is one.
+        room = amount(wave.size, len(targets), up=True)
+        free = [key for key in sorted(targets) if key not in assigned and selects(targets[key])]
+        assigned |= dict.fromkeys(free[:room], wave.name)
+    return {key: assigned.get(key, UNLISTED) for key in sorted(targets)}
+
+
+def recorded_waves(names: Iterable[str], waves: Iterable[Wave]) -> tuple[Wave, ...]:
+    """Return the waves of a rollout in its own order; one that is not configured any more has no gates."""
+    configured = {wave.name: wave for wave in waves}
+    return tuple(configured.get(name) or Wave(name=name) for name in names)
+
+
+def judge_waves(
+    waves: Sequence[Wave], members: Iterable[tuple[str, MemberStatus]], orders: Orders, now: int
+) -> Judgement:
+    """Return the status of every wave, and which packages may move. Pure, total and order-free.
+
+    A package moves only while every earlier wave is complete or skipped. What has moved stays: neither a
+    pause nor a failure takes a draft back. Everything is judged by the present state and never by an observed
+    transition, so that a run that was killed, or that did not happen, leaves no wave waiting for ever.
+
+    Differs: Argo CD's progressive syncs leave out targets that no step selects, and wait until they have seen
+    each Application change its state.
+    """
+    by_wave: dict[str, list[MemberStatus]] = {}
+    for name, member in members:
+        by_wave.setdefault(name, []).append(member)
+    statuses: list[WaveStatus] = []
+    moving: set[ObjectName] = set()
+    holding: WaveStatus | None = None
+    for wave in waves:
+        wave_members = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
+        due = frozenset() if orders.pause else frozenset(_next(wave, wave_members))
+        status = _judge(wave, wave_members, orders, now, due, is_last=wave is waves[-1])
+        if holding is None and _asks_first(wave, status, orders):
+            order = f'annotate the set with {START}: "{orders.revision}/{wave.name}"'
+            why = f"waits for a person before it begins: {order}"
+            status = WaveStatus(wave.name, WavePhase.WAITING, wave_members, why, asks=True)
+        elif holding is not None:
+            status = WaveStatus(wave.name, WavePhase.WAITING, wave_members, waiting_text(holding))
+        else:
+            moving |= due
+        holding = holding or (None if status.is_passed else status)
+        statuses.append(status)
+    is_stopped = holding is not None and holding.phase is WavePhase.FAILED
+    every = [member for wave_members in by_wave.values() for member in wave_members]
+    moved = {member.key for member in every if member.has_moved or (member.ended and not orders.pause)}
+    return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
+
+
+def _asks_first(wave: Wave, status: WaveStatus, orders: Orders) -> bool:
+    """Tell whether a person has to let a wave begin; one without a package to move begins by itself."""
+    is_open = not wave.start_approval or wave.name in orders.started
+    waiting = (m for m in status.members if m.phase is MemberPhase.WAITING and not m.ended)
+    return status.phase is WavePhase.PROGRESSING and not is_open and any(waiting)
+
+
+def waiting_text(holding: WaveStatus) -> str:
+    """Return what a wave, or a package of it, waits for."""
+    if holding.phase is WavePhase.FAILED:
+        return f"is stopped: wave {holding.name} failed"
+    return f"waits for wave {holding.name}"
+
+
+def _next(wave: Wave, members: Sequence[MemberStatus]) -> Iterator[ObjectName]:
+    """Yield the packages of an open wave that move now, as many as may be in review at one time."""
+    judged = [member for member in members if not member.ended]
+    in_review = sum(member.phase is MemberPhase.IN_REVIEW for member in judged)
+    room = max(1, amount(wave.max_open, len(judged), up=True)) - in_review
+    waiting = [member.key for member in judged if member.phase is MemberPhase.WAITING and not member.why]
+    yield from waiting[: max(0, room)]
+
+
+def _judge(
+    wave: Wave,
+    members: tuple[MemberStatus, ...],
+    orders: Orders,
+    now: int,
+    due: frozenset[ObjectName],
+    *,
+    is_last: bool,
+) -> WaveStatus:
+    """Return the status of a wave that nothing before it holds; docs/rollouts.md has the table.
+
+    `due` are the packages that move now. An approval after the last wave would guard nothing.
+    """
+    judged = [member for member in members if not member.ended]
+    failed = [member for member in judged if member.failure]
+    # Rounded down, as maxUnavailable of a Deployment: a tenth of nine packages is none.
+    budget = amount(wave.failure_budget, len(judged), up=False)
+    if wave.name in orders.skipped:
+        return WaveStatus(wave.name, WavePhase.SKIPPED, members)
+    if len(failed) > budget:
+        allowed = f", and the failure budget is {budget}" if budget else ""
+        hint = (
+            f'hint: Correct what failed, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}" '
+            f'to go on, or with {ROLL_BACK}: "{orders.revision}" to go back'
+        )
+        text = f"{_failed_text(failed)}{allowed}"
+        return WaveStatus(wave.name, WavePhase.FAILED, members, text, hint=hint)
+    if any(member.phase is not MemberPhase.PUBLISHED and not member.failure for member in judged):
+        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, due=due)
+    if why := _verifying_text(wave, judged, orders, now):
+        return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
+    if judged and wave.gates.approval and not is_last and wave.name not in orders.go:
+        why = f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
+        return WaveStatus(wave.name, WavePhase.VERIFYING, members, why, asks=True)
+    tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""
+    return WaveStatus(wave.name, WavePhase.COMPLETE, members, tolerated)
+
+
+def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
+    """Return what a wave of published packages waits for beside a person, "" for nothing."""
+    soaked = max((member.published for member in members), default=0) + wave.soak_s
+    if members and wave.soak_s and now < soaked:
+        return f"soaks until {time_text(soaked)}{_ahead_text(wave, members, orders, now)}"
+    waiting = [
+        f"{member.name}: {gate.message}"
+        for member in members
+        for gate in member.gates
+        if gate.result is Verdict.WAITING and not member.failure
+    ]
+    if waiting:
+        return f"waits for {listed(waiting)}{_ahead_text(wave, members, orders, now)}"
+    return ""
+
+
+def _ahead_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
+    """Return what to do where a package was recorded by a clock that was ahead of that of this run."""
+    ahead = [member for member in members if now and member.published > now + CLOCK_SKEW_S]
+    if not ahead:
+        return ""
+    seen = time_text(max(member.published for member in ahead))
+    return (
+        f"; {ahead[0].name} was recorded as published {seen}, which is in the future: set the clock of this "
+        f'machine right, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}"'
+    )
+
+
+def _failed_text(failed: Sequence[MemberStatus]) -> str:
+    texts = listed([f"{member.name}: {member.failure}" for member in failed])
+    return f"{len(failed)} failed ({texts})"

@@ -20,9 +20,14 @@ from reconciler.resolve.deliveries import RETRY
 from reconciler.resolve.merge_bases import Sources, find_commit
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
-from reconciler.resolve.rollout_model import Rollout, WavePhase, revisions_taken_back
+from reconciler.resolve.rollout_model import (
+    Rollout,
+    WavePhase,
+    assign_waves,
+    revisions_taken_back,
+    wave_names,
+)
 from reconciler.resolve.up_to_date import Values, inputs_digest, recorded_values, values_digest
-from reconciler.resolve.waves import assign_waves, wave_names
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
 """Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""

@@ -23,12 +23,14 @@ from reconciler.resolve.merge_bases import Sources, find_base
 from reconciler.resolve.ownership import find_pause, find_view
 from reconciler.resolve.resolution import HeldBack, Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
+    CLOCK_SKEW_S,
     GO,
     PAUSE,
     ROLL_BACK,
     SKIP,
     START,
     GateResult,
+    Judgement,
     MemberPhase,
     MemberStatus,
     Orders,
@@ -37,7 +39,11 @@ from reconciler.resolve.rollout_model import (
     Verdict,
     WavePhase,
     WaveStatus,
+    judge_waves,
     listed,
+    recorded_waves,
+    waiting_text,
+    wave_names,
 )
 from reconciler.resolve.rollout_records import (
     Outcome,
@@ -56,14 +62,6 @@ from reconciler.resolve.rollout_records import (
 )
 from reconciler.resolve.up_to_date import Values, variant_values
 from reconciler.resolve.upstreams import check_pin
-from reconciler.resolve.waves import (
-    CLOCK_SKEW_S,
-    Judgement,
-    judge_waves,
-    recorded_waves,
-    waiting_text,
-    wave_names,
-)
 
 _PASSED = GateResult(Verdict.PASSED)
 

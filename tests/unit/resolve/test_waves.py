@@ -11,13 +11,17 @@ from reconciler.policy.rollouts import Gates, Wave
 from reconciler.policy.settings import amount
 from reconciler.resolve.rollout_model import (
     GateResult,
+    Judgement,
     MemberPhase,
     MemberStatus,
     Orders,
     Verdict,
     WavePhase,
+    assign_waves,
+    judge_waves,
+    recorded_waves,
+    wave_names,
 )
-from reconciler.resolve.waves import Judgement, assign_waves, judge_waves, recorded_waves, wave_names
 from tests.support.decision_table import DecisionTable, Row
 
 NOW = 10_000
