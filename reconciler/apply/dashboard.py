@@ -24,7 +24,7 @@ from reconciler.plan.rejection import dashboard_key, dashboard_title
 from reconciler.plan.set_diff import claimed_packages
 from reconciler.plan.status import PackageStatus
 from reconciler.policy import ForgeKind, ForgeRule, Policy, find_rule
-from reconciler.read.credentials import control_credential, find_credentials, lacks_credential
+from reconciler.read.forges import control_credential, find_credentials, lacks_credential
 from reconciler.report.markdown import Dashboard, make_dashboard, merge_parts
 from reconciler.report.report import Names
 

@@ -29,8 +29,8 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.krm.yaml import SetValue, apply_edits
 from reconciler.policy import Engine, Policy
 from reconciler.read.control import OpenControl, open_control
-from reconciler.read.credentials import commit_signing
 from reconciler.read.files import read_directory
+from reconciler.read.forges import commit_signing
 from reconciler.read.governance import read_options, read_policy
 from reconciler.run.inputs import check_opened
 from reconciler.run.options import RunOptions, open_mirrors

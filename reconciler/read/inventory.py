@@ -39,10 +39,9 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, normalise_url
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
 from reconciler.read.control import ControlHistory, OpenControl, absolute_remote, open_control, read_standing
-from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import Walk, is_below
-from reconciler.read.forges import ForgeState, read_forges
+from reconciler.read.forges import ForgeState, commit_signing, find_credentials, read_forges
 from reconciler.read.former import find_former, with_distinct_places
 from reconciler.read.governance import (
     ReadOptions,

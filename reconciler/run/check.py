@@ -25,7 +25,7 @@ from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.set_diff import SetDiff, diff_variants
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.control import OpenControl, ProposedChange, is_merged, open_proposed_change
-from reconciler.read.credentials import lacks_credential
+from reconciler.read.forges import lacks_credential
 from reconciler.read.governance import (
     ReadOptions,
     policy_governor,

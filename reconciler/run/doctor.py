@@ -20,7 +20,7 @@ from reconciler.git.urls import local_path
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.refs import HEADS
 from reconciler.policy import ForgeKind, Policy, find_rule
-from reconciler.read.credentials import commit_signing, find_credentials
+from reconciler.read.forges import commit_signing, find_credentials
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 

@@ -44,8 +44,8 @@ from reconciler.krm.yaml import (
 )
 from reconciler.names.objects import File, Files, check_names, file_name_error
 from reconciler.policy import Limits, Policy
-from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
+from reconciler.read.forges import find_credentials
 from reconciler.read.governance import open_allowed
 from reconciler.sources.charts import (
     OCI,

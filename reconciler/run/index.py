@@ -26,8 +26,13 @@ from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace,
 from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import CommitPolicy, Limits
 from reconciler.read.configuration import FILE
-from reconciler.read.credentials import find_credentials
+<<<<<<< HEAD
+from reconciler.read.forges import find_credentials
 from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
+=======
+from reconciler.read.dependencies import INDEX_SUFFIXES, parse_index, read_index_directory
+from reconciler.read.forges import find_credentials
+>>>>>>> 3e6df588 (read: join modules of one subject)
 from reconciler.read.governance import open_allowed
 from reconciler.read.manifests import parse_manifests
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY

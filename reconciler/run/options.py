@@ -10,7 +10,7 @@ from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.shard import WHOLE, Shard
-from reconciler.read.credentials import control_credential
+from reconciler.read.forges import control_credential
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
 """The variable of `limits.readSeconds`."""

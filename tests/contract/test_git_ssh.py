@@ -14,7 +14,7 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
 from reconciler.names.objects import File, Signature
 from reconciler.policy import CredentialRule, Policy
-from reconciler.read.credentials import control_credential, find_credentials
+from reconciler.read.forges import control_credential, find_credentials
 from tests.support.ci import lacking, need
 from tests.support.git import Repo, make_repository
 from tests.support.signing import make_key

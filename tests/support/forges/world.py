@@ -14,7 +14,7 @@ from reconciler.http.client import Clock
 from reconciler.inventory.shard import WHOLE, Shard, shard_of
 from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan, exit_of
-from reconciler.read.credentials import CONTROL_TOKEN
+from reconciler.read.forges import CONTROL_TOKEN
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run

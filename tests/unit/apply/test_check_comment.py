@@ -12,7 +12,7 @@ from reconciler.apply import dashboard
 from reconciler.apply.dashboard import KEY, write_check_comment
 from reconciler.git.urls import Credential
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
-from reconciler.read.credentials import CONTROL_TOKEN
+from reconciler.read.forges import CONTROL_TOKEN
 from tests.unit.apply.world import Edge
 
 REMOTE = "https://forge.example/acme/control.git"

@@ -8,7 +8,7 @@ from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
-from reconciler.read.credentials import (
+from reconciler.read.forges import (
     CONTROL_KEY,
     CONTROL_KNOWN_HOSTS,
     CONTROL_TOKEN,
