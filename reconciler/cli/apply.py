@@ -28,8 +28,7 @@ from reconciler.cli.output import (
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.plan.changes import Effect, Outcome, Plan, exit_of
-from reconciler.report.build import build_report, needs_after
-from reconciler.report.isolation import tell, tell_outcome
+from reconciler.report.build import build_report, needs_after, tell, tell_outcome
 from reconciler.report.json import report_value
 from reconciler.report.markdown import plan_markdown
 from reconciler.report.text import effect_line, need_lines, outcome_lines

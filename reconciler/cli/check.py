@@ -24,8 +24,8 @@ from reconciler.cli.output import (
 from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem, current_runner
 from reconciler.plan.changes import problem_exits
 from reconciler.plan.compare import Comparison, Fate
+from reconciler.report.build import tell_comparison
 from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
-from reconciler.report.isolation import tell_comparison
 from reconciler.report.json import comparison_sarif
 from reconciler.run.check import CheckResult, Level, check_proposal
 from reconciler.run.options import RunOptions

@@ -23,7 +23,7 @@ from reconciler.base.redact import Redactor
 from reconciler.inventory.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, current_statuses
-from reconciler.report.isolation import tell
+from reconciler.report.build import tell
 from reconciler.resolve.rollout_model import MemberPhase
 from reconciler.run.plan import PlannedRun
 

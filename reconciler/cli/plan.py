@@ -32,8 +32,7 @@ from reconciler.cli.output import (
     with_shard,
 )
 from reconciler.plan.changes import Plan, exit_of
-from reconciler.report.build import build_report
-from reconciler.report.isolation import tell
+from reconciler.report.build import build_report, tell
 from reconciler.report.json import plan_sarif, report_value
 from reconciler.report.report import Report
 from reconciler.report.text import plan_lines

@@ -30,7 +30,7 @@ from reconciler.cli.output import (
 from reconciler.expand.expansion import empty_selections
 from reconciler.krm.yaml import emit
 from reconciler.names.problems import Problem
-from reconciler.report.isolation import tell_rows
+from reconciler.report.build import tell_rows
 from reconciler.report.json import exits_value, listing, wire
 from reconciler.report.status import (
     SORT_KEYS,

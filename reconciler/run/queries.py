@@ -31,9 +31,8 @@ from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
 from reconciler.render.needed_kinds import needed_kinds
-from reconciler.report.build import find_needs, package_overviews, version_label
+from reconciler.report.build import find_needs, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
-from reconciler.report.isolation import tell
 from reconciler.report.report import HistoryEntry, Need, PackageOverview
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name

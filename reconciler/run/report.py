@@ -38,6 +38,8 @@ from reconciler.report.build import (
     rollout_rows,
     row_reason,
     sorted_changes,
+    tell,
+    tell_comparison,
 )
 from reconciler.report.comparison import (
     compared_text,
@@ -59,7 +61,6 @@ from reconciler.report.html import (
     ReportKind,
     ReportSource,
 )
-from reconciler.report.isolation import tell, tell_comparison
 from reconciler.report.report import ChangeCause, PackageOverview
 from reconciler.report.status import URGENCY, Owner, condition, package_name
 from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
