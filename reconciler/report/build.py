@@ -42,11 +42,9 @@ from reconciler.report.report import (
     PackageRow,
     ProblemGroup,
     Report,
-    RolloutRow,
-    WaveRow,
 )
 from reconciler.resolve.ownership import find_view
-from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase, WaveStatus
+from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.changes import VersionChange
@@ -749,41 +747,9 @@ def _of_rollout(rollout: Rollout) -> Iterator[Need]:
             yield Need(Action.RELEASE, f"wave {wave.name} of {rollout.revision}", place)
 
 
-def rollout_rows(rollouts: Iterable[Rollout]) -> Iterator[RolloutRow]:
-    """Yield the rollouts that are on their way, each with every wave and what holds it. Deterministic."""
-    for rollout in rollouts:
-        if rollout.phase is not RolloutPhase.COMPLETE:
-            waves = tuple(map(wave_row, rollout.waves))
-            yield RolloutRow(rollout_title(rollout), waves, rollout.phase is RolloutPhase.FAILED)
-
-
-def rollout_title(rollout: Rollout) -> str:
-    """Return a rollout in a sentence."""
-    members = sum(len(wave.members) for wave in rollout.waves)
-    done = f"{sum(wave.published for wave in rollout.waves)} of {members} published"
-    newer = sum(key not in rollout.waves_of for key in rollout.staying)
-    more = f", {newer} newer {'target waits' if newer == 1 else 'targets wait'} for its end" if newer else ""
-    is_blocked = any(wave_row(wave).phase == BLOCKED for wave in rollout.waves)
-    phase = BLOCKED if is_blocked and rollout.phase is RolloutPhase.PROGRESSING else rollout.phase
-    return f"{rollout.revision} of {rollout.key}: {phase}, {done}{more}"
-
-
-BLOCKED = "blocked"
-"""The phase of a wave on its way that moves on only when a person does something."""
-
-
-def wave_row(wave: WaveStatus) -> WaveRow:
-    """Return the row of a wave."""
-    waits = wave.phase is WavePhase.PROGRESSING and any(member.why for member in wave.members)
-    return WaveRow(
-        wave.name,
-        BLOCKED if waits else str(wave.phase),
-        wave.published,
-        len(wave.members),
-        wave.message,
-        wave.hint,
-        waits or wave.asks or wave.phase is WavePhase.FAILED,
-    )
+def moving_rollouts(rollouts: Iterable[Rollout]) -> tuple[Rollout, ...]:
+    """Return the rollouts that are on their way."""
+    return tuple(rollout for rollout in rollouts if rollout.phase is not RolloutPhase.COMPLETE)
 
 
 T = TypeVar("T")

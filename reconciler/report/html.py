@@ -29,7 +29,8 @@ from reconciler.plan.changes import Refusal
 from reconciler.plan.impact import Impact
 from reconciler.report.build import change_risks, group_problems, impact_text, risk_texts
 from reconciler.report.markdown import load_template
-from reconciler.report.report import ChangeCause, Need, RolloutRow
+from reconciler.report.report import ChangeCause, Need
+from reconciler.resolve.rollout_model import Rollout
 
 
 class ReportKind(StrEnum):
@@ -140,7 +141,7 @@ class Page(Struct, frozen=True):
     places: Mapping[PackageKey, int] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
-    rollouts: tuple[RolloutRow, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
     lock: tuple[str, ...] = ()
     notes: tuple[Text, ...] = ()
     failed: tuple[tuple[str, Text], ...] = ()

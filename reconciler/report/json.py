@@ -34,7 +34,6 @@ from reconciler.plan.impact import Impact, Loss, Risk, loss_value
 from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
-from reconciler.report.build import rollout_title, wave_row
 from reconciler.report.conflicts import conflict_value
 from reconciler.report.report import ApprovableRow, HistoryEntry, PackageRow, Report
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
@@ -231,11 +230,11 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
                 upstream=r.key.upstream,
                 revision=r.revision,
                 phase=r.phase,
-                text=rollout_title(r),
+                text=r.title,
             )
             return state | _row(waves=r.waves, held=held)
         case WaveStatus() as w:
-            text = _row(message=w.message, text=wave_row(w).lines[0])
+            text = _row(message=w.message, text=w.lines[0])
             return text | _row(name=w.name, phase=w.phase, packages=w.members)
         case MemberStatus() as m:
             state = _row(phase=m.phase, message=m.failure or m.why, gates=m.gates)

@@ -198,41 +198,6 @@ class ProblemGroup(NamedTuple):
     places: tuple[Text, ...] = ()
 
 
-class WaveRow(NamedTuple):
-    """A wave: how many of its packages are published, what holds it, and what people can do about it.
-
-    `is_held` tells that it moves on only when a person does something about one of its packages.
-    """
-
-    name: str
-    phase: str
-    published: int
-    packages: int
-    message: str = ""
-    hint: str = ""
-    is_held: bool = False
-
-    @property
-    def counts(self) -> str:
-        """How many of its packages are published."""
-        return f"{self.published} of {self.packages} published"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The wave in a sentence, then the hint."""
-        message = f", {self.message}" if self.message else ""
-        text = f"wave {self.name}: {self.phase}, {self.counts}{message}"
-        return (text, self.hint) if self.hint else (text,)
-
-
-class RolloutRow(NamedTuple):
-    """A rollout in a sentence, and each of its waves; `is_failed` tells that nothing more moves."""
-
-    title: str
-    waves: tuple[WaveRow, ...]
-    is_failed: bool = False
-
-
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
 

@@ -18,9 +18,9 @@ from reconciler.report.build import (
     impact_text,
     loss_texts,
     move_text,
+    moving_rollouts,
     risk_summary,
     risk_texts,
-    rollout_rows,
     row_reason,
     since_text,
     upstream_text,
@@ -310,7 +310,7 @@ def need_lines(needs: Sequence[Need], *, paint: Paint = plain, width: int | None
 def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:
     """Yield the rollouts that are on their way as lines; those with equal waves have one list of them."""
     titles: dict[tuple[str, ...], list[str]] = {}
-    for row in rollout_rows(rollouts):
+    for row in moving_rollouts(rollouts):
         titles.setdefault(tuple(line for wave in row.waves for line in wave.lines), []).append(row.title)
     for lines, alike in titles.items():
         yield from (f"rollout {title}" for title in alike)

@@ -115,6 +115,9 @@ class WavePhase(StrEnum):
     """A person rolled the rollout back: packages that moved get the previous revision again."""
 
 
+BLOCKED = "blocked"
+
+
 class WaveStatus(Struct, frozen=True):
     """Status of one wave: how many of its packages are published, and what holds it.
 
@@ -144,6 +147,29 @@ class WaveStatus(Struct, frozen=True):
     def is_passed(self) -> bool:
         """Whether the next wave may move."""
         return self.phase in {WavePhase.COMPLETE, WavePhase.SKIPPED}
+
+    @property
+    def state(self) -> str:
+        """The phase; `blocked` on its way if only what a person does about a package moves it on."""
+        waits = self.phase is WavePhase.PROGRESSING and any(member.why for member in self.members)
+        return BLOCKED if waits else str(self.phase)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it moves on only when a person does something."""
+        return self.state == BLOCKED or self.asks or self.phase is WavePhase.FAILED
+
+    @property
+    def counts(self) -> str:
+        """How many of its packages are published."""
+        return f"{self.published} of {len(self.members)} published"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The wave in a sentence, then the hint."""
+        message = f", {self.message}" if self.message else ""
+        text = f"wave {self.name}: {self.state}, {self.counts}{message}"
+        return (text, self.hint) if self.hint else (text,)
 
 
 def _missing_text(wave: WaveStatus) -> str:
@@ -202,6 +228,18 @@ class Rollout(Struct, frozen=True):
     def revision(self) -> str:
         """The revision that travels, as people call it."""
         return self.record.revision
+
+    @property
+    def title(self) -> str:
+        """The rollout in a sentence."""
+        members = sum(len(wave.members) for wave in self.waves)
+        done = f"{sum(wave.published for wave in self.waves)} of {members} published"
+        newer = sum(key not in self.waves_of for key in self.staying)
+        wait = "target waits" if newer == 1 else "targets wait"
+        is_blocked = any(wave.state == BLOCKED for wave in self.waves)
+        phase = BLOCKED if is_blocked and self.phase is RolloutPhase.PROGRESSING else self.phase
+        more = f", {newer} newer {wait} for its end" if newer else ""
+        return f"{self.revision} of {self.key}: {phase}, {done}{more}"
 
     def with_holders(self, holders: Mapping[ObjectName, Text]) -> "Rollout":
         """Return the rollout with what its packages on the way wait for, beside a review."""

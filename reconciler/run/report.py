@@ -32,10 +32,10 @@ from reconciler.report.build import (
     equal_differences,
     loss_texts,
     move_text,
+    moving_rollouts,
     package_overviews,
     risk_counts,
     risk_texts,
-    rollout_rows,
     row_reason,
     sorted_changes,
     tell,
@@ -164,7 +164,7 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> Page:
         places=differences.places,
         problems={PROBLEMS: report.problems},
         refusals=report.refusals,
-        rollouts=tuple(rollout_rows(report.rollouts)),
+        rollouts=moving_rollouts(report.rollouts),
         lock=(*map(move_text, report.moves), *proposal_lines(report.lock)),
         notes=report.notes,
         failed=tuple(failures(outcome)) if outcome else (),
@@ -251,7 +251,7 @@ def _compared_report(report: Page, checked: CheckResult, planned: PlannedRun) ->
         packages=reader.rows(changes),
         diffs=differences.diffs,
         places=differences.places,
-        rollouts=tuple(rollout_rows(planned.plan.rollouts)),
+        rollouts=moving_rollouts(planned.plan.rollouts),
     )
 
 

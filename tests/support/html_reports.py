@@ -9,10 +9,11 @@ from typing import Any
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.impact import Impact
+from reconciler.records.state import RolloutRecord
 from reconciler.report.html import (
     FileDiff,
     PackageDiff,
@@ -21,7 +22,15 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.report import ChangeCause, Diff, RolloutRow, WaveRow
+from reconciler.report.report import ChangeCause, Diff
+from reconciler.resolve.rollout_model import (
+    MemberPhase,
+    MemberStatus,
+    Rollout,
+    RolloutPhase,
+    WavePhase,
+    WaveStatus,
+)
 from tests.support.plan_values import a_change
 
 COLUMNS = (
@@ -118,12 +127,21 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> Page:
     )
 
 
-_ROLLOUT = RolloutRow(
-    "web/v2 of default/web: failed, 4 of 12 published",
+def _wave(name: str, phase: WavePhase, published: int, packages: int, detail: str = "") -> WaveStatus:
+    phases = [MemberPhase.PUBLISHED] * published + [MemberPhase.WAITING] * (packages - published)
+    members = (MemberStatus(ObjectName("default", name), name, phase) for phase in phases)
+    return WaveStatus(name, phase, tuple(members), detail)
+
+
+_RECORD = RolloutRecord(namespace="default", name="web", revision="web/v2", waves=("canary", "early", "rest"))
+_ROLLOUT = Rollout(
+    _RECORD.rollout,
+    RolloutPhase.FAILED,
+    _RECORD,
     (
-        WaveRow("canary", "complete", 2, 2),
-        WaveRow("early", "failed", 2, 4, "edge-0003/web: Application web is Degraded"),
-        WaveRow("rest", "waiting", 0, 6),
+        _wave("canary", WavePhase.COMPLETE, 2, 2),
+        _wave("early", WavePhase.FAILED, 2, 4, "edge-0003/web: Application web is Degraded"),
+        _wave("rest", WavePhase.WAITING, 0, 6),
     ),
 )
 

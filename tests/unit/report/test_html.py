@@ -12,6 +12,7 @@ from reconciler.base.redact import MASK, Redactor
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
+from reconciler.records.state import RolloutRecord
 from reconciler.report.html import (
     PROBLEMS,
     FileDiff,
@@ -22,7 +23,8 @@ from reconciler.report.html import (
     ReportSource,
     html_page,
 )
-from reconciler.report.report import Action, ChangeCause, Diff, Need, NeedPlace, RolloutRow, WaveRow
+from reconciler.report.report import Action, ChangeCause, Diff, Need, NeedPlace
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase, WaveStatus
 from tests.support.html_reports import large_report, read_data
 from tests.support.plan_values import a_change, a_conflict
 
@@ -80,12 +82,18 @@ def report_of(text: str, url: str = "") -> Page:
         needs=(Need(Action.REVIEW, text, (NeedPlace(text, url or text, text), NeedPlace(text)), (text,)),),
         source=ReportSource(text, text, text, text, text, text),
         clusters={text: text},
-        rollouts=(RolloutRow(text, (WaveRow(text, text, 1, 2, text, text),)),),
+        rollouts=(_rollout(text),),
         lock=(text,),
         notes=(text,),
         failed=((text, text),),
         effects=(text,),
     )
+
+
+def _rollout(text: str) -> Rollout:
+    wave = WaveStatus(text, WavePhase.FAILED, detail=text, hint=text)
+    record = RolloutRecord(namespace=text, name=text, revision=text, waves=(text,))
+    return Rollout(record.rollout, RolloutPhase.FAILED, record, (wave,))
 
 
 class Elements(HTMLParser):

@@ -11,7 +11,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal, WaitsFor
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
-from reconciler.report.build import find_needs, rollout_rows
+from reconciler.report.build import find_needs
 from reconciler.report.report import NeedPlace
 from reconciler.resolve.rollout_model import (
     MemberPhase,
@@ -126,7 +126,7 @@ def test_wave_that_a_person_holds_is_blocked(why: str, word: str) -> None:
     wave = moving("canary", EAST)
     held = replace(wave, members=tuple(member._replace(why=why) for member in wave.members))
 
-    (row,) = rollout_rows((rollout(held, moving("rest", WEST, phase=WavePhase.WAITING)),))
+    row = rollout(held, moving("rest", WEST, phase=WavePhase.WAITING))
 
-    assert row.waves[0].phase == word
+    assert row.waves[0].state == word
     assert f": {word}, " in row.title
