@@ -69,9 +69,7 @@ class DashboardWriter(Struct, frozen=True):
     def write(self, dashboard: Dashboard, read_parts: Callable[[], Mapping[int, str]] = dict) -> Result:
         """Update the issue; one is opened only if something needs attention. A failure stops nothing else.
 
-        Args:
-            dashboard: The part of this run.
-            read_parts: Returns the parts of all shards, as the status branch has them now.
+        `read_parts` returns the parts of all shards, as the status branch has them now.
         """
         if not has_issues(self.forge):
             return Result()

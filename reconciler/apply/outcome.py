@@ -78,13 +78,7 @@ def failed_result(
 ) -> Result:
     """Return the result of something that could not be done: named, so that the rest can proceed.
 
-    Args:
-        repository: What reports call the repository.
-        error: What is wrong.
-        packages: The packages that lack an effect.
-        ref: What the effect is about.
-        kind: The effect that failed.
-        pushed: Whether the refs of these packages moved as planned.
+    `pushed` tells whether the refs of these packages moved as planned.
     """
     if isinstance(error, DefectError) and effects.is_shutting_down():
         error = effects.StoppedError()  # a signal interrupts calls of the system, and libgit2 fails with that

@@ -80,18 +80,13 @@ def apply_changes(
 ) -> Outcome:
     """Write everything once: each repository on its own, then state and status.
 
-    Isolated: a repository that fails is named, its records stay as they were, the others proceed.
-    Complete: what a killed run left undone is what the next plan still holds. Asked to end, it ends
-    between two effects, reports what is left, and records what was done.
+    Isolated: a repository that fails is named, its records stay as they were, the others proceed. Complete:
+    what a killed run left undone is what the next plan still holds. Asked to end, it ends between two
+    effects, reports what is left, and records what was done.
 
-    Args:
-        plan: What to do.
-        inventory: The world that it was made from.
-        targets: The repository of every change that writes, by normalised URL.
-        control: The control repository's mirror.
-        on_effects: Called with the effects of each repository, in the order of the outcome.
-        dashboards: Writer of the dashboard, if one is kept.
-        unusable: The repositories that are none of the targets, because a bug of ours keeps them from it.
+    `targets` has the repository of every change that writes, by normalised URL. `on_effects` is called with
+    the effects of each repository, in the order of the outcome. `unusable` are the repositories that are none
+    of the targets, because a bug of ours keeps them from it.
 
     Raises:
         StoppedError: The process was asked to end before anything was written.

@@ -182,18 +182,13 @@ def share_branch(
 ) -> Result:
     """Move a branch that several shards write: our files replace ours, what others wrote stays.
 
-    A file that came after the commit that we decided on, and that we know nothing of, stays too.
-    By compare-and-swap on what the branch holds now; a slower writer reads it again.
+    A file that came after the commit that we decided on, and that we know nothing of, stays too. By
+    compare-and-swap on what the branch holds now; a slower writer reads it again.
 
-    Args:
-        mirror: The repository of the branch.
-        branch: The commit that we decided on, and the files that the whole branch would hold.
-        mine: Tells which files are ours to write.
-        policy: Limits, and how commits are made.
-        time: The time of the commit, in seconds.
-        common: Tells which of them every shard decides alike. If they are neither what we decided on
-            nor what we decided, it is a newer decision: it stays, and the next run decides again.
-        is_newer: Tells whether records were made from newer inputs than ours: then nothing is written.
+    `branch` has the commit that we decided on, and the files that the whole branch would hold. `mine` tells
+    which files are ours to write, `common` which of them every shard decides alike: if they are neither what
+    we decided on nor what we decided, it is a newer decision, which stays, and the next run decides again.
+    `is_newer` tells whether records were made from newer inputs than ours: then nothing is written.
     """
     result = Result()
     for _ in range(MOST_TRIES):

@@ -88,14 +88,10 @@ def isolate(
 ) -> tuple[R, Mapping[T, DefectError]]:
     """Return the result of work without the units that it breaks with, and their defects.
 
-    For work that looks at all units at once. Only where it breaks it is done again: without any unit, then
-    with ever more of them, in parts that are halved where it breaks. Of units that break only together the
-    last is left out.
-
-    Args:
-        units: Returns what is worked on.
-        work: Returns the result without some units, as if they could not be understood. It has no effect.
-        name: Names a unit in the log.
+    For work that looks at all units at once, and has no effect. Only where it breaks it is done again:
+    without any unit, then with ever more of them, in parts that are halved where it breaks. Of units that
+    break only together the last is left out. Units that are left out are to the work as if they could not be
+    understood.
 
     Raises:
         Exception: The work breaks without any unit too.

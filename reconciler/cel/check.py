@@ -129,13 +129,7 @@ def is_string_literal(tree: Node) -> bool:
 
 
 def check(tree: Node, text: str, type_of: Callable[[str], str], limits: Limits) -> None:
-    """Refuse what compiles and yet has no place in a template.
-
-    Args:
-        tree: The expression as `parse` gives it.
-        text: The expression, which cel-cpp compiled.
-        type_of: Gives the type of an expression.
-        limits: The limits of the configuration.
+    """Refuse an expression that cel-cpp compiled and that yet has no place in a template.
 
     Raises:
         CelError: A literal mixes types, the value depends on the order of a map's keys, a message or a

@@ -40,12 +40,9 @@ _MAX_CONFLICTS = 10
 def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
     """Expand all manifests into PackageVariants, with the conditions of their owners.
 
-    Pure and order-free. A set is all or nothing: one invalid target stalls the set and nothing of it
-    changes, while every other owner proceeds.
-
-    Args:
-        inventory: Everything that was read.
-        trace: Record for every field of every variant which literal or expression set it.
+    Pure and order-free. A set is all or nothing: one invalid target stalls the set and nothing of it changes,
+    while every other owner proceeds. With `trace` every field of every variant has the literal or expression
+    that set it.
     """
     expansions = _expand_owners(inventory, trace=trace)
     candidates = [c for expansion in expansions for c in expansion.candidates]

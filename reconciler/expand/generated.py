@@ -369,10 +369,7 @@ def find_in_place(
 ) -> tuple[str, str] | None:
     """Describe the thing at the path of a package that a Repository does not have, with the next step.
 
-    Args:
-        package: The package as the manifest names it.
-        view: The Repository that it names.
-        views: Every Repository: a more specific one of the same Git repository may have the package.
+    Of `views` a more specific one of the same Git repository may have the package.
     """
     path = view.full_path(package)
     inner = [other for other in views if other.url == view.url and is_within(path, other.directory)]

@@ -318,15 +318,9 @@ def check_downstream(
 ) -> Iterator[Finding]:
     """Yield a finding if no package can be made at `package` of a repository.
 
-    Every path must be legal in a Git ref. A package that does not exist yet must also have a name
-    that Porch accepts; whether it exists is unknown while the repository is unavailable, and then
-    only Git's rule holds.
-
-    Args:
-        view: The downstream repository.
-        package: The package's path below the repository's directory, as the manifest gives it.
-        instance: The name of this instance.
-        path: The field to blame.
+    Every path must be legal in a Git ref. A package that does not exist yet must also have a name that Porch
+    accepts; whether it exists is unknown while the repository is unavailable, and then only Git's rule holds.
+    The package is below the repository's directory, as the manifest gives it.
     """
     full = view.full_path(package)
     why = package_path_error(full, instance)

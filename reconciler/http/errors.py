@@ -168,11 +168,8 @@ def duration_text(seconds: float) -> str:
 def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) -> ClassifiedReply:
     """Classify one complete reply. Total and pure.
 
-    Args:
-        status: The status code.
-        headers: The reply's headers, names in lower case.
-        data: The parsed body; None if it is empty, text if it is not JSON.
-        now: The server's time in seconds.
+    Names of headers are in lower case. `data` is the parsed body: None if it is empty, text if it is not
+    JSON. `now` is the server's time in seconds.
 
     Source: GitHub's documented limit replies and those seen: 403 and 429 with or without
     Retry-After, an empty primary quota, 422 with code `abuse`, GraphQL errors in a 200.

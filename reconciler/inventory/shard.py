@@ -95,11 +95,7 @@ class OtherFiles(Struct, frozen=True):
 def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> OtherFiles | None:
     """Return the files of the state and status branches that other shards write; None without shards.
 
-    The shards of a plan hold each of its packages exactly once, and one of them proposes the lock.
-    Problems and refusals are everybody's.
-
-    Args:
-        shard: The shard of this run.
-        owners: The package that each file is about.
+    The shards of a plan hold each of its packages exactly once, and one of them proposes the lock. Problems
+    and refusals are everybody's. `owners` has the package that each file is about.
     """
     return OtherFiles(shard, owners) if shard.parts > 1 else None

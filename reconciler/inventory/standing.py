@@ -128,12 +128,8 @@ def decide_standing(
 ) -> Standing:
     """Compare a commit with the default branch and with what was applied last. Pure.
 
-    Args:
-        commit: The commit of the control repository that is read.
-        tip: The tip of the default branch, None if there is none.
-        applied: The control commit that was applied last, None if no run recorded one.
-        history: The history of the control repository.
-        branch: The name of the default branch.
+    `tip` is that of the default branch, `applied` the control commit that was applied last; None if there is
+    none.
     """
     position, commits, newest = _position(commit, tip, applied, history)
     reference = applied or tip

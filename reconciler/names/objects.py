@@ -96,14 +96,9 @@ def check_names(paths: Iterable[str], before: Iterable[str] = (), *, maker: str 
     """Check the paths of the files of one tree: the grammar of each, and that no two of them clash.
 
     Files clash if one is in the place of a directory of another, which no tree can hold, or if some file
-    system takes their names for the same: case, normal form.
-
-    Args:
-        paths: Relative to the tree.
-        before: Paths that are no news, as main or a draft has them: only what Git itself refuses is looked
-            for in these.
-        maker: What gives these files, for the message.
-        hint: What to do about it.
+    system takes their names for the same: case, normal form. In paths of `before`, which are no news, as main
+    or a draft has them, only what Git itself refuses is looked for. `maker` is what gives the files, for the
+    message.
 
     Raises:
         NamesError: The first that is invalid, in the order of their names.

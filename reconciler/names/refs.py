@@ -210,12 +210,7 @@ def _is_segment(segment: str) -> bool:
 
 
 def package_path_error(path: str, instance: str) -> str:
-    """Return the error of a package path that cannot have drafts and tags, "" if it is valid.
-
-    Args:
-        path: The full path in the repository.
-        instance: The name of this instance, a part of the branches of deletions.
-    """
+    """Return the error of a package's full path that cannot have drafts and tags, "" if it is valid."""
     # Nearly every path is plain: then only its length can be wrong, and four refs need not be made.
     if _PLAIN_PATH.fullmatch(path) and len(path) <= _longest_plain_path(instance):
         return ""
@@ -250,12 +245,8 @@ def _refs_error(path: str, instance: str) -> str:
 def package_name_error(repository: str, package: str) -> str:
     """Return the error of a new package name that Porch cannot show, "" if it is valid.
 
-    Existing packages keep their names. Device names of Windows are invalid too: a repository with
-    such a directory cannot be checked out there.
-
-    Args:
-        repository: The name of the Repository object.
-        package: The package's path below the Repository's directory.
+    Existing packages keep their names. Device names of Windows are invalid too: a repository with such a
+    directory cannot be checked out there. The package is below the directory of the Repository.
     """
     path, _, name = package.rpartition("/")
     errors = object_name_errors(repository, path, name, f"{WORKSPACE_PREFIX}{_LARGE_NUMBER}")

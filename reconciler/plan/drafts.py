@@ -71,10 +71,7 @@ def group_message(
 ) -> str:
     """Return the message of a commit on a group's branch: one `kpt:` line for each package, sorted.
 
-    Args:
-        packages: The workspace of each package by its full path.
-        conflicts: The lines that name the conflicts of the packages.
-        labels: The labels of the packages.
+    `packages` are the workspaces by full paths, `conflicts` the lines that name conflicts.
     """
     count = len(packages)
     lines = [_kpt_line(path, packages[path], (labels or {}).get(path)) for path in sorted(packages)]

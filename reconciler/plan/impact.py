@@ -198,11 +198,9 @@ class ImpactReader(Struct):
     ) -> Impact:
         """Return the impact of a change. Total.
 
-        Args:
-            before: The package on main, empty if it is not there.
-            after: The package as its draft has it, empty if it is removed.
-            own_names: Names of the package, its repository and its owner, in the order of these roles.
-            values: What its functions set. They change nothing, but files equal but for them are read once.
+        A side is empty if the package is not there. `own_names` are those of the package, its repository and
+        its owner, in this order. `values` are what its functions set: they change nothing, but files equal
+        but for them are read once.
         """
         names = tuple(own_names)
         own_values, wide = OwnValues.of(names), OwnValues.of((*names, *values))

@@ -398,9 +398,8 @@ def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
 def consent_hint(consent: str, annotation: str = "") -> str:
     """Return the next step after a refusal: consent is given in Git, where others review it.
 
-    Args:
-        consent: The checksum of the refused deletions.
-        annotation: The annotation that would allow them too, as a clause.
+    `consent` is the checksum of the refused deletions, `annotation` one that would allow them too, as a
+    clause.
     """
     way = f"{annotation}, or " if annotation else ""
     return (

@@ -36,12 +36,8 @@ def plan_conditions(
     """Return the conditions of every set and variant as the effects leave them.
 
     Without times and sorted by type, so that they never flap: what a run leaves behind has the same
-    conditions in the next run, which does nothing.
-
-    Args:
-        context: Input of planning.
-        changes: Every change of the plan.
-        unfinished: The packages of which some effect is missing, and why; none if all were done.
+    conditions in the next run, which does nothing. `unfinished` are the packages of which some effect is
+    missing, and why.
     """
     missing = unfinished or {}
     drafted = _drafted(context)
@@ -237,12 +233,8 @@ def package_statuses(
     """Yield the status of every owned package after the effects, and of every variant without a package.
 
     Pure and order-free. A package that is gone, or that this instance does not own, has no status.
-
-    Args:
-        context: Input of planning.
-        changes: The changes of the plan.
-        unfinished: The packages of which some effect is missing; all others have all of theirs.
-        opened: The pull requests that the run opened.
+    `unfinished` are the packages of which some effect is missing, `opened` the pull requests that the run
+    opened.
     """
     listed: set[ObjectName] = set()
     for change in changes:
@@ -323,10 +315,7 @@ def status_after(
 ) -> dict[str, bytes]:
     """Return the files of the status branch as a run leaves them. Pure.
 
-    Args:
-        plan: What the run was to do.
-        unfinished: The packages of which some effect is missing, and why.
-        opened: The pull requests that the run opened or updated.
+    `unfinished` are the packages of which some effect is missing, and why.
     """
     if plan.context is None:
         return dict(plan.status)

@@ -140,11 +140,9 @@ def check_cron(text: str) -> None:
 
 
 def next_opening(schedule: Sequence[str], now: datetime) -> datetime | None:
-    """Return the minute of `now` if any expression matches it, else the next one; None if there is none.
+    """Return the minute of `now` if any cron expression matches, else the next one; None if there is none.
 
-    Args:
-        schedule: Cron expressions.
-        now: A time with its zone, which the expressions are about.
+    The expressions are about the zone of `now`.
     """
     from cronsim import CronSim  # noqa: PLC0415
 

@@ -64,13 +64,8 @@ def build_report(
 ) -> Report:
     """Return the report of a plan, or of what became of it. Pure: equal plans have equal reports.
 
-    Args:
-        plan: The plan.
-        names: The names of its packages.
-        outcome: What was done of it.
-        unfolded: List every package, also one that stays as it is, and each by itself.
-        detailed: Whether pending changes are a class of exit.
-        now: The time from which ages count; 0 for dates.
+    If `unfolded`, every package is listed, also one that stays as it is, and each by itself. If `detailed`,
+    pending changes are a class of exit. Ages count from `now`; without it there are dates.
     """
     statuses, changes = current_states(plan), sorted_changes(plan)
     listed = changes if unfolded else listed_changes(plan, statuses)
@@ -321,9 +316,7 @@ def package_overviews(
 ) -> dict[tuple[ObjectName, PackageKey | None], PackageOverview]:
     """Return the overview of each package of each variant; one that moved has a package where it leaves too.
 
-    Args:
-        plan: The plan of the fleet.
-        statuses: The states to show; by default those before any effect of the plan.
+    Without `statuses` the states are those before any effect of the plan.
     """
     if plan.context is None:
         return {}
@@ -446,13 +439,8 @@ def fold_changes(
 ) -> list[ChangeCause]:
     """Return the causes of changes that are in their order; the changes of a small group are its own causes.
 
-    Args:
-        changes: The changes as `sorted_changes` orders them.
-        names: The names of their packages.
-        statuses: The state of each package.
-        unfolded: Every change is a cause of its own.
-        labels: What happens to each package, where that is not its operation.
-        now: The time from which ages count; 0 for dates.
+    If `unfolded`, every change is a cause of its own. `labels` are what happens to each package, where that
+    is not its operation. Ages count from `now`; without it there are dates.
     """
     details = {change.package: detail(change, statuses.get(change.package), now) for change in changes}
     places: dict[tuple[object, ...], int] = {}
@@ -514,9 +502,7 @@ def equal_differences(
 ) -> list[list[Change]]:
     """Return the changes with equal differences together; changes without a difference are alone.
 
-    Args:
-        changes: The changes of packages.
-        impacts: The differences of those that this run does not write.
+    `impacts` are the differences of those that this run does not write.
     """
     groups: dict[object, list[Change]] = {}
     for change in changes:
@@ -571,12 +557,7 @@ Item = TypeVar("Item")
 
 
 def group_by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, Text, Text]]) -> list[list[Item]]:
-    """Group items by their key, at the place of the first; an item without a cause is a group of its own.
-
-    Args:
-        items: Problems or effects.
-        key: Returns kind, cause and hint of an item.
-    """
+    """Group items by kind, cause and hint, at the place of the first; one without a cause is alone."""
     groups: dict[tuple[object, ...], list[Item]] = {}
     for number, item in enumerate(items):
         kind, cause, hint = key(item)
@@ -761,13 +742,7 @@ def tell_rows(
     show: Callable[[Collection[Row], Sequence[Problem]], T],
     subject: Callable[[Row], str] = str,
 ) -> T:
-    """Return what `show` makes of rows without those that it breaks with, and with a problem of each.
-
-    Args:
-        rows: What is shown.
-        show: Returns a report without some rows, and with further problems.
-        subject: Names a row.
-    """
+    """Return what `show` makes of rows without those that it breaks with, and with a problem of each."""
     result, broken = isolate(
         lambda: rows, lambda left_out: show(left_out, ()), lambda row: f"row of {subject(row)}"
     )

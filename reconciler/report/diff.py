@@ -142,19 +142,12 @@ def package_patch(
 ) -> Iterator[str]:
     """Yield the lines of the patch that turns one state of a package into the other.
 
-    A file that may hold a Secret has a comment in place of its difference: `git apply` ignores comments,
-    and leaves the file as it is. Lines with values of Secrets are masked, and all of that file are comments.
-    Text with control characters is a binary patch, which shows none of them.
+    A file that may hold a Secret has a comment in place of its difference: `git apply` ignores comments, and
+    leaves the file as it is. Lines with values of Secrets are masked, and all of that file are comments. Text
+    with control characters is a binary patch, which shows none of them. `name` is that of the package in
+    comments, `values` those of its Secrets, if these are not all of its files.
 
     Source: Git, Documentation/diff-generate-patch.txt, "Generating patch text with -p".
-
-    Args:
-        directory: Directory of the package in its repository.
-        before: Files of the package, none if it is new.
-        after: Files after the change, none if it is deleted.
-        name: Name of the package in comments.
-        paint: Adds colors.
-        values: Values of its Secrets, if these are not all of its files.
     """
     values = values or values_in_secrets(before, after)
     for path in sorted(before.keys() | after.keys()):

@@ -79,12 +79,7 @@ def find_obstacles(
 ) -> Standstill:
     """Return what keeps a package from an upstream revision, in the order in which it would move.
 
-    Args:
-        plan: The plan of the fleet.
-        change: The change of the package.
-        name: Name of the package in hints.
-        version: The upstream revision (`v2`, `web/v2`), "" for the newest one.
-        trace: For variants of sets, the origin of each field.
+    `name` is that of the package in hints, `version` the revision (`v2`, `web/v2`), "" for the newest one.
     """
     context = plan.context
     if context is None or change.variant is None:

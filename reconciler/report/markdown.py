@@ -147,15 +147,9 @@ def pull_body(
 ) -> str:
     """Return the body of the pull request that proposes `change`: what, why, what is kept, what to do.
 
-    Args:
-        change: The change of its package.
-        names: The names of packages.
-        files: What it does to the files.
-        links: Addresses behind the facts, by their name.
-        difference: The address of everything that it changes, "" if unknown.
-        upstream: The commits of upstream that it brings, the newest first.
-        origins: The commits that set the local values of its conflicts, by the conflicts' names.
-        boxes: Whether a box that is ticked in it is read.
+    `links` are addresses behind the facts, by their name, and `difference` that of everything that it
+    changes. `upstream` are the commits of upstream that it brings, the newest first, `origins` those that set
+    the local values of its conflicts, by the conflicts' names. With `boxes` one that is ticked in it is read.
     """
     since = {name: _commit_text(commit) for name, commit in (origins or {}).items()}
     conflicts = conflict_rows(change, since, boxes=boxes)
@@ -456,11 +450,7 @@ class Dashboard(Struct, frozen=True):
 def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, eta: str) -> Dashboard:
     """Return the dashboard of one instance. Deterministic; its only times are those of states.
 
-    Args:
-        plan: What the run was to do.
-        statuses: State of every package after the run, as the status branch records it.
-        names: How packages and the instance are called.
-        eta: How long what a limit left takes, empty if nothing was left.
+    `statuses` are those after the run, `eta` is how long what a limit left takes, empty if nothing was left.
     """
     counts = Counter(status.phase for status in statuses)
     calls = bool(plan.problems or plan.refusals or counts.keys() - _QUIET)
@@ -518,15 +508,10 @@ _PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end --
 
 
 def merge_parts(body: str, texts: Mapping[int, str], shard: int, parts: int) -> str:
-    """Return the dashboard of several shards. Pure.
+    """Return the dashboard of several shards, of which one writes. Pure.
 
     Boxes that people ticked in the parts of other shards stay ticked: those shards have yet to read them.
-
-    Args:
-        body: The dashboard as it is.
-        texts: The text of each shard's part that is known; others stay as they are.
-        shard: The shard that writes.
-        parts: The number of shards; parts of another number go.
+    Parts without a text stay as they are; those of another number of shards go.
     """
     lines = body.replace("\r\n", "\n")
     merged = {int(m[1]): m[3] for m in _PART.finditer(lines) if int(m[2]) == parts and int(m[1]) < parts}

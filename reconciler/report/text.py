@@ -52,14 +52,8 @@ def plan_lines(
 ) -> Iterator[str]:
     """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
 
-    Deterministic: the order is that of operation, repository and path.
-
-    Args:
-        report: The report of a plan.
-        paint: Adds colors.
-        quiet: Leave the notes out.
-        shows_needs: Have what waits for people.
-        width: Characters of a row of the table; None for no limit.
+    Deterministic: the order is that of operation, repository and path. If `quiet`, there are no notes.
+    `width` is that of a row of the table, None for no limit.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     yield paint(report.summary, Color.BOLD)
@@ -97,11 +91,7 @@ def problem_lines(
 ) -> Iterator[str]:
     """Yield each problem with its place, its owner and its hint; those of one cause share these lines.
 
-    Args:
-        problems: The problems.
-        paint: Adds colors.
-        head: The first word of each problem instead of `problem:`.
-        brief: Leave the owner and the hint of a single problem out, and the hint of several.
+    `head` is the first word of each instead of `problem:`. If `brief`, there are neither owners nor hints.
     """
     head = head or paint("problem:", Color.RED)
     for group in group_problems(problems):

@@ -67,11 +67,8 @@ class ChartInGit(NamedTuple):
 def find_chart_version(address: str, version: str, client: RegistryClient, limits: Limits) -> FoundChart:
     """Return the newest version of a chart in a range, of a registry or a repository with an index.
 
-    Args:
-        address: `oci://HOST/NAME`, or `https://HOST/PATH/NAME` where `https://HOST/PATH` has an index.yaml.
-        version: A version or a range as Helm writes it; empty for the newest that is no prerelease.
-        client: Reads both.
-        limits: Bound the values of an index.
+    `address` is `oci://HOST/NAME`, or `https://HOST/PATH/NAME` where `https://HOST/PATH` has an index.yaml.
+    `version` is one or a range as Helm writes it, empty for the newest that is no prerelease.
 
     Raises:
         UsageError: The range is none.
@@ -146,13 +143,8 @@ def _entries(data: bytes, repository: str, limits: Limits) -> Mapping[str, Any]:
 def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, limits: Limits) -> ChartInGit:
     """Return the chart of a directory of a fetched Git repository.
 
-    Args:
-        mirror: The repository.
-        address: Its address with the path, for messages.
-        path: The directory of the chart, "" for the root.
-        version: A tag, a branch or a commit, or a range of versions. The tags `v1.2.0`, `NAME-1.2.0` and
-            `PATH/v1.2.0` are versions. Empty for the newest of those, and the default branch without any.
-        limits: Of packages.
+    `version` is a tag, a branch or a commit, or a range of versions: the tags `v1.2.0`, `NAME-1.2.0` and
+    `PATH/v1.2.0` are versions. It is empty for the newest of those, and the default branch without any.
 
     Raises:
         UnavailableError: There is no such ref, or no such directory.

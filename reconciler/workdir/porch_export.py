@@ -80,13 +80,10 @@ class Conversion(NamedTuple):
 
 
 def convert_export(exports: Mapping[str, bytes]) -> Conversion:
-    """Convert Repositories, PackageVariantSets and PackageVariants.
+    """Convert Repositories, PackageVariantSets and PackageVariants of files, by their names.
 
-    Status, fields that a cluster sets and variants that a set of the export owns are left out. A variant
-    of a package that Porch has created adopts it. Addresses in place of Repositories become Repositories.
-
-    Args:
-        exports: The exported files by name.
+    Status, fields that a cluster sets and variants that a set of the export owns are left out. A variant of a
+    package that Porch has created adopts it. Addresses in place of Repositories become Repositories.
 
     Raises:
         ConfigurationError: The only file is not YAML or JSON, or no file has an object of these kinds.

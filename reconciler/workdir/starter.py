@@ -182,10 +182,7 @@ _NGINX = {"Add web": "1.27", "Use nginx 1.29": "1.29"}
 def write_demo(directory: Path, layout: str, clusters: int) -> None:
     """Write the repositories, a working copy of the control repository and a script of all steps.
 
-    Args:
-        directory: A directory that is empty, or not there.
-        layout: SEPARATE or MONOREPO.
-        clusters: How many clusters the snapshot holds, at least 2.
+    `layout` is SEPARATE or MONOREPO; the snapshot holds at least 2 clusters.
 
     Raises:
         UsageError: The directory is not empty; nothing was written.
@@ -202,9 +199,7 @@ def write_demo(directory: Path, layout: str, clusters: int) -> None:
 def write_tutorial(directory: Path, schemas: Mapping[str, str]) -> None:
     """Write the fleet of the tutorial: blueprints, a repository for each cluster, the control repository.
 
-    Args:
-        directory: A directory that is empty, or not there.
-        schemas: Further files of the control repository, for editors.
+    `schemas` are further files of the control repository, for editors.
 
     Raises:
         UsageError: The directory is not empty; nothing was written.
