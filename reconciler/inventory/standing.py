@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.base.text import plural
 from reconciler.names.ids import ObjectKey, Oid
-
-if TYPE_CHECKING:
-    from reconciler.api.porch import PackageVariant, PackageVariantSet
 
 SHORT = 8
 """Digits of a commit in a sentence."""
@@ -113,7 +111,7 @@ class Removal(NamedTuple):
     path: str
     commit: Oid
     is_file: bool = True
-    last: "PackageVariant | PackageVariantSet | None" = None
+    last: PackageVariant | PackageVariantSet | None = None
 
 
 class Removals(NamedTuple):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,13 +33,10 @@ from reconciler.names.refs import HEADS, lock_ref, short_branch
 from reconciler.names.trailers import KEEPS, TAKES
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
-from reconciler.policy import Policy
+from reconciler.policy import CommitPolicy, CredentialRule, Policy
 from reconciler.read.repositories import unread
 from reconciler.records.state import PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
-
-if TYPE_CHECKING:
-    from reconciler.policy import CommitPolicy, CredentialRule
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""
@@ -287,7 +283,7 @@ def control_credential(environment: Mapping[str, str]) -> Callable[[str], Creden
 def find_credentials(
     policy: "Policy",
     environment: Mapping[str, str],
-    app: Callable[["CredentialRule"], Credential] | None = None,
+    app: Callable[[CredentialRule], Credential] | None = None,
 ) -> Callable[[str], Credential | None]:
     """Return the credential lookup by address: the longest matching rule counts.
 
@@ -318,7 +314,7 @@ def lacks_credential(policy: "Policy", environment: Mapping[str, str], remote: s
     return not (all(map(environment.get, variables)) and all(Path(file).is_file() for file in files))
 
 
-def commit_signing(policy: "CommitPolicy", environment: Mapping[str, str]) -> CommitSigning:
+def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> CommitSigning:
     """Return the signing of commits. The key is read when the first one is signed.
 
     Reading it raises UnavailableError if its variable or file is missing.
@@ -328,7 +324,7 @@ def commit_signing(policy: "CommitPolicy", environment: Mapping[str, str]) -> Co
     return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment))
 
 
-def _signing_key(policy: "CommitPolicy", environment: Mapping[str, str]) -> bytes:
+def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
     hint = "Set it, or correct spec.commits of reconciler.yaml."
     if policy.signing_key_env:
         if key := environment.get(policy.signing_key_env, ""):
@@ -342,7 +338,7 @@ def _signing_key(policy: "CommitPolicy", environment: Mapping[str, str]) -> byte
         raise UnavailableError(message, hint=hint) from error
 
 
-def _credential(rule: "CredentialRule", environment: Mapping[str, str]) -> Credential:
+def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credential:
     if rule.ssh_key_file:
         _learn_key(rule.ssh_key_file)
         known_hosts = _path(rule.known_hosts_file)
@@ -353,7 +349,7 @@ def _credential(rule: "CredentialRule", environment: Mapping[str, str]) -> Crede
     return Credential(rule.username, token)
 
 
-def _token(rule: "CredentialRule", environment: Mapping[str, str]) -> str:
+def _token(rule: CredentialRule, environment: Mapping[str, str]) -> str:
     if rule.token_env:
         if token := environment.get(rule.token_env, ""):
             return token
@@ -379,6 +375,6 @@ def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _missing(rule: "CredentialRule", why: str) -> UnavailableError:
+def _missing(rule: CredentialRule, why: str) -> UnavailableError:
     hint = "Set it, or correct spec.credentials of reconciler.yaml."
     return UnavailableError(f"The credential for {rule.prefix} is missing: {why}", hint=hint)

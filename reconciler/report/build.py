@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason, find_facts
 from reconciler.base.text import Text, age_text, join_texts, plural, some, words
+from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem
@@ -45,9 +46,6 @@ from reconciler.report.report import (
 )
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.changes import VersionChange
 
 _PLACES = {op: place for place, op in enumerate(Op)}
 _NO_DANGER = 1_000_000
@@ -286,13 +284,13 @@ _CLUSTERS = 5
 """Clusters of one pin that are named; more of them are counted."""
 
 
-def move_text(move: "VersionChange") -> str:
+def move_text(move: VersionChange) -> str:
     """Return one change of locks in a line: of what, what, why, and in which clusters."""
     where = f" ({clusters_text(move)})" if move.clusters else ""
     return f"{move.op.subject}: {move.op} {move}{where}"
 
 
-def clusters_text(move: "VersionChange") -> str:
+def clusters_text(move: VersionChange) -> str:
     """Return the clusters where a pin moves; many of them are counted."""
     return some(move.clusters, _CLUSTERS)
 

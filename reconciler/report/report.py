@@ -5,22 +5,20 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, plural, some
+from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, Refusal
 from reconciler.plan.impact import Impact, Loss, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.resolve.rollout_model import Rollout
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.lock.changes import VersionChange
 
 
 class Names(Struct, frozen=True):
@@ -285,6 +283,6 @@ class Report(Struct, frozen=True, dict=True):
         return f"{self.sentence} (checksum {self.checksum[:12]})" if self.checksum else self.sentence
 
     @property
-    def dangers(self) -> "tuple[VersionChange, ...]":
+    def dangers(self) -> tuple[VersionChange, ...]:
         """Changes of locks that take something from clusters."""
         return tuple(move for move in self.moves if move.op.is_dangerous)

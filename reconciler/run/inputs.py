@@ -4,13 +4,12 @@ import os
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import Downstream, Upstream
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.apply.outcome import Checkout, check_checkout
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
@@ -55,9 +54,6 @@ from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
 from reconciler.resolve.variants import SUBPACKAGE_REVISIONS
 from reconciler.run.options import RunOptions, open_mirrors
-
-if TYPE_CHECKING:
-    from reconciler.api.porch import PackageVariantSpec
 
 
 class RunInputs(Struct, frozen=True, dict=True):
