@@ -30,9 +30,9 @@ from reconciler.report.build import (
 )
 from reconciler.report.diff import package_patch
 from reconciler.run.check import CheckResult
+from reconciler.run.differences import is_deletion, read_sides
 from reconciler.run.plan import PlannedRun
 from reconciler.run.queries import read_origins, trace_variant
-from reconciler.run.report import is_deletion, read_sides
 
 if TYPE_CHECKING:
     from reconciler.report.html import Page

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.links import Links, UpstreamLog
-from reconciler.apply.outcome import Target, check_applicable
+from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
+from reconciler.apply.preconditions import check_applicable
 from reconciler.apply.pulls import lock_texts
 from reconciler.base import effects
 from reconciler.base.defects import DefectError, guard

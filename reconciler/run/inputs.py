@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.apply.outcome import Checkout, check_checkout
+from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task

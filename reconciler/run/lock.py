@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.outcome import Checkout, Target, check_checkout
+from reconciler.apply.outcome import Target
+from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_texts
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.outcome import Checkout, check_applicable, check_checkout
+from reconciler.apply.preconditions import Checkout, check_applicable, check_checkout
 from reconciler.base.errors import RefusedError
 from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import Oid
