@@ -14,13 +14,7 @@ from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError,
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.pulls import LocalTransaction, PullRecord
 from reconciler.git.pack import Pack
-from reconciler.git.push import (
-    PushResult,
-    PushStatus,
-    RefUpdate,
-    fits_push,
-    push,
-)
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, fits_push, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest, PullState

@@ -226,11 +226,7 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
         case Rollout() as r:
             held = [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
             state = _row(
-                set=r.key.owner,
-                upstream=r.key.upstream,
-                revision=r.revision,
-                phase=r.phase,
-                text=r.title,
+                set=r.key.owner, upstream=r.key.upstream, revision=r.revision, phase=r.phase, text=r.title
             )
             return state | _row(waves=r.waves, held=held)
         case WaveStatus() as w:
