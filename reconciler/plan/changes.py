@@ -435,7 +435,11 @@ class Approvable(NamedTuple):
     @property
     def hint(self) -> str:
         """The next steps of a person that make approval possible."""
-        steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
+        steps = (
+            ["Answer the conflicts with `reconciler answer`, or in the pull request."]
+            if self.conflicts
+            else []
+        )
         if not frozenset(self.failures).isdisjoint(self.unmet):
             steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
         elif self.unmet:

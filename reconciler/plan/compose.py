@@ -54,7 +54,8 @@ def asked_text(conflicts: Sequence[Conflict]) -> str:
         ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
         return f"{plural(number, 'generated value')} in {listed} {stays}. {ways}"
     them = verb(number, "it", "them")
-    return f"{plural(number, 'conflict')} in {listed}: answer {them} in the pull request"
+    ways = f"answer {them} in the pull request, or with reconciler answer"
+    return f"{plural(number, 'conflict')} in {listed}: {ways}"
 
 
 def missing_text(change: Change, missing: Unfinished) -> Text:

@@ -581,6 +581,11 @@ def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
 
 
 _RETRY = "retry it, or leave it"
+_DECISIONS = {
+    Reason.DRAFT_EDITED.facts.waits_for: "merge or close its draft, which people edited",
+    _WAITING[Phase.HELD_BACK]: "do what its row asks",
+}
+"""Orders for what a package waits for, where those words are none."""
 _ACTIONS = {
     WaitsFor.REVIEW: Action.REVIEW,
     WaitsFor.ANSWER: Action.ANSWER,
@@ -677,11 +682,13 @@ def _asks(status: PackageStatus, plan: Plan) -> Iterator[tuple[Action, NeedPlace
 
 def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
     if action is Action.ANSWER:
-        return "conflicts"
+        return f"conflicts of {status.name}"
     if action is not Action.REVIEW:
         # Of a rejected package that no variant wants only a draft of people is left.
         rejected = _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
-        return rejected if status.phase is Phase.REJECTED else overview.waiting_for
+        text = rejected if status.phase is Phase.REJECTED else overview.waiting_for
+        text = _DECISIONS.get(text, text)
+        return f"{status.name}: {text}" if status.pull and text else text  # its place is the package
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
     first = f"new {overview.review}, which no manifest asks for"
     ends = {

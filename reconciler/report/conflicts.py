@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.base.text import cell, code, plural, terminal
-from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark
+from reconciler.names.trailers import BOX, KEEP, KEEPS, TAKES, box_line, has_mark, without_mark
 from reconciler.plan.changes import Change
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
@@ -15,14 +15,34 @@ from reconciler.report.diff import LONGEST_LINE, MOST_LINES, cut
 LONGEST_VALUE = 80
 """Characters of a value that fit a table; a longer one, like one of several lines, is shown below it."""
 
+MOST_OPEN_LINES = 12
+"""Lines of a difference in a pull request's text; a longer one is folded."""
+
 MOST_CONFLICTS = 50
 """Conflicts of a pull request's text; more than these are counted."""
 
 
-class ConflictRow(NamedTuple):
-    """One conflict of a pull request, open or answered, as Markdown cells of a table.
+class ConflictBlock(NamedTuple):
+    """One open conflict of a pull request as Markdown: its place, and the name and the text of each value.
 
-    `boxes` answer it, `block` is the difference of two long values.
+    `boxes` answer it, `block` is the difference of two long values, which is folded where it `is_long`.
+    """
+
+    heading: str
+    values: tuple[tuple[str, str], ...]
+    boxes: tuple[str, ...] = ()
+    block: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the difference would push the next conflict off the screen."""
+        return self.block.count("\n") > MOST_OPEN_LINES
+
+
+class ConflictRow(NamedTuple):
+    """One answered conflict of a pull request, as Markdown cells of a table.
+
+    `boxes` answer it anew, `block` is the difference of two long values.
     """
 
     cells: tuple[str, ...]
@@ -47,27 +67,45 @@ def keep_line(name: str) -> str:
     return f"{KEEP}: {name}"
 
 
-def conflict_rows(change: Change, origins: Mapping[str, str], *, boxes: bool = False) -> list[ConflictRow]:
-    """Return the conflicts of a change as rows of a table, those that fit a pull request.
+def answer_command(package: str, note: Conflict) -> str:
+    """Return the command that answers a conflict of a package by its local value."""
+    return " ".join(filter(None, ("reconciler answer", package, without_mark(note.name), "--keep")))
+
+
+def conflict_blocks(
+    change: Change, origins: Mapping[str, str], *, boxes: bool = False
+) -> list[ConflictBlock]:
+    """Return the conflicts of a change as blocks, those that fit a pull request.
 
     `origins` tell, by the names of conflicts, what set the local value. With `boxes` those that a choice of
     one side answers have boxes, unless people committed to the draft.
     """
     boxes = boxes and not (change.request is not None and change.request.edited)
-    rows = []
+    blocks = []
     for note in change.conflicts[:MOST_CONFLICTS]:
-        place = f"{note.path}, of template {note.template}" if note.template else note.path
         compared = _compared(note)
-        base = "" if note.base is None else _cell(note.base, note, is_below=compared[0][1] == "before")
-        values = (base, _cell(note.upstream, note), _cell(note.local, note), origins.get(note.name, ""))
-        heading, block = _block(note, *compared)
-        cells = (*_place_cells(note, place), *values)
-        rows.append(ConflictRow(cells, _boxes(note) if boxes else (), heading, block))
-    return rows
+        sides = {
+            "before": ""
+            if note.base is None
+            else _cell(note.base, note, is_below=compared[0][1] == "before"),
+            "upstream": _cell(note.upstream, note),
+            "local": _cell(note.local, note),
+            "local since": origins.get(note.name, ""),
+            "template": cell(note.template[:LONGEST_LINE]) if note.template else "",
+        }
+        values = tuple((name, value) for name, value in sides.items() if value)
+        heading = ", ".join(text for text in reversed([*_place_cells(note, note.path)]) if text)
+        blocks.append(
+            ConflictBlock(heading, values, _boxes(note) if boxes else (), _block(note, *compared)[1])
+        )
+    return blocks
 
 
-def conflict_lines(change: Change) -> Iterator[str]:
-    """Yield the conflicts of a change for a terminal; every line of a value is a line."""
+def conflict_lines(change: Change, package: str) -> Iterator[str]:
+    """Yield the conflicts of a change for a terminal; every line of a value is a line.
+
+    `package` is its name in reports, by which a command answers them.
+    """
     for note in change.conflicts:
         yield f"  conflict: {terminal(place_text(note))}"
         if note.template:
@@ -77,7 +115,8 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
         if note.name:
-            yield f"    to keep the local value: {terminal(keep_line(note.name))}"
+            yield f"    next: {terminal(answer_command(package, note))}, --take or --value VALUE"
+            yield f"    or a commit on the draft with: {terminal(keep_line(note.name))}"
     for answer in change.answers:
         yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer.conflict))}"
         yield from _value_lines("chosen", answer.chosen, answer.conflict)
@@ -97,6 +136,12 @@ def conflict_texts(change: Change, origins: Mapping[str, str]) -> Iterator[tuple
         note = answer.conflict
         chosen = f"answered by {answered_text(answer)}: {_side(answer.chosen, note)}"
         yield _place_lines(note), "", _side(note.upstream, note), _side(note.local, note), chosen
+
+
+def answer_commands(change: Change, package: str) -> str:
+    """Return the commands that answer a change's conflicts."""
+    commands = (answer_command(package, note) for note in change.conflicts[:MOST_CONFLICTS])
+    return "\n".join(dict.fromkeys(commands))
 
 
 def change_keeps(change: Change) -> str:

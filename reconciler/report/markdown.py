@@ -45,7 +45,13 @@ from reconciler.report.build import (
     upstream_text,
 )
 from reconciler.report.comparison import compared_text, problem_sentence, rows, sentence
-from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
+from reconciler.report.conflicts import (
+    MOST_CONFLICTS,
+    answer_commands,
+    answer_rows,
+    change_keeps,
+    conflict_blocks,
+)
 from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
 from reconciler.report.report import Names, Report
 from reconciler.report.text import outcome_lines, proposal_lines
@@ -152,7 +158,7 @@ def pull_body(
     the local values of its conflicts, by the conflicts' names. With `boxes` one that is ticked in it is read.
     """
     since = {name: _commit_text(commit) for name, commit in (origins or {}).items()}
-    conflicts = conflict_rows(change, since, boxes=boxes)
+    conflicts = conflict_blocks(change, since, boxes=boxes)
     facts = [
         (name, _short(value), (links or {}).get(name, "")) for name, value in _facts(change, names) if value
     ]
@@ -173,7 +179,8 @@ def pull_body(
         risks=tuple(map(_short, _risks(change))),
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
-        boxed=[box for row in conflicts for box in row.boxes],
+        boxed=any(block.boxes for block in conflicts),
+        commands=answer_commands(change, names.of(change)) if conflicts else "",
         deleted=any(not (note.local or note.field) for note in change.conflicts),
         keeps=change_keeps(change),
         answers=answer_rows(change),
@@ -244,7 +251,11 @@ def group_body(
         rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
-        held=[(names.of(change), change_keeps(change)) for change in changes if change.conflicts],
+        held=[
+            (names.of(change), conflict_blocks(change, {}), answer_commands(change, names.of(change)))
+            for change in changes
+            if change.conflicts
+        ],
         answered_in=[
             (names.of(change), answer_rows(change), max(0, len(change.answers) - MOST_CONFLICTS))
             for change in changes

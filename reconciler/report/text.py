@@ -152,7 +152,7 @@ def change_lines(
     yield from (f"  {terminal(note.text)}" for note in change.subpackages)
     yield from (f"  {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
-    yield from conflict_lines(change)
+    yield from conflict_lines(change, names.of(change))
 
 
 def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.apply.links import known_bases, local_origins
 from reconciler.base.errors import Exit, UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
@@ -256,7 +257,10 @@ def read_origins(
     )
     if change.conflicts:  # functions wait for the answers: the draft lacks the values that the variant sets
         origins = tuple(o for o in origins if o.location is None or not o.field.startswith(".Values."))
-    return origins, replace(change, conflicts=conflicts)
+    view = inventory.views[change.repository]
+    mirror = planned.inputs.mirrors.open(view.remote) if conflicts and view.head else None
+    change = replace(change, conflicts=conflicts)
+    return origins, known_bases(change, local_origins(mirror, view.branch, change)) if mirror else change
 
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:

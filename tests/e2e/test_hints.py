@@ -383,7 +383,7 @@ STEPS = [
         conflict,
         ("plan",),
         Exit.WAITING,
-        "answer it in the pull request",
+        "answer it in the pull request, or with reconciler answer",
         changed_in_draft,
         APPROVE,
         APPROVED,

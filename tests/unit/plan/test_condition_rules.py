@@ -45,7 +45,7 @@ KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
 REF = f"refs/heads/{BRANCH}"
 WRITE = a_write(ref=REF, expect=oid("d2"))
 CONFLICT = a_conflict("a.yaml", "spec", "1", "2", name="a")
-QUESTION = "1 conflict in a.yaml: answer it in the pull request"
+QUESTION = "1 conflict in a.yaml: answer it in the pull request, or with reconciler answer"
 DONE = "successfully ensured downstream package variant"
 GOOD: dict[str, tuple[str, str, str]] = {
     "ConfigInjected": ("True", "NoInjectionPoints", ""),

@@ -67,6 +67,7 @@ DELETION = "reconciler/default/delete/web"
 WRITE = a_write(ref=REF, expect=oid("d2"))
 GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
 REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
+QUESTION = "1 conflict in a.yaml: answer it in the pull request, or with reconciler answer"
 CONFLICT = a_conflict("a.yaml", "spec", "1", "2", name="a")
 VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
@@ -194,7 +195,7 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
         pytest.param({"reason": Reason.PAUSED, "writes": (WRITE,), "op": Op.BLOCK},
             ("paused", "Paused", "Why"), id="a block is no change"),
         pytest.param({"reason": Reason.MERGE_CONFLICT, "conflicts": (CONFLICT,)},
-            ("conflict", "MergeConflict", "1 conflict in a.yaml: answer it in the pull request"),
+            ("conflict", "MergeConflict", QUESTION),
             id="conflicts are named, not why it was kept"),
         pytest.param({"reason": Reason.MERGE_CONFLICT}, ("published", "", ""), id="answered conflict"),
         pytest.param({"unready": ("a gate", "another")}, ("not ready", "NotReady", "a gate; another"),
@@ -205,7 +206,7 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
             ("not ready", "PipelineFailed", "Functions failed; a gate"), id="a function failed"),
         pytest.param({"waits": True}, ("held back", "UpToDate", "Why"), id="a person must act"),
         pytest.param({"waits": True, "unready": ("a gate",), "conflicts": (CONFLICT,)},
-            ("conflict", "MergeConflict", "1 conflict in a.yaml: answer it in the pull request"),
+            ("conflict", "MergeConflict", QUESTION),
             id="conflicts come first"),
         pytest.param({"waits": True, "unready": ("a gate",)}, ("not ready", "NotReady", "a gate"),
             id="then gates"),

@@ -25,11 +25,17 @@ def test_markdown_has_no_escaped_line_break_and_names_deletions() -> None:
     body = pull_body(CHANGE, NAMES)
 
     assert "\\x0a" not in body
-    assert "| `a.yaml` | `ConfigMap a` |  |  | 3 lines, see below | 3 lines, see below |" in body
-    assert "| `b.yaml` | `Deployment b` | `spec.replicas` |  | (deleted) | `5` |" in body
-    assert "| `c.yaml` | `ConfigMap c` | `data.x` |  | (empty) | see below |" in body
-    assert "| `notes.txt` |  |  |  | (deleted) | `one line` |" in body
-    assert "| `secret.yaml` | `Secret s` | `data.p` |  | `***` | (deleted) |" in body
+    table = "\n\n| | |\n| --- | --- |\n"
+    assert (
+        f"`ConfigMap a`, `a.yaml`{table}| upstream | 3 lines, see below |\n| local | 3 lines, see below |"
+        in body
+    )
+    assert (
+        f"`spec.replicas`, `Deployment b`, `b.yaml`{table}| upstream | (deleted) |\n| local | `5` |" in body
+    )
+    assert f"`data.x`, `ConfigMap c`, `c.yaml`{table}| upstream | (empty) |\n| local | see below |" in body
+    assert f"`notes.txt`{table}| upstream | (deleted) |\n| local | `one line` |" in body
+    assert f"`data.p`, `Secret s`, `secret.yaml`{table}| upstream | `***` |\n| local | (deleted) |" in body
 
 
 def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
@@ -53,8 +59,32 @@ def test_what_one_side_deleted_is_shown_as_the_change_of_the_other() -> None:
         ["--- before", "+++ local"],
         ["--- local", "+++ upstream"],
     ]
-    assert "| 3 lines, see below | 3 lines, see below | (deleted) |" in bodies[0]
-    assert "| 3 lines | 3 lines, see below | 3 lines, see below |" in bodies[2]
+    rows = "| before | {} |\n| upstream | 3 lines, see below |\n| local | {} |"
+    assert rows.format("3 lines, see below", "(deleted)") in bodies[0]
+    assert rows.format("3 lines", "3 lines, see below") in bodies[2]
+
+
+@pytest.mark.parametrize(("lines", "is_folded"), [(3, False), (40, True)])
+def test_a_long_difference_is_folded(lines: int, *, is_folded: bool) -> None:
+    sides = ("\n".join(f"{word} {line}" for line in range(lines)) for word in ("new", "mine"))
+    body = pull_body(replace(CREATED, conflicts=(a_conflict("a.txt", "", *sides),)), NAMES)
+
+    assert ("<summary>The difference</summary>" in body) is is_folded
+
+
+def test_conflicts_come_before_the_facts_and_each_has_its_command() -> None:
+    note = a_conflict(
+        "b.yaml",
+        "spec.replicas",
+        "4",
+        "5",
+        "Deployment b",
+        "web/b.yaml Deployment/b spec.replicas 000000-111111",
+    )
+    body = pull_body(replace(CREATED, conflicts=(note,)), NAMES)
+
+    assert body.index("### Conflicts") < body.index("| package |")
+    assert f"reconciler answer {NAMES.of(CREATED)} web/b.yaml Deployment/b spec.replicas --keep\n" in body
 
 
 @pytest.mark.parametrize("boxes", [False, True])

@@ -49,10 +49,13 @@ def test_json_never_shows_a_value_of_a_secret() -> None:
 def test_a_pull_request_shows_conflicts_but_no_secret() -> None:
     body = pull_body(CREATED, NAMES)
 
-    assert "| `deployment.yaml` |  | `spec.replicas` |  | `3` | `5` |" in body
-    assert "| `secret.yaml` |  | `data.p` |  | `***` | `***` |" in body
+    assert (
+        "`spec.replicas`, `deployment.yaml`\n\n| | |\n| --- | --- |\n| upstream | `3` |\n| local | `5` |"
+        in body
+    )
+    assert "`data.p`, `secret.yaml`\n\n| | |\n| --- | --- |\n| upstream | `***` |\n| local | `***` |" in body
     tokens = MarkdownIt("commonmark").enable("table").parse(body)
-    assert sum(t.type == "table_open" for t in tokens) == 3
+    assert sum(t.type == "table_open" for t in tokens) == 4
 
 
 def test_exit_codes_follow_the_order_of_severity() -> None:

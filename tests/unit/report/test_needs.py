@@ -61,7 +61,7 @@ def test_most_urgent_comes_first() -> None:
 
     assert needs(plan, [status(WEST, Phase.IN_REVIEW), status(EAST, Phase.CONFLICT, WaitsFor.ANSWER)]) == [
         ("decide", "9 packages would be deleted", ""),
-        ("answer", "conflicts; holds wave canary of web/v2", "east#3"),
+        ("answer", "conflicts of web; holds wave canary of web/v2", "east#3"),
         ("repair", "unknown field", "a.yaml:2"),
         ("review", "change", "west#3"),
     ]

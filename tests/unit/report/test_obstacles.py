@@ -248,7 +248,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         {"conflicts": (a_conflict("a", "b", "1", "2", name="a"),)},
         {},
         Obstacle(
-            "It is in conflict: 1 conflict in a: answer it in the pull request",
+            "It is in conflict: 1 conflict in a: answer it in the pull request, or with reconciler answer",
             "Answer each conflict in the draft: its pull request lists them.",
         ),
     ),
