@@ -36,13 +36,8 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
-<<<<<<< HEAD
-from reconciler.plan.deletions import left_drafts
-from reconciler.plan.impact import loss_consent
-=======
 from reconciler.plan.deletions import find_moved, left_drafts
 from reconciler.plan.impact import loss_consent
->>>>>>> d2046908 (approve: keep packages that moved until all of them is elsewhere)
 from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path

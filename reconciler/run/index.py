@@ -19,20 +19,9 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.http.client import ReplyCache
 from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.problems import Problem
-from reconciler.names.refs import HEADS, chart_ref, index_ref, short_branch
-from reconciler.plan.changes import Change, Outcome, PinChange
-from reconciler.plan.compare import pin_change
-from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
-from reconciler.plan.set_diff import retained_variants
-from reconciler.policy import CommitPolicy, Limits
 from reconciler.read.configuration import FILE
-<<<<<<< HEAD
-from reconciler.read.forges import find_credentials
 from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
-=======
-from reconciler.read.dependencies import INDEX_SUFFIXES, parse_index, read_index_directory
 from reconciler.read.forges import find_credentials
->>>>>>> 3e6df588 (read: join modules of one subject)
 from reconciler.read.governance import open_allowed
 from reconciler.read.manifests import parse_manifests
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
