@@ -160,8 +160,7 @@ class UpstreamLog:
             return ()
         if upstream not in self._read:
             try:
-                mirror = self._mirrors.open(upstream.remote)
-                self._read[upstream] = tuple(_changes(mirror, upstream))
+                self._read[upstream] = tuple(_changes(self._mirrors.open(upstream.remote), upstream))
             except ReconcilerError:  # the text does without
                 self._read[upstream] = ()
         return self._read[upstream]

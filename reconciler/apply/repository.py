@@ -205,8 +205,7 @@ def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
 def _failed(results: Iterable[PushResult]) -> dict[str, PushResult]:
     """Return the refs that did not move; refs that an atomic push skipped only if there are no others."""
     failed = {result.update.ref: result for result in results if not result.ok}
-    guilty = {ref: r for ref, r in failed.items() if r.status is not PushStatus.SKIPPED}
-    return guilty or failed
+    return {ref: r for ref, r in failed.items() if r.status is not PushStatus.SKIPPED} or failed
 
 
 def _blame(

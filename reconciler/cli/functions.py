@@ -172,8 +172,7 @@ class _Lock(Struct, frozen=True):
                 raise UsageError(f"{self.control} is no working copy, and its lock is reviewed", hint=hint)
             pin_in_copy(copy.root, pins)
             return
-        result = pin_on_branch(self.opened.mirror, self.policy, pins, self.opened.commit.time)
-        if result.exits:
+        if pin_on_branch(self.opened.mirror, self.policy, pins, self.opened.commit.time).exits:
             raise UnavailableError("The lock was not written", hint="Try again; nothing was changed.")
 
 

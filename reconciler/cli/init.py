@@ -96,8 +96,7 @@ def init(
     copy = find_working_copy(source) if source and source.is_dir() else None
     starter = starter._replace(branch=(copy and copy.branch) or "main")
     notes: list[str] = []
-    manifests = _converted(exports, notes) if exports else None
-    files = starter.files(manifests)
+    files = starter.files(_converted(exports, notes) if exports else None)
     _check(starter.instance, files)
     files |= editor_schemas(files)
     _write(directory, files)
@@ -136,8 +135,7 @@ def _ask(starter: Starter) -> Starter:
         return starter._replace(instance=instance, forge=forge)
     package = click.prompt("Package of that repository to install", starter.package)
     revision = click.prompt(f"Revision of {package}", starter.revision, type=click.IntRange(1))
-    downstreams = tuple(_ask_for_clusters())
-    return Starter(instance, forge, upstream, downstreams, package, revision)
+    return Starter(instance, forge, upstream, tuple(_ask_for_clusters()), package, revision)
 
 
 def _ask_for_clusters() -> Iterator[str]:

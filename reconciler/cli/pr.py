@@ -223,8 +223,7 @@ def reopen(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Ex
         return {}
 
     done = _Step("Reopen", "reopened", "reopen", "open")
-    chosen = _choose(settings, name, "Reopen")
-    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
+    return done.take(_choose(settings, name, "Reopen"), act, make_printer(), output, dry_run=dry_run)
 
 
 def _choose(settings: RunOptions, name: str, verb: str) -> list[ListedPull]:

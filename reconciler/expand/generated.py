@@ -452,8 +452,7 @@ def assume_upstreams(inventory: Inventory) -> Inventory:
             path = view.full_path(upstream.package)
             state = view.upstream_at(path) or PackageState(path)
             state = replace(state, published=(*state.published, _revision(path, upstream)))
-            names = [name for name in (upstream.tag, upstream.branch) if name]
-            refs = dict.fromkeys(names, _NULL_COMMIT)
+            refs = dict.fromkeys([name for name in (upstream.tag, upstream.branch) if name], _NULL_COMMIT)
             views[view.key] = replace(
                 view,
                 packages={**view.packages, path: state} if path else view.packages,

@@ -251,8 +251,7 @@ def _expressions(template: Template, path: FieldPath) -> Iterator[Finding]:
         if isinstance(expression.step, Failure):
             message = f"{field_name(expression.path)}: {expression.step.message}"
             where, offset = (*path, *expression.path), expression.step.offset
-            hint = hint_for(expression.step)
-            yield Finding(where, message, Reason.INVALID_EXPRESSION, hint, offset)
+            yield Finding(where, message, Reason.INVALID_EXPRESSION, hint_for(expression.step), offset)
 
 
 def _template(template: VariantTemplate, compiled: Template, path: FieldPath) -> Iterator[Finding]:

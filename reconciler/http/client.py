@@ -261,8 +261,7 @@ class Client:
         """Keep a reply for conditional requests: a whole one, for one that was cut short has the same tag."""
         etag = reply.headers.get("etag", "")
         if self._replies and re.fullmatch(SENDABLE, etag):
-            link = reply.headers.get("link", "")
-            self._replies.store(reply.url, CachedReply(etag, link, reply.body))
+            self._replies.store(reply.url, CachedReply(etag, reply.headers.get("link", ""), reply.body))
 
     def _attempt(self, request: Request, value: str, until: float) -> tuple[Reply, ClassifiedReply]:
         """Send a request once, and classify its reply."""
@@ -326,8 +325,7 @@ class Client:
         self.answered.add(find_server(url))
         if cached is not None and status == _NOT_MODIFIED:
             status, body, sent = _OK, cached.body, {**sent, "link": cached.link, "etag": ""}
-        data = _parsed(body) if request.parses or status != _OK else None
-        return Reply(status, sent, body, data, url)
+        return Reply(status, sent, body, _parsed(body) if request.parses or status != _OK else None, url)
 
     def _await_turn(self, url: str) -> float:
         """Wait as long as a server demanded; return for how long."""

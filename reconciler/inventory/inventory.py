@@ -217,8 +217,7 @@ class PackageState(Struct, frozen=True):
     @property
     def latest(self) -> PackageRevision | None:
         """The published revision with the greatest number, if any."""
-        numbered = [r for r in self.published if r.revision > 0]
-        return max(numbered, key=lambda r: r.revision, default=None)
+        return max([r for r in self.published if r.revision > 0], key=lambda r: r.revision, default=None)
 
 
 class RepositoryRole(StrEnum):

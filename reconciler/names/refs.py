@@ -148,8 +148,7 @@ def group_ref(instance: str, scope: Iterable[str], number: int) -> str:
 
 def group_number(ref: str, instance: str, scope: Iterable[str]) -> int:
     """Return the number of the group of a branch, 0 if it is no group of this scope."""
-    last = ref.removeprefix(group_ref(instance, scope, 0).removesuffix("0"))
-    return whole_number(last) or 0
+    return whole_number(ref.removeprefix(group_ref(instance, scope, 0).removesuffix("0"))) or 0
 
 
 def is_group_in(ref: str, repository: str) -> bool:

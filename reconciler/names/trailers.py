@@ -91,8 +91,7 @@ NO_ANSWERS = Answers()
 def conflict_name(package: str, path: str, resource: str, field_path: str, mark: str) -> ConflictName:
     """Return the name of a conflict in the package at a path; a part that is missing is a dash. Injective."""
     file = f"{package}/{path}" if package else path
-    parts = (file, resource.replace(" ", "/"), field_path)
-    path, resource, field_path = map(_spelled, parts)
+    path, resource, field_path = map(_spelled, (file, resource.replace(" ", "/"), field_path))
     return ConflictName(path, resource, field_path, mark)
 
 

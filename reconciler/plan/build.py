@@ -209,8 +209,7 @@ def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.V
     moved = {f"PackageVariant {change.variant}" for change in plan.changes if change.pending}
     changed = list(changed_pins(plan, inventory))
     before = {path: old for path, old, _ in changed if old is not None}
-    after = {path: new for path, _, new in changed if new is not None}
-    for pin in compare_upstreams(before, after):
+    for pin in compare_upstreams(before, {path: new for path, _, new in changed if new is not None}):
         if pin.what not in moved:
             op = MoveOp.ADD if not pin.before else MoveOp.CHANGE if pin.after else MoveOp.REMOVE
             yield lock_changes.VersionChange(op, *pin, ())
@@ -322,8 +321,7 @@ def _described(
         conflicts = change.conflicts
         if conflicts and written is not None and key in variants:
             local = variants[key].local
-            main = contents.get(local, {}) if local else {}
-            conflicts = with_templates(conflicts, written.files, main)
+            conflicts = with_templates(conflicts, written.files, contents.get(local, {}) if local else {})
         yield replace(change, pins=pins, requirements=requirements, impact=impact, conflicts=conflicts)
 
 
@@ -406,8 +404,7 @@ def _with_files(
     locks = {} if inventory.reviewed is not None else fleet.locks.files
 
     def records() -> dict[str, bytes]:
-        files = {**plan_records(context, every, waiting), **locks, **lock.records}
-        return dict(sorted(files.items()))
+        return dict(sorted({**plan_records(context, every, waiting), **locks, **lock.records}.items()))
 
     def other_status() -> dict[str, bytes]:
         namespace = inventory.policy.dependencies.shared_namespace

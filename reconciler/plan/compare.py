@@ -67,8 +67,7 @@ def pin_change(move: VersionChange) -> PinChange:
 
 def compare_upstreams(before: LockFiles, after: LockFiles) -> Iterator[PinChange]:
     """Yield the pins of upstreams that differ, by variant."""
-    paths = {*before, *after}
-    differing = {path for path in paths if before.get(path) != after.get(path)}
+    differing = {path for path in {*before, *after} if before.get(path) != after.get(path)}
     old, new = (_pins({p: files[p] for p in differing if p in files}) for files in (before, after))
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)

@@ -607,6 +607,5 @@ def _still_waits(package: PackageKey, context: PlanContext) -> bool:
     """Whether a refused package is still there and not desired, or its repository cannot be read."""
     target = context.targets.get(package)
     if target is None:
-        views = context.inventory.views_of(package.url)
-        return any(not view.is_available for view in views)
+        return any(not view.is_available for view in context.inventory.views_of(package.url))
     return target.owner is not None and package not in context.downstreams

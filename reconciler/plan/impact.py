@@ -292,8 +292,7 @@ class _Side(Struct):
         if path not in self._masked:
             file = self.files.get(path)
             data = self.own_values.mask(file.data) if file else None
-            digest = b"" if data is None else hashlib.sha256(data).digest()
-            self._masked[path] = _MaskedFile(data, digest)
+            self._masked[path] = _MaskedFile(data, b"" if data is None else hashlib.sha256(data).digest())
         return self._masked[path]
 
 

@@ -41,8 +41,7 @@ def find_rejection(
     if any(state == tree for state, _ in _states(target.package)):
         if _went_back(target.package, tree):
             newer = _split(target.package, tree)[1]
-            reverting = (commit for state, commit in newer if state == target.package.main_tree)
-            commit = next(reverting, None)
+            commit = next((commit for state, commit in newer if state == target.package.main_tree), None)
             where = f" in {commit.oid[:_SHORT]}" if commit else ""
             return f"This content was reverted on main{where}"
         if cluster_of(resolved.variant.key):
@@ -71,8 +70,7 @@ def retry_text(variant: DesiredVariant, recorded: str = "") -> str:
 
     `recorded` is the value that the record keeps, if this run does not record that of the annotation.
     """
-    before = variant.annotations.get(RETRY, recorded)
-    value = str((whole_number(before) or 0) + 1)
+    value = str((whole_number(variant.annotations.get(RETRY, recorded)) or 0) + 1)
     if cluster_of(variant.key):
         owner = f"Repository {variant.spec.downstream.repo if variant.spec.downstream else ''}"
     elif variant.set_key is not None:
@@ -98,8 +96,7 @@ def _went_back(package: PackageState, tree: Oid) -> bool:
     """Whether main left `tree` for what it had before, or for nothing at all."""
     if package.main_tree is None:
         return True
-    older = _split(package, tree)[0]
-    return any(state == package.main_tree for state, _ in older)
+    return any(state == package.main_tree for state, _ in _split(package, tree)[0])
 
 
 def _split(

@@ -578,8 +578,7 @@ def _postponed(
     policy, opening = context.inventory.policy.pull_requests, context.inventory.opening
     if not opening.is_open:
         message = "Its pull request waits for pullRequests.schedule"
-        when = Postponed(Reason.AWAITING_SCHEDULE, message, opening.opens)
-        return dict.fromkeys(ages, when)
+        return dict.fromkeys(ages, Postponed(Reason.AWAITING_SCHEDULE, message, opening.opens))
     counts = _Counts(_count_open(context, changes))
     postponed: dict[Head, Postponed] = {}
     for head in sorted(ages, key=lambda head: (ages[head], head)):

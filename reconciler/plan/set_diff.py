@@ -668,8 +668,7 @@ def retained_variants(desired: Desired, inventory: Inventory) -> frozenset[Objec
     undesired = authored.records.keys() - {variant.key for variant in desired.variants}
     if not undesired:
         return frozenset()
-    diff = diff_variants(desired, authored)
-    return frozenset(undesired & {change.key for change in diff.keep})
+    return frozenset(undesired & {change.key for change in diff_variants(desired, authored).keep})
 
 
 def without_generated(inventory: Inventory) -> Inventory:

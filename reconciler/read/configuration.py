@@ -71,8 +71,7 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
             message = "No variable may allow deletions: that is decided in Git only"
             hint = f"Unset it; write spec.{name} in the configuration."
             raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
-    value = _overridden(document.value, environment)
-    configuration = parse_model(Configuration, value)
+    configuration = parse_model(Configuration, _overridden(document.value, environment))
     if isinstance(configuration, tuple):
         raise _error(configuration, document, path, environment)
     instance = _instance(configuration, document, path, environment)
@@ -150,8 +149,7 @@ def _checked_selector(
     field = ("spec", *rule, "selector")
     selector = parse_model(LabelSelector, value)
     if isinstance(selector, tuple):
-        errors = tuple(_below(field, error) for error in selector)
-        raise _error(errors, document, path, environment)
+        raise _error(tuple(_below(field, error) for error in selector), document, path, environment)
     try:
         compile_selector(selector)
     except SelectorError as error:
@@ -171,8 +169,7 @@ def _instance(
     configuration: Configuration, document: Document, path: str, environment: Mapping[str, str]
 ) -> str:
     """Return the instance's name: required, given once, and not for the environment to change."""
-    spec = document.value.get("spec", {})
-    in_spec = configuration.spec.instance if "instance" in spec else ""
+    in_spec = configuration.spec.instance if "instance" in document.value.get("spec", {}) else ""
     named = {configuration.metadata.name, in_spec} - {""}
     if not named:
         where = Location(path, *document.mark(("metadata",)))

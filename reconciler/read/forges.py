@@ -248,8 +248,7 @@ def _read_checks(
         for commit in sorted({*wanted_checks(siblings, pulls.get(url, ()), policy), *heads}):
             # A failed request approves nothing.
             with suppress(ReconcilerError), guard(f"checks of commit {commit}"):
-                states = forge.checks(commit)
-                yield (url, commit), states
+                yield (url, commit), forge.checks(commit)
 
 
 def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -299,8 +299,7 @@ def _identity(
 
 
 def _problem(error: FieldError, place: SourcePosition) -> Problem:
-    where = _at(place, error.path, of_key=error.of_key)
-    return Problem(where, error.reason, error.message, error.hint)
+    return Problem(_at(place, error.path, of_key=error.of_key), error.reason, error.message, error.hint)
 
 
 def _at(place: SourcePosition, path: tuple[str | int, ...], *, of_key: bool = False) -> Location:

@@ -486,8 +486,7 @@ def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[
     histories = {}
     for file in fetch_files(objects, commit, PULLS_DIRECTORY):
         with suppress(PackageRefusedError, ValueError):
-            data = objects.blob(file.oid, limits.manifest_bytes)
-            history = read_record(data, PullHistory)
+            history = read_record(objects.blob(file.oid, limits.manifest_bytes), PullHistory)
             histories[history.url] = history
     return histories
 

@@ -505,8 +505,7 @@ def equal_differences(
     groups: dict[object, list[Change]] = {}
     for change in changes:
         impact = change.impact or impacts.get(change.package)
-        key = (change.op, impact.digest) if impact else change.package
-        groups.setdefault(key, []).append(change)
+        groups.setdefault((change.op, impact.digest) if impact else change.package, []).append(change)
     return list(groups.values())
 
 

@@ -154,8 +154,7 @@ class ChangeCause(Struct, frozen=True):
     @property
     def extent(self) -> str:
         """The number of packages, repositories and differences: `40 repositories, 3 distinct diffs`."""
-        count = len({change.package.url for change in self.changes})
-        where = plural(count, "repository")
+        where = plural(len({change.package.url for change in self.changes}), "repository")
         compared = sum(diff.impact is not None for diff in self.diffs)
         return f"{where}, {plural(compared, 'distinct diff')}" if compared else where
 

@@ -92,8 +92,7 @@ def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, invento
     """Return the pin of a package at a commit that was taken under `name`, None if it cannot be found."""
     package = view.upstream_at(path) or PackageState(path)
     # Several refs may name the commit: the one in upstreamLock comes first.
-    states = sorted(_states(view, package), key=lambda s: s[0] != name)
-    for ref, revision, at, tree in states:
+    for ref, revision, at, tree in sorted(_states(view, package), key=lambda s: s[0] != name):
         if at.oid == commit:
             # kpt writes the ref that was asked for: the same commit may have a number under another tag.
             number = revision if ref == name or not name else _UNNUMBERED

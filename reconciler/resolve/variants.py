@@ -345,8 +345,7 @@ def _at_kept_pins(
     results: dict[ObjectName, Outcome] = {}
     for variant in held_variants:
         pin, outcome = rollouts.kept_pins[variant.key], outcomes[variant.key]
-        offers = None if isinstance(outcome, tuple) else outcome.offers
-        choice = PinChoice(pin.pin, offers)
+        choice = PinChoice(pin.pin, None if isinstance(outcome, tuple) else outcome.offers)
         resolved = _outcome(variant, inventory, lookups, choice) if pin.pin else outcome
         results[variant.key] = with_kept_pin(outcome, pin, resolved)
     return results
@@ -354,8 +353,7 @@ def _at_kept_pins(
 
 def with_releases(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
     """Return the resolution with the packages that are orphaned."""
-    releases = tuple(find_releases(resolution.downstreams, desired, inventory))
-    return replace(resolution, releases=releases)
+    return replace(resolution, releases=tuple(find_releases(resolution.downstreams, desired, inventory)))
 
 
 def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outcome]:

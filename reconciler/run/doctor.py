@@ -124,8 +124,7 @@ def _manifests(inputs: RunInputs) -> Iterator[Diagnosis]:
 def _index(inventory: Inventory) -> Iterator[Diagnosis]:
     """Check the versions of the index; files that cannot be read are among the manifests' problems."""
     contents = read_index(inventory.index)
-    problems = [problem for problem in contents.problems if problem not in inventory.problems]
-    for problem in problems:
+    for problem in [problem for problem in contents.problems if problem not in inventory.problems]:
         yield Diagnosis("index", str(problem.location), Severity.ERROR, problem.message, problem.hint)
     if inventory.index and not contents.problems:
         yield Diagnosis("index", f"{plural(len(contents.candidates), 'version')} read")

@@ -470,8 +470,7 @@ def package_with(chart: VendoredChart, before: Files, name: str) -> Files:
         texts = _values_text(chart.name, old), _values_text(chart.name, chart.files)
         merged = merge_text(*texts, before[_VALUES].data.decode(errors="surrogateescape"))
         if merged is not None:
-            data = merged.text.encode(errors="surrogateescape")
-            others[_VALUES] = File.of(data, before[_VALUES].mode)
+            others[_VALUES] = File.of(merged.text.encode(errors="surrogateescape"), before[_VALUES].mode)
     files = {**_new_files(chart, name), **others, **_below(home, chart.files)}
     hint = "Nothing of it was used. Ask who made the chart for one without such a file."
     check_names(files, before, maker=f"The chart {chart.source}", hint=hint)

@@ -39,8 +39,7 @@ def open_mirrors(options: RunOptions) -> Mirrors:
         RefusedError: Others may write the cache.
         UnavailableError: This user may not.
     """
-    cache = open_cache(options.cache_dir or default_cache())
-    mirrors = Mirrors(cache, control_credential(os.environ))
+    mirrors = Mirrors(open_cache(options.cache_dir or default_cache()), control_credential(os.environ))
     seconds = os.environ.get(READ_SECONDS, "")
     if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
         mirrors.limit_reads(float(seconds))

@@ -194,8 +194,7 @@ def resolve_inputs(
     def resolved(inputs: RunInputs) -> ResolvedFleet:
         return _resolve(inputs, inputs.inventory, options, trace=trace)
 
-    units = inputs.inventory.units
-    return isolate(units, lambda left_out: resolved(inputs.without(left_out)))[0]
+    return isolate(inputs.inventory.units, lambda left_out: resolved(inputs.without(left_out)))[0]
 
 
 def _resolve(

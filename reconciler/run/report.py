@@ -382,8 +382,7 @@ def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differen
     groups = equal_differences([*written, *compared], dict(_impacts(planned, compared)))[:MOST_DIFFS]
     places = {change.package: place for place, group in enumerate(groups) for change in group}
     writer = _Writer(planned)
-    firsts = [group[0] for group in groups]
-    sides = read_sides(firsts, planned.plan, planned.inputs)
+    sides = read_sides([group[0] for group in groups], planned.plan, planned.inputs)
     diffs = tuple(writer.diff(side, len(group)) for side, group in zip(sides, groups, strict=True))
     return Differences(places, diffs)
 

@@ -61,8 +61,7 @@ class FoundVersion(Struct, frozen=True):
         header = {"apiVersion": INDEX_API_VERSION, "kind": VERSION_KIND}
         head = {**header, "source": self.source, "version": self.version}
         source = Source(self.location, marks=self.marks)
-        reading = read_package_version([(head, Source(self.location)), (self.manifest, source)])
-        return reading.problems
+        return read_package_version([(head, Source(self.location)), (self.manifest, source)]).problems
 
 
 class FoundVersions(Struct):

@@ -96,8 +96,7 @@ def pull_bundle(client: RegistryClient, name: str, tag: str) -> PulledFiles:
     config = client.manifest(name, named.digest).config if named is not None else None
     if config is None:
         lacks = f"{name}:{tag} has no manifest that is annotated io.cnab.manifest.type: config"
-        message = f"{lacks}, so it is no bundle"
-        raise RefusedError(message, hint="Publish it with `porter publish`.")
+        raise RefusedError(f"{lacks}, so it is no bundle", hint="Publish it with `porter publish`.")
     return PulledFiles(top.digest, (("bundle.json", client.blob(name, config)),))
 
 
@@ -330,8 +329,7 @@ class _Walk(Struct):
         if commit is None:
             message = f"{url} has no branch or tag {ref}"
             raise _SettingError(Reason.NOT_FOUND, message, "Correct the ref of its fetch.")
-        root = f"{below}/packages" if below else "packages"
-        files = packages_at(mirror, commit, root, self.limits)
+        files = packages_at(mirror, commit, f"{below}/packages" if below else "packages", self.limits)
         return url, find_versions(((f"{url}/{path}", data) for path, data in files), limits=self.limits)
 
     # Needs

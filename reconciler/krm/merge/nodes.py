@@ -153,8 +153,7 @@ class Node:
         """Return the offset of the node; a block below its key starts behind the line of the key."""
         start = int(self.raw.start_mark.index)
         if self.is_block:
-            text = self.tree.text
-            below = text.find("\n", self.slot) + 1 if self.slot >= 0 else 0
+            below = self.tree.text.find("\n", self.slot) + 1 if self.slot >= 0 else 0
             return below if 0 <= below <= start else start
         return start
 

@@ -423,8 +423,7 @@ class _EventComposer:
         node = MappingNode(event.tag or "", [], event.start_mark, event.end_mark, event.flow_style)
         self._open(node, event, depth)
         while not isinstance(child := self._next(), yaml.MappingEndEvent):
-            key = self._node(child, depth + 1)
-            node.value.append((key, self._node(self._next(), depth + 1)))
+            node.value.append((self._node(child, depth + 1), self._node(self._next(), depth + 1)))
         node.end_mark = child.end_mark
         return node
 

@@ -316,8 +316,7 @@ def share_texts(packages: Mapping[str, PackageState], texts: Mapping[str, str]) 
         main_tree = _held(tree, texts) if tree else None
         return replace(package, path=path, main_tree=main_tree, unpublished=unpublished)
 
-    shares = map(shared, packages.values())
-    return {package.path: package for package in shares}
+    return {package.path: package for package in map(shared, packages.values())}
 
 
 def _held(tree: Oid, texts: Mapping[str, str]) -> Oid:
@@ -333,8 +332,7 @@ def _read_refs(
     for ref in content.refs:
         path = ref.named.path
         if _is_draft(ref):
-            header = index.header(ref.package.kptfile)
-            draft = read_draft(mirror, ref, onto, header, policy.commits)
+            draft = read_draft(mirror, ref, onto, index.header(ref.package.kptfile), policy.commits)
             drafts.setdefault(path, []).append(draft)
         else:
             tags.setdefault(path, []).append(published_revision(mirror, ref))

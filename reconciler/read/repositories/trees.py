@@ -199,8 +199,7 @@ def read_trees(inventory: Inventory, mirrors: Mirrors) -> PackageTrees:
     if subpackages:
         headers = [header for headers_by_path in subpackages.values() for header in headers_by_path.values()]
         look_up((*_locked(views, headers), *_tagged(inventory, headers)))
-    existing = {at: tree for at, tree in trees.items() if tree}
-    return PackageTrees(existing, times, earlier, subpackages)
+    return PackageTrees({at: tree for at, tree in trees.items() if tree}, times, earlier, subpackages)
 
 
 def _read_subpackages(

@@ -47,8 +47,7 @@ class _Objects(Struct):
     def add(self, file: FileObjects) -> None:
         self.problems += file.problems
         for item in file.objects:
-            key = (item.api_version, item.kind, item.namespace, item.name)
-            first = self.by_key.setdefault(key, item)
+            first = self.by_key.setdefault((item.api_version, item.kind, item.namespace, item.name), item)
             if first is not item and first.body != item.body:
                 where = f"{item.namespace}/{item.name}" if item.namespace else item.name
                 message = f"{item.kind} {where} is also at {first.location}, with different content"
