@@ -20,6 +20,7 @@ REGISTRIES: Final = (
     "gcr.io/kpt-fn-contrib",
     "us-docker.pkg.dev/kpt-fn/functions",
 )
+APPLY_REPLACEMENTS: Final = "apply-replacements"
 APPLY_SETTERS: Final = "apply-setters"
 STARLARK: Final = "starlark"
 SCHEMA_VALIDATORS: Final = frozenset(("kubeconform", "kubeval"))
@@ -82,7 +83,7 @@ def _claims(low: Triple, high: Triple, newest: Triple) -> tuple[VersionClaim, ..
 
 
 CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
-    "apply-replacements": (
+    APPLY_REPLACEMENTS: (
         VersionClaim((0, 1, 0), (0, 1, 2), (0, 1, 1), "lenient"),
         VersionClaim((0, 1, 2), (0, 2, 0), (0, 1, 5)),
     ),

@@ -11,8 +11,10 @@ themselves, and so are those with a value in a text of the result, as conflicts 
 """
 
 import hashlib
+import posixpath
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -21,10 +23,13 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
-from reconciler.functions.catalog import APPLY_SETTERS, COPYING
+from reconciler.functions.catalog import APPLY_REPLACEMENTS, APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
+from reconciler.functions.resources import RESOURCE_ENDINGS
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
+from reconciler.krm.documents import documents_of
+from reconciler.krm.values import mapping_at
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files, object_id, tree_id
 from reconciler.names.substitution import OwnValues
@@ -48,15 +53,19 @@ _DECIDES: Final = re.compile(
 )
 """A masked value that decides about more than itself."""
 
-_SHARED: Final = COPYING | {APPLY_SETTERS}
+_PLACE: Final = re.compile(rb"\0(\d+)\0")
+_SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS}
 """The functions of packages that are shared."""
-_TAKEN_APART: Final = re.compile(
-    rb"^(?![^$\n]*# kpt-set: [^$\n]*\$\{[^$\n]*$)[^\n]*\$\{"
-    rb"|(?:[:?-]|[!&]\S*)[ \t]*# kpt-set:[^\n]*\n[^\n]*# kpt-set"  # one comment of two lines
-    rb"|\\[xuU]0*24",  # an escaped dollar
-    re.MULTILINE,
-)
-"""Text that may be a pattern of several setters: apply-setters takes the current value of its field apart."""
+_SETTERS: Final = re.compile(rb"# kpt-set:([^\n]*)")
+_SETTER: Final = re.compile(rb"\$\{([^}\n]*)")
+_NAMES_SETTER: Final = re.compile(rb"\$\{|\\[xuU]0*24")
+"""A text, or one with an escaped dollar, that may name a setter."""
+_TWO_LINES: Final = re.compile(rb"(?:[:?-]|[!&]\S*)[ \t]*# kpt-set:[^\n]*\n[^\n]*# kpt-set")
+_TAKES_PARTS: Final = re.compile(rb"delimiter|\\[xuU]")
+"""Part of a replacement that takes a value apart, or of one with an escape that may spell it."""
+_SELECTED: Final = re.compile(rb"\[[^\]=]*=([^\]\n]*)")
+"""The text that a replacement searches the items of a list for: a pattern."""
+_LITERAL: Final = re.compile(rb"[A-Za-z0-9_-]+")
 
 
 _EMPTY: Final = File.of(b"")
@@ -134,16 +143,9 @@ def find_classes(
 
     Upstream trees that are `made` from the values of their variant have own values, as its package on main.
     """
-    inputs, instance = _Inputs(contents, inventory, made), inventory.policy.instance
-    by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
-    for resolved in variants:
-        masked = inputs.mask(resolved) if _may_share(resolved, contents, instance) else None
-        if masked is not None:
-            # Of the masked files of a class one copy is kept.
-            by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own_values))
-    numbered = enumerate(members for members in by_key.values() if len(members[1]) > 1)
-    classes = (inputs.make_class(number, *members) for number, members in numbered)
-    return [merge_class for merge_class in classes if merge_class is not None]
+    instance = inventory.policy.instance
+    sharing = (resolved for resolved in variants if _may_share(resolved, contents, instance))
+    return list(_Inputs(contents, inventory, made).classes(sharing))
 
 
 def _may_share(resolved: ResolvedVariant, contents: Contents, instance: str) -> bool:
@@ -190,9 +192,32 @@ class _Inputs(Struct):
     made: Container[Oid]
     _shared: dict[_Sources, bytes] = field(default_factory=dict)
     _is_masked: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
-    _functions: dict[Oid, frozenset[str]] = field(default_factory=dict)
+    _steps: dict[Oid, tuple[Step, ...]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
 
-    def mask(self, resolved: ResolvedVariant) -> _Masked | None:
+    def classes(
+        self, variants: Iterable[ResolvedVariant], fixed: frozenset[bytes] = frozenset()
+    ) -> Iterator[VariantClass]:
+        """Yield the classes of variants; all members of one have the `fixed` values in the same places."""
+        by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
+        for resolved in variants:
+            if (masked := self.mask(resolved, fixed)) is not None:
+                # Of the masked files of a class one copy is kept.
+                by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own_values))
+        for masked, members in by_key.values():
+            if len(members) == 1:
+                continue
+            texts = (data for files in masked.trees.values() for data in files.values())
+            decisive = b"\n".join(match[0] for data in texts for match in _DECIDES.finditer(data))
+            if decisive:
+                # Such as the environment `dev`, which is in `kpt.dev` too.
+                numbers = {int(number) for number in _PLACE.findall(decisive)}
+                values = {filled.values[number] for _, filled in members for number in numbers}
+                yield from self.classes((r for r, _ in members), fixed | values) if values else ()
+            elif (made := self.make_class(next(self._numbers), masked, members)) is not None:
+                yield made
+
+    def mask(self, resolved: ResolvedVariant, fixed: frozenset[bytes]) -> _Masked | None:
         """Return the masked inputs of a variant, None if its functions may do more than copy its values."""
         trees = tuple(tree for _, tree in variant_trees(resolved))
         has_own = [tree == resolved.local or tree in self.made for tree in trees]
@@ -201,9 +226,10 @@ class _Inputs(Struct):
             self._pin(resolved.pin),
             resolved.base and self._pin(resolved.base),
         )
-        if not self._functions_of(resolved, sources) <= _SHARED:
+        if not self._functions_of(self._steps_of(resolved, sources)) <= _SHARED:
             return None
-        values = OwnValues.of(self._own_values(resolved, sources))
+        words = OwnValues.of(self._own_values(resolved, sources)).values
+        values = OwnValues(tuple(value for value in words if value not in fixed))
         facts = values.mask(_facts(resolved, self.inventory))
         masked: dict[Oid, dict[str, bytes]] = {}
         digests: list[bytes] = []
@@ -229,17 +255,17 @@ class _Inputs(Struct):
         """Return a pin without a tree of own values."""
         return replace(pin, tree=Oid("")) if pin.tree in self.made else pin
 
-    def _functions_of(self, resolved: ResolvedVariant, sources: _Sources) -> frozenset[str]:
-        """Return the builtins that upstream and variant name, "" for anything else."""
-        policy = self.inventory.policy.functions
+    def _steps_of(self, resolved: ResolvedVariant, sources: _Sources) -> tuple[Step, ...]:
+        """Return the steps that upstream and variant have."""
         for tree in sources.trees:
-            if tree not in self._functions:
-                self._functions[tree] = _functions(self.contents[tree], policy)
-        functions = (
-            _function(Step("", Stage.MUTATORS, 0, image=function.image or "", tag=function.tag or ""), policy)
-            for function in _functions_of_spec(resolved.variant.spec)
-        )
-        return frozenset(functions).union(*(self._functions[tree] for tree in sources.trees))
+            if tree not in self._steps:
+                self._steps[tree] = _steps(self.contents[tree])
+        steps = (step for tree in sources.trees for step in self._steps[tree])
+        return (*_steps_of_spec(resolved.variant.spec), *steps)
+
+    def _functions_of(self, steps: Iterable[Step]) -> frozenset[str]:
+        """Return the builtins that steps name, "" for anything else."""
+        return frozenset(_function(step, self.inventory.policy.functions) for step in steps)
 
     def _own_values(self, resolved: ResolvedVariant, sources: _Sources) -> Iterator[str]:
         """Yield the own values that nothing contains that is shared by the class."""
@@ -273,10 +299,8 @@ class _Inputs(Struct):
         first, _ = members[0]
         originals = (file.data for tree in masked.trees for file in self.contents[tree].values())
         inputs = (self._shared[masked.sources], masked.facts, *originals)
-        decisive = (data for files in masked.trees.values() for data in files.values())
-        if any(mark.encode() in data for data in inputs) or any(map(_DECIDES.search, decisive)):
+        if any(mark.encode() in data for data in inputs):
             return None
-        functions = self._functions_of(first, masked.sources)
         trees = {tree: self.contents[tree] for tree in masked.sources.trees}
         filled: dict[Oid, Oid] = {}
         for tree, files in masked.trees.items():
@@ -284,12 +308,18 @@ class _Inputs(Struct):
             filled_in = {path: File.of(placeholders.fill(d), sides[path].mode) for path, d in files.items()}
             filled[tree] = tree_id({**sides, **filled_in})
             trees[filled[tree]] = {**sides, **filled_in}
-            functions |= _functions({**sides, **filled_in}, self.inventory.policy.functions)
-        if not functions <= _SHARED or (APPLY_SETTERS in functions and any(map(_TAKEN_APART.search, inputs))):
-            return None
         view, directory, path, key, annotations, text, _ = orjson.loads(placeholders.fill(masked.facts))
         spec = PackageVariantSpec.model_validate_json(text)
-        images = [(function.image, function.tag, function.exec) for function in _functions_of_spec(spec)]
+        steps = [*_steps_of_spec(spec), *(step for files in trees.values() for step in _steps(files))]
+        functions = self._functions_of(steps)
+        texts = {text for values in (placeholders, *(v for _, v in members)) for text in values.values}
+        if not functions <= _SHARED or (
+            APPLY_REPLACEMENTS in functions and self._compares_parts(steps, trees.values(), texts)
+        ):
+            return None
+        if APPLY_SETTERS in functions and self._takes_apart(steps, trees.values()):
+            return None
+        images = [(step.image, step.tag, step.exec) for step in _steps_of_spec(spec)]
         if mark in repr((images, list(_keys(orjson.loads(text))), annotations)):
             return None
         if "reconciler.dev/" in text:
@@ -310,11 +340,73 @@ class _Inputs(Struct):
         inventory = replace(self.inventory, repositories=views)
         return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark)
 
+    def _configs(self, name: str, steps: Iterable[Step], trees: Iterable[Files]) -> Iterator[File]:
+        """Yield the files with configurations of a function, in all trees of a class."""
+        paths = {
+            posixpath.normpath(f"{step.package}/{step.config_path}" if step.package else step.config_path)
+            for step in steps
+            if step.config_path and self._functions_of((step,)) == {name}
+        }
+        yield from (files[path] for files in trees for path in paths if path in files)
+
+    def _compares_parts(
+        self, steps: Iterable[Step], trees: Iterable[Files], values: Collection[bytes]
+    ) -> bool:
+        """Tell whether a replacement may take a value apart, or find a part of one of these."""
+        for file in self._configs(APPLY_REPLACEMENTS, steps, trees):
+            selected = _SELECTED.findall(file.data)
+            if _TAKES_PARTS.search(file.data) or not all(map(_LITERAL.fullmatch, selected)):
+                return True
+            if any(text in value for text in selected for value in values):
+                return True
+        return False
+
+    def _takes_apart(self, steps: Sequence[Step], trees: Collection[Files]) -> bool:
+        """Tell whether a setter may take a current value apart: others of its comment are not given."""
+        configs = list(self._configs(APPLY_SETTERS, steps, trees))
+        if not all(map(documents_of, configs)):
+            return True
+        data: list[Mapping[str, Any]] = [
+            mapping_at(document.data, "data") for file in configs for document in documents_of(file)
+        ]
+        data += [step.config_map or {} for step in steps if self._functions_of((step,)) == {APPLY_SETTERS}]
+        keys_of_steps = [{str(key).encode() for key in values} for values in data]
+        # A value may hold the name of another setter.
+        if any("${" in str(value) for values in data for value in values.values()):
+            return True
+        is_copied = APPLY_REPLACEMENTS in self._functions_of(steps)
+        for path, file in (item for files in trees for item in files.items()):
+            if not path.endswith((KPTFILE, *RESOURCE_ENDINGS)):
+                continue
+            comments = _SETTERS.findall(file.data)
+            if is_copied and _NAMES_SETTER.search(_SETTERS.sub(b"", file.data)):
+                return True
+            for names in ({*_SETTER.findall(comment)} for comment in comments):
+                if len(names) > 1 and any(names & keys and names - keys for keys in keys_of_steps):
+                    return True
+            if comments and _TWO_LINES.search(file.data):
+                return True
+        return False
+
 
 def _functions_of_spec(spec: PackageVariantSpec) -> tuple[Function, ...]:
     pipeline = spec.pipeline
     functions = (*(pipeline.validators or ()), *(pipeline.mutators or ())) if pipeline else ()
     return (*functions, *(spec.mutators or ()))
+
+
+def _steps_of_spec(spec: PackageVariantSpec) -> Iterator[Step]:
+    for function in _functions_of_spec(spec):
+        yield Step(
+            "",
+            Stage.MUTATORS,
+            0,
+            image=function.image or "",
+            tag=function.tag or "",
+            exec=function.exec or "",
+            config_path=function.config_path or "",
+            config_map=function.config_map,
+        )
 
 
 def set_values(spec: PackageVariantSpec) -> Iterator[str]:
@@ -327,13 +419,12 @@ def _with_tree(pin: Pin, trees: Mapping[Oid, Oid]) -> Pin:
     return replace(pin, tree=trees.get(pin.tree, pin.tree))
 
 
-def _functions(files: Files, policy: FunctionPolicy) -> frozenset[str]:
-    """Return the builtins that the pipelines of a package name, with "" for anything else."""
+def _steps(files: Files) -> tuple[Step, ...]:
+    """Return the steps of a package, one without a function where its pipeline is invalid."""
     try:
-        steps = declared_steps(files) if may_have_pipeline(files) else ()
+        return declared_steps(files) if may_have_pipeline(files) else ()
     except InvalidPipelineError:
-        return frozenset(("",))
-    return frozenset(_function(step, policy) for step in steps)
+        return (Step("", Stage.MUTATORS, 0),)
 
 
 def _function(step: Step, policy: FunctionPolicy) -> str:

@@ -233,6 +233,34 @@ PIPELINES = [
     "pipeline:\n  mutators:\n" + STEP.format("apply-setters:v0.2", "one", "c07-c08"),
     "pipeline:\n  mutators:\n" + STEP.format("ensure-name-substring:v0.2", "prepend", "app-"),
     "pipeline:\n  validators:\n  - image: nobody/knows:v1\n",
+    "pipeline:\n  mutators:\n" + STEP.format("apply-setters:v0.2", "one: x, two", "y"),
+    "pipeline:\n  mutators:\n  - {image: 'apply-replacements:v0.1.2', configPath: r.yaml}\n",
+]
+REPLACEMENTS = [
+    """\
+apiVersion: fn.kpt.dev/v1alpha1
+kind: ApplyReplacements
+metadata:
+  name: r
+  annotations: {config.kubernetes.io/local-config: "true"}
+replacements:
+- source: {kind: Kptfile, fieldPath: "metadata.annotations.[reconciler.dev/owner]"OPTIONS}
+  targets:
+  - select: {name: app}
+    reject:
+    - labelSelector: site=zone7
+    fieldPaths: ["metadata.annotations.from"]
+    options: {create: true}
+  - select: {kind: Deployment}
+    fieldPaths: ["metadata.labels.[site=TEXT]"]
+    options: {create: true}
+""".replace("OPTIONS", options).replace("TEXT", text)
+    for options, text in (
+        ("", "zz"),
+        (", options: {delimiter: /, index: 2}", "zz"),
+        (", options: {delimiter: '-'}", "c0"),
+        ("", "c"),
+    )
 ]
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"
 APPS = [
@@ -241,6 +269,7 @@ APPS = [
     f"{MAP}  namespace: default # here\n---\n# end\n{MAP.replace('app', 'edge-1')}",
     f"{MAP}  annotations:\n    reconciler.dev/on-conflict: upstream\n",
     f"{MAP}data:\n  two: a/b # kpt-set: ${{one}}/b\n  three: c07.b # kpt-set: ${{one}}.b\n",
+    f"{MAP}data:\n  two: a-b # kpt-set: ${{one}}-${{two}}\n  run: |\n    echo ${{one}}${{two}}\n",
     (
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: Other # kpt-set: ${one}\n"
         "metadata:\n  name: app # kpt-set: ${one}\n  namespace: default\n"
@@ -295,11 +324,30 @@ def _of_cluster(
     pipeline=st.sampled_from(PIPELINES),
     apps=st.tuples(st.sampled_from(APPS), st.sampled_from(APPS)),
     change=st.sampled_from([*WRITTEN]),
+    replacements=st.sampled_from(REPLACEMENTS),
 )
 @settings(max_examples=settings().max_examples // 2)
-@example(None, ["c07", "edge-1", "edge-10"], FUNCTIONS[0], PIPELINES[1], (APPS[0], APPS[0]), "value")
-@example(None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[4], APPS[4]), "nothing")
-@example(None, ["edge-1", "ClusterRole"], FUNCTIONS[6], PIPELINES[2], (APPS[5], APPS[5]), "nothing")
+@example(
+    None,
+    ["c07", "edge-1", "edge-10"],
+    FUNCTIONS[0],
+    PIPELINES[1],
+    (APPS[0], APPS[0]),
+    "value",
+    REPLACEMENTS[0],
+)
+@example(
+    None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[4], APPS[4]), "nothing", REPLACEMENTS[0]
+)
+@example(
+    None,
+    ["edge-1", "ClusterRole"],
+    FUNCTIONS[6],
+    PIPELINES[2],
+    (APPS[6], APPS[6]),
+    "nothing",
+    REPLACEMENTS[0],
+)
 def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR0917 - drawn by name
     data: st.DataObject | None,
     clusters: list[str],
@@ -307,9 +355,10 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
     pipeline: str,
     apps: tuple[str, str],
     change: str,
+    replacements: str,
 ) -> None:
     """Whatever repositories and values are called: words of the package, prefixes of others, numbers."""
-    texts = [{KPTFILE: HEADER + pipeline, "app.yaml": app} for app in apps]
+    texts = [{KPTFILE: HEADER + pipeline, "app.yaml": app, "r.yaml": replacements} for app in apps]
     old, new = package(texts[0]), package({**texts[1], "b.yaml": APPS[2].replace("edge-1", "other")})
     trees = {tree_id(old): old, tree_id(new): new}
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
@@ -420,6 +469,37 @@ def _run_chart(files: Files, path: str) -> PipelineResult | None:
     return PipelineResult({**files, named: File.of(filled.encode())}, declared=True)
 
 
+def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_kpt() -> None:
+    """The environment `dev` is in `kpt.dev` of each resource."""
+    old, new = (package({**CHART, "charts/web/Chart.yaml": TEMPLATES[0] + more}) for more in ("", "a: 1\n"))
+    trees: dict[Oid, Files] = {tree_id(old): old, tree_id(new): new}
+    merged: list[int] = []
+
+    def run(packages: Any) -> Any:
+        merged.append(sum(b"render-helm-chart" not in files[KPTFILE].data for files in packages))
+        return [_run_chart(files, "app.yaml") or run_pipeline(files) for files in packages]
+
+    view = _views()[0]
+    clusters = ["edge-1", "edge-10"]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
+    inventory = world(views=tuple(views), snapshot=snapshot())
+    first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
+    variants = [_of_cluster(n, name, "dev", FUNCTIONS[6], first) for n, name in enumerate(clusters)]
+    made = dict(render_packages(Resolution(tuple(variants)), trees, inventory, run).variants)
+    locals_ = [made[variant.variant.key].fresh for variant in variants]
+    trees |= {fresh.tree: dict(fresh.files) for fresh in locals_ if isinstance(fresh, Package)}
+    updates = [
+        replace(variant, base=first, pin=second, local=fresh.tree)
+        for variant, fresh in zip(variants, locals_, strict=True)
+        if isinstance(fresh, Package)
+    ]
+    merged.clear()
+
+    render_packages(Resolution(tuple(updates)), trees, inventory, run)
+
+    assert max(merged) == 1
+
+
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
@@ -485,13 +565,15 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
         pytest.param(["on", "e5", "1e3"], PIPELINES[1], APPS[0], 3, id="what YAML may read otherwise"),
         pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[4], 1, id="setters that are copied"),
         pytest.param(PLAIN, PIPELINES[3], APPS[1], 3, id="setters that are taken apart"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[6], APPS[5], 1, id="all setters of a field"),
         pytest.param(PLAIN, PIPELINES[4], APPS[0], 3, id="a function that takes values apart"),
+        pytest.param(PLAIN, PIPELINES[7], APPS[0], 1, id="replacements that copy"),
     ],
 )
 def test_one_sample_is_rendered_where_values_are_only_copied(
     clusters: list[str], pipeline: str, app: str, rendered: int
 ) -> None:
-    old = package({KPTFILE: HEADER + pipeline, "app.yaml": app})
+    old = package({KPTFILE: HEADER + pipeline, "app.yaml": app, "r.yaml": REPLACEMENTS[0]})
     view = _views()[0]
     views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
     inventory = world(views=tuple(views), snapshot=snapshot())
