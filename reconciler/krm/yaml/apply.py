@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
 import orjson
 from msgspec import Struct
 from msgspec.structs import replace
+from yaml import MappingNode
 
 from reconciler.krm.yaml.compose import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.emit import (
@@ -25,7 +26,7 @@ from reconciler.krm.yaml.emit import (
     write_key,
     write_scalar,
 )
-from reconciler.krm.yaml.load import Path, iterate_documents
+from reconciler.krm.yaml.load import Path, index_of, iterate_documents
 from reconciler.krm.yaml.scalars import ScalarError, type_tagged
 from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
@@ -222,6 +223,8 @@ ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 _ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
 _WIDEST: Final = 9
 _KEPT_BREAKS: Final = re.compile(r"[|>][1-9]?\+")
+_NOT_ALONE: Final = re.compile("[#&*!|>\r\t\x85\u2028\u2029]|\n *\n")
+"""Part of the lines of a key that other lines may decide about, or that may decide about others."""
 _EMPTY_LINES: Final = re.compile(r"(?:\r?\n[ \t]*)+(?=\r?\n)")
 
 
@@ -695,6 +698,8 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     Raises:
         YamlError: As `apply_edits`.
     """
+    if (alone := _edit_one_key(tree, edits, limits)) is not None:
+        return alone
     data = tree.value
     for edit in edits:
         data = edited(data, edit)
@@ -709,6 +714,36 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     if not _parses_to(result, expected, limits):
         raise YamlError("The edits cannot be written without changing something else")
     return EditResult(result, fallbacks=1)
+
+
+def _edit_one_key(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> EditResult | None:
+    """Edit the lines of one key of a document alone, None if not all edits are in it, or other lines matter.
+
+    What an edit costs grows with the text, and a large resource has few lines of metadata.
+    """
+    keys = {edit.path[0] if edit.path else "" for edit in edits}
+    root, text = tree.raw, tree.text
+    if len(keys) != 1 or not isinstance(root, MappingNode) or root.flow_style or root.start_mark.column:
+        return None
+    index = index_of(root, keys.pop())
+    if index < 0 or index + 1 == len(root.value) or not all(map(_is_of_one_line, edits)):
+        return None
+    start, end = (root.value[number][0].start_mark.index for number in (index, index + 1))
+    if not (_starts_line(text, start) and _starts_line(text, end)) or _NOT_ALONE.search(text[start:end]):
+        return None
+    lines = Tree.parse(text[start:end], limits)
+    if lines.indentation.width != tree.indentation.width:
+        return None
+    result = edit_tree(lines, edits, limits)
+    return None if result.fallbacks else EditResult(f"{text[:start]}{result.text}{text[end:]}")
+
+
+def _is_of_one_line(edit: Edit) -> bool:
+    """Tell whether an edit writes a scalar below a key, or a comment."""
+    if not isinstance(edit, SetValue):
+        return isinstance(edit, SetLineComment)
+    value = edit.value.text if isinstance(edit.value, Raw) else edit.value
+    return len(edit.path) > 1 and isinstance(value, str) and "\n" not in value
 
 
 def _spellings(tree: Tree, limits: YamlLimits) -> Iterator[Tree]:
