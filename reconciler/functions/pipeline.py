@@ -336,9 +336,10 @@ class _Run:
         self._secrets |= secret_values(self.all_resources())
         others = self._other_paths(selected) if engine.call.charts else ()
         output, run = _execute(step, engine, selected, config, self._policy, others=others)
-        self._secrets |= secret_values(output)
         run = self._with_warnings(run, function, output)
-        run = hide_secrets(run, self._secrets)
+        if run.results or run.stderr:
+            self._secrets |= secret_values(output)
+            run = hide_secrets(run, self._secrets)
         self.done.append(run)
         errors = [result.message for result in run.results if result.severity == "error"]
         if run.exit_code or (errors and not self._policy.compatible):
