@@ -15,7 +15,7 @@ from reconciler.dependencies.lock.format import (
     read_locks,
 )
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import build_catalogue
+from reconciler.dependencies.model.cluster import Catalogue, ClusterState, build_catalogue
 from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
@@ -237,3 +237,23 @@ def test_a_manifest_that_names_an_unknown_package_changes_no_pin_and_removes_not
 def _pins(decision: LockUpdate) -> list[tuple[str, str, str, str]]:
     packages = [p for scope in decision.scopes if scope.after for p in scope.after.resolution.packages]
     return [(str(package.instance), package.version, package.object, package.owner) for package in packages]
+
+
+def test_clusters_of_one_catalogue_are_resolved_as_if_each_had_its_own() -> None:
+    """What versions demand is read once for all clusters, but for what one of them has already."""
+    differing = 0
+    for seed in range(120):
+        world = (small_world(seed)[0], shared_world(seed), crowded_world(seed))[seed % 3]
+        clusters = [world, replace(world, pins=(), locked=()), replace(world, presence=ClusterState())]
+        clusters += [replace(world, installs=(install,), pins=()) for install in world.installs]
+        answers_alone = {}
+        for number, inputs in enumerate(clusters):
+            fresh = Catalogue(
+                **{f: getattr(world.catalogue, f) for f in ("packages", "names", "refused", "local")}
+            )
+            answers_alone[number] = resolve_cluster(replace(inputs, catalogue=fresh))
+
+        for number in Random(seed).sample(range(len(clusters)), len(clusters)):
+            assert resolve_cluster(clusters[number]) == answers_alone[number], seed
+        differing += len({str(answer) for answer in answers_alone.values()}) > 1
+    assert differing > 60

@@ -1,7 +1,6 @@
 """The digest of what the resolution of a cluster depends on: the hash of its encoded inputs."""
 
 import hashlib
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -27,6 +26,7 @@ class InputDigests:
 
     def __init__(self) -> None:
         self._encoded: dict[Install | Candidate, str] = {}
+        self._packages: dict[tuple[int, PackageId], tuple[str, frozenset[PackageId]]] = {}
         self._reachable: dict[tuple[int, frozenset[PackageId]], tuple[Catalogue, str]] = {}
 
     def of(self, inputs: ClusterInputs) -> str:
@@ -57,30 +57,32 @@ class InputDigests:
         )
         key = (id(catalogue), roots)
         if key not in self._reachable:
-            texts = map(self._text, _reachable(catalogue, roots))
+            queue, texts = list(roots), dict[PackageId, str]()
+            while queue:
+                id_ = queue.pop()
+                if id_ not in texts:
+                    texts[id_], needed = self._package(catalogue, id_)
+                    queue += needed
+            joined = "\n".join(texts[id_] for id_ in sorted(texts) if texts[id_])
             # The catalogue is held, or another one could get its id.
-            self._reachable[key] = catalogue, hashlib.sha256("\n".join(texts).encode()).hexdigest()
+            self._reachable[key] = catalogue, hashlib.sha256(joined.encode()).hexdigest()
         return self._reachable[key][1]
+
+    def _package(self, catalogue: Catalogue, id_: PackageId) -> tuple[str, frozenset[PackageId]]:
+        """Return the versions of a package as text, and the packages that they can need."""
+        key = (id(catalogue), id_)
+        if key not in self._packages:
+            candidates = catalogue.everywhere(id_)
+            requirements = [requirement for candidate in candidates for requirement in candidate.requires]
+            needs = (need for r in requirements for need in (*r.alternatives, r.default))
+            needed = frozenset(catalogue.find(need.id) for need in needs if isinstance(need, PackageNeed))
+            self._packages[key] = "\n".join(map(self._text, candidates)), needed
+        return self._packages[key]
 
     def _text(self, value: Install | Candidate) -> str:
         if value not in self._encoded:
             self._encoded[value] = _encoded(value)
         return self._encoded[value]
-
-
-def _reachable(catalogue: Catalogue, roots: Iterable[PackageId]) -> list[Candidate]:
-    """Return the versions of the packages that can be needed, sorted by name."""
-    queue, seen = list(roots), set[PackageId]()
-    while queue:
-        id_ = queue.pop()
-        if id_ in seen:
-            continue
-        seen.add(id_)
-        for candidate in catalogue.everywhere(id_):
-            for requirement in candidate.requires:
-                needs = (*requirement.alternatives, *([requirement.default] if requirement.default else []))
-                queue += [catalogue.find(need.id) for need in needs if isinstance(need, PackageNeed)]
-    return [candidate for id_ in sorted(seen) for candidate in catalogue.everywhere(id_)]
 
 
 def _encoded(value: Any) -> str:

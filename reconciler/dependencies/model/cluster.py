@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -102,6 +102,10 @@ class Catalogue:
         init=False, default_factory=dict, compare=False, repr=False
     )
     """Requirements as texts, by `id`; each is held, so that no other one gets its `id`."""
+    demands: dict[Hashable, tuple[Any, frozenset[PackageId]]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+    """Demands of versions that no package of a cluster meets, as the solver has them, with their packages."""
     _makers: dict[GroupKind, list[Candidate]] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )

@@ -190,6 +190,8 @@ class CandidateLookup(Struct):
     holders: dict[str, PackageId] = field(default_factory=dict)
     observed: tuple[ObservedInstallation, ...] = ()
     generated_pins: tuple[Instance, ...] = ()
+    present: frozenset[PackageId] = frozenset()
+    """The packages that the cluster, its lock or a manifest has already."""
     _generated: "InstanceIndex | None" = None
     _allowed: dict[tuple[Instance, VersionRange], frozenset[int]] = field(default_factory=dict)
     _by_slot: dict[Instance, Install] = field(default_factory=dict)
@@ -225,14 +227,16 @@ class CandidateLookup(Struct):
             for pin in inputs.pins
             if pin.instance.slot.kind is not SlotKind.INSTALL and self.install_at(pin.instance) is None
         )
+        observed = {self.find(item.id) for item in inputs.presence.installations}
+        self.present = self._pinned_packages.union(self.installs, observed)
         generated: dict[PackageId, list[Instance]] = {}
         for instance in self.generated_pins:
             generated.setdefault(instance.package, []).append(instance)
         # By their packages' own names, not by those of mirrors.
-        observed = (replace(item, id=self.find(item.id)) for item in inputs.presence.installations)
+        named = (replace(item, id=self.find(item.id)) for item in inputs.presence.installations)
         self.observed = tuple(
             item
-            for item in observed
+            for item in named
             if not any(_is_object_of(item, instance) for instance in generated.get(item.id, ()))
         )
 

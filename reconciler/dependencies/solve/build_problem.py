@@ -100,7 +100,7 @@ def build_problem(
         for place in sorted((all_places(candidates) if is_free else way.allowed) - demands.keys()):
             present = read.get(place)
             demands[place] = (
-                tuple(_demands(lookup, way.instance, scope, candidates[place]))
+                _shared_demands(lookup, way.instance, scope, candidates[place])
                 if present is None
                 else present
             )
@@ -151,6 +151,26 @@ def _node(lookup: CandidateLookup, instance: Instance, reached: _Reached) -> Ins
         banned[place] = (*banned.get(place, ()), Cause(CauseKind.POLICY, instance, policy))
     requirements = tuple(demands.get(place, ()) for place in range(len(candidates)))
     return InstanceNode(instance, candidates, order, requirements, banned, frozenset(demands), locked)
+
+
+def _shared_demands(
+    lookup: CandidateLookup, instance: Instance, scope: RequirementContext, candidate: Candidate
+) -> tuple[InstanceRequirement, ...]:
+    """Return what a version demands; where nothing there matters to that, once for all clusters."""
+    if scope.install is not None or candidate.unavailable:
+        return tuple(_demands(lookup, instance, scope, candidate))
+    choices, catalogue = lookup.inputs.choices, lookup.inputs.catalogue
+    # The catalogue holds the version, so no other one gets its id.
+    key = (id(candidate), instance, scope, choices.shared_namespace, choices.depth)
+    demands, packages = catalogue.demands.get(key, ((), None))
+    if packages is not None and packages.isdisjoint(lookup.present):
+        return demands
+    demands = tuple(_demands(lookup, instance, scope, candidate))
+    needs = [need for requirement in candidate.requires for need in requirement.alternatives]
+    packages = frozenset(lookup.find(need.id) for need in needs if isinstance(need, PackageNeed))
+    if packages.isdisjoint(lookup.present) and all(isinstance(need, PackageNeed) for need in needs):
+        catalogue.demands[key] = demands, packages
+    return demands
 
 
 def _demands(

@@ -1,5 +1,6 @@
 """The finite problem as clauses: its canonical answer step by step, or clauses that contradict each other."""
 
+import graphlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -272,13 +273,27 @@ class ModelConstraints(Struct):
         self.passive = any(
             not alternative.active for group in groups for alternative in group.demand.alternatives
         )
-        self.circles |= any(group.demand.requirement.wired for group in groups)
+        is_wired = any(group.demand.requirement.wired for group in groups)
+        # Most packages cannot need one another in a circle, whatever their versions.
+        self.circles = is_wired or (self.circles and self._may_have_circle())
         if not (self.passive or self.circles):
             return
         for group in groups:
             for place in group.places:
                 if group.demand.parent is not None:
                     self._at.setdefault((group.demand.parent, place), []).append(group)
+
+    def _may_have_circle(self) -> bool:
+        links: dict[Instance, set[Instance]] = {}
+        for demand in (group.demand for group in self.formula.groups.values()):
+            targets = (way.instance for way in demand.alternatives if way.instance is not None)
+            if demand.parent is not None:
+                links.setdefault(demand.parent, set()).update(targets)
+        try:
+            graphlib.TopologicalSorter(links).prepare()
+        except graphlib.CycleError:
+            return True
+        return False
 
     def broken(self, model: list[int]) -> list[list[int]]:
         """Return clauses that every valid model obeys and this one does not; none if it is valid."""
