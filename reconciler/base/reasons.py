@@ -120,6 +120,7 @@ class Reason(StrEnum):
     NEW = "New", Facts(described=True)
     NOT_DESIRED = "NotDesired", Facts(described=True)
     NOT_FOUND = "NotFound"
+    NOT_IN_THIS_RUN = "NotInThisRun", Facts(phase=Phase.PENDING, decided=False, ensured=False)
     NOT_OURS = "NotOurs", Facts(phase=Phase.STALLED, ensured=False)
     NOT_READY = "NotReady"
     NO_MATCHING_TARGETS = "NoMatchingTargets"
@@ -184,6 +185,8 @@ class Reason(StrEnum):
 
 UNWANTED = frozenset((Reason.NOT_DESIRED, Reason.MOVED, Reason.PLACE_GONE, Reason.DELETION_PROPOSED))
 """Reasons of packages that no variant wants where they are, and of the proposals to delete them."""
+LEFT_BY_RUN = frozenset((Reason.FUNCTIONS_POSTPONED, Reason.NOT_IN_THIS_RUN))
+"""Reasons of packages that a limit of the whole run left to the next one, without a fault of their own."""
 _BY_NAME = {str(reason): reason.facts for reason in Reason}
 
 

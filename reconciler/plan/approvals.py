@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.reasons import UNWANTED, Reason
+from reconciler.base.reasons import LEFT_BY_RUN, UNWANTED, Reason
 from reconciler.base.text import Text
 from reconciler.inventory.inventory import (
     CheckState,
@@ -316,7 +316,7 @@ _UNWANTED = frozenset(
     )
 )
 _NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
-_NOT_MADE = frozenset((Reason.FUNCTIONS_POSTPONED, Reason.PAUSED))
+_NOT_MADE = frozenset((*LEFT_BY_RUN, Reason.PAUSED))
 _LAST = (sys.maxsize, 0)
 _WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 

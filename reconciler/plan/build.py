@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.porch import GROUP
 from reconciler.base.errors import Exit
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, plural, verb
 from reconciler.base.values import LazyMapping
 from reconciler.dependencies import emit as generated_manifests
@@ -295,7 +295,7 @@ def _exits(
     failed = any(rollout.phase is RolloutPhase.FAILED for rollout in context.resolution.rollouts)
     if failed or any(change.waits for change in every):
         yield Exit.WAITING
-    if any(change.reason is Reason.FUNCTIONS_POSTPONED for change in changes):
+    if any(change.reason in LEFT_BY_RUN for change in changes):
         yield Exit.PARTIAL
     if any(change.pending for change in every):
         yield Exit.PENDING

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, some
 from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
@@ -259,9 +259,7 @@ def compare(base: Side, head: Side) -> Comparison:
         losses=_losses(base.plan, head.plan),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
-        postponed=sum(
-            change.reason is Reason.FUNCTIONS_POSTPONED for change in (head.plan.changes if head.plan else ())
-        ),
+        postponed=sum(change.reason in LEFT_BY_RUN for change in (head.plan.changes if head.plan else ())),
         has_manifests=base.has_manifests or head.has_manifests,
         base=base.commit,
         head=head.commit,

@@ -308,7 +308,7 @@ class Veto(StrEnum):
     OWNER = "nothing proves that its owner may have it, or let it go", Kept.BRANCHES
     MOVED_TAG = "the tag of its revision moved", Kept.BRANCHES
     CONTENT = "its content cannot be made", Kept.TAGS
-    FUNCTIONS = "its functions did not run in this run", Kept.BRANCHES
+    FUNCTIONS = "a limit of the run left it to the next one", Kept.BRANCHES
     REJECTION = "people rejected its content", Kept.BRANCHES
     WAVE = "its rollout has not come to it", Kept.BRANCHES
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, GitUpstream
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
@@ -669,7 +669,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
 
 def _blocked(case: Case, blocked: Blocked) -> Decision:
     """Return the decision about a package that cannot be made; people must mend what is in the way."""
-    is_postponed = blocked.reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
+    is_postponed = blocked.reason in LEFT_BY_RUN  # for nobody to settle
     return case.decision(
         Op.KEEP if is_postponed else Op.BLOCK,
         blocked.reason,

@@ -287,7 +287,7 @@ class Limits(SettingsGroup):
     package_bytes: Bound = 16 << 20
     """Size of all files of one package, in bytes; an update takes about sixty times that of memory."""
     run_bytes: Bound = 256 << 20
-    """Size of all packages that one run reads, in bytes; packages beyond it are kept unchanged."""
+    """Size of the distinct files that one run holds, in bytes; packages beyond it wait for the next run."""
     base_candidates: Bound = 20
     """Published revisions that an adopted package without upstreamLock is compared with, the newest ones."""
     record_versions: Bound = 20

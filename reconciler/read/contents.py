@@ -14,9 +14,9 @@ from reconciler.base.text import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Limits
-from reconciler.resolve.resolution import Needs
+from reconciler.resolve.resolution import BeyondRun, Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def fetch_contents(
     fetched = _Fetched(limits or Limits())
     files, refused = fetched.files, fetched.refused
     mirrors.ensure_all(_missing_blobs((needs, later or Needs()), mirrors, fetched.limits))
-    for url, trees in track(sorted(needs.trees.items()), "fetching packages of repositories"):
+    for url, trees in track(needs.trees.items(), "fetching packages of repositories"):
         missing = sorted(tree for tree in trees if tree not in files)
         try:
             _fetch(mirrors.of(url), missing, fetched)
@@ -60,10 +60,14 @@ def fetch_contents(
 
 
 class _Fetched(Struct):
-    """The packages that were fetched up to now, and their size in bytes; the reasons for missing ones."""
+    """The packages that were fetched up to now, and the reasons for missing ones.
+
+    Equal files of packages are `held` once; `size` are their bytes.
+    """
 
     limits: Limits
     files: dict[Oid, Files] = msgspec.field(default_factory=dict)
+    held: dict[tuple[Oid, Mode], File] = msgspec.field(default_factory=dict)
     size: int = 0
     refused: dict[Oid, str] = msgspec.field(default_factory=dict)
 
@@ -72,7 +76,7 @@ def _missing_blobs(needs: Iterable[Needs], mirrors: Mirrors, limits: Limits) -> 
     """Return the blobs of packages in remote repositories; each package of the first one that has it."""
     blobs: dict[str, set[Oid]] = {}
     listed = set[Oid]()
-    for url, trees in (pair for part in needs for pair in sorted(part.trees.items())):
+    for url, trees in (pair for part in needs for pair in part.trees.items()):
         with suppress(UnavailableError):
             mirror = mirrors.of(url)
             for tree in sorted(trees - listed) if not mirror.is_local else ():
@@ -91,10 +95,13 @@ def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
         except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
             continue
-        size = fetched.size + sum(len(file.data) for file in package.values())
-        if size > limits.run_bytes:
+        new = {
+            file.oid: len(file.data) for file in package.values() if (file.oid, file.mode) not in fetched.held
+        }
+        if fetched.size + sum(new.values()) > limits.run_bytes:
             most = plural(limits.run_bytes, "byte")
-            refused[tree] = f"the packages of this run have more than {most} (limits.runBytes)"
+            refused[tree] = BeyondRun(f"the packages of this run have more than {most} (limits.runBytes)")
             continue
-        fetched.size = size
-        fetched.files[tree] = package
+        fetched.size += sum(new.values())
+        held = fetched.held
+        fetched.files[tree] = {p: held.setdefault((f.oid, f.mode), f) for p, f in package.items()}

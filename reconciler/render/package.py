@@ -61,7 +61,7 @@ from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.render.update.identifiers import with_files_of
 from reconciler.render.withdrawn import function_owners, take_back
 from reconciler.resolve.ownership import location_text, owner_text, package_name
-from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
+from reconciler.resolve.resolution import BeyondRun, Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
 _MOST_NAMES = 5
@@ -291,6 +291,9 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
 
 def _unreadable(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Contents) -> Blocked:
     """Return the problem of a variant with missing trees: its merge base may be lost for good."""
+    postponed = (_beyond_run(tree, contents) for tree in missing)
+    if blocked := next(filter(None, postponed), None):
+        return blocked
     bases = [base for base in (resolved.base, resolved.draft_base) if base is not None]
     lost = next((base for base in bases if base.tree in missing), None)
     if lost is None or resolved.pin.tree in missing:
@@ -305,9 +308,17 @@ def _unreadable(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Con
 
 def unreadable_package(tree: Oid, contents: Contents, where: str = "main") -> Blocked:
     """Return the problem of a package with a missing tree, which is on main or elsewhere."""
+    if postponed := _beyond_run(tree, contents):
+        return postponed
     why = _refusal(tree, contents)
     step = f"Commit a correction to {short_branch(where)}, or raise the limit that is named" if why else ""
     return invalid_package(f"Tree {tree} of the package could not be read{why}", step)
+
+
+def _beyond_run(tree: Oid, contents: Contents) -> Blocked | None:
+    """Return a package that is left to the next run if a limit of this run kept its tree from being read."""
+    why = contents.refused.get(tree) if isinstance(contents, Refusals) else None
+    return Blocked(Reason.NOT_IN_THIS_RUN, str(why)) if isinstance(why, BeyondRun) else None
 
 
 def _refusal(tree: Oid, contents: Contents) -> str:

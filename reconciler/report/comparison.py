@@ -87,7 +87,7 @@ def sentence(comparison: Comparison) -> str:
         done = f"{done}: neither side has a manifest"
     missing = {
         "repository": (len(comparison.unread), "read"),
-        "package": (comparison.postponed, "rendered in time"),
+        "package": (comparison.postponed, "made in this run"),
     }
     gaps = [
         f"{plural(n, what)} {verb(n, 'was', 'were')} not {how}" for what, (n, how) in missing.items() if n

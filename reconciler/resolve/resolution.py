@@ -150,8 +150,17 @@ class Release(Struct, frozen=True):
     ref: str = ""
 
 
+class BeyondRun(str):
+    """The reason why a package was not read: a limit of the whole run, and no fault of the package."""
+
+    __slots__ = ()
+
+
 class Needs(Struct, frozen=True):
-    """The package trees to fetch, by repository URL: one batch per repository. `plain` ones get a Kptfile."""
+    """The package trees to fetch, by repository URL: one batch per repository. `plain` ones get a Kptfile.
+
+    Upstreams come first, which many packages need: a run that is cut completes those before the cut.
+    """
 
     trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
     plain: frozenset[Oid] = frozenset()
@@ -190,7 +199,9 @@ def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Releas
     for release in releases:
         trees.setdefault(release.package.url, set()).add(release.tree)
     plain = frozenset(oid for resolved in variants for oid in _plain_trees(resolved))
-    return Needs({url: frozenset(oids) for url, oids in trees.items()}, plain)
+    upstreams = {resolved.pin.package.url for resolved in variants}
+    urls = sorted(trees, key=lambda url: (url not in upstreams, url))
+    return Needs({url: frozenset(trees[url]) for url in urls}, plain)
 
 
 def _plain_trees(resolved: ResolvedVariant) -> Iterator[Oid]:

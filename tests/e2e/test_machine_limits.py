@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.http_git import serve
-from tests.support.small_world import write_world
+from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git
 
 pytestmark = pytest.mark.slow
@@ -54,3 +54,30 @@ def test_full_disk_under_the_cache_is_not_blamed_on_the_server(world: World) -> 
         assert "Traceback" not in ran.stderr, ran.stderr
         assert "Cannot read http" not in ran.stdout + ran.stderr, ran
         assert "ulimit -f" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("last", ["edge-2", "blueprints"])
+def test_what_a_run_does_not_hold_waits_for_the_next_run_and_for_no_person(
+    world: World, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """Whichever repository comes last in the order of addresses."""
+    (world.root / f"{last}.git").rename(world.root / "last.git")
+    with world.edit("control", "Read it last") as copy:
+        place = copy / f"manifests/repositories/{last}.yaml"
+        place.write_text(place.read_text().replace(f"{last}.git", "last.git"))
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*line).code == 0
+    with world.edit("control", "Move to v2") as copy:
+        for edge in ("edge-1", "edge-2"):
+            (copy / manifest(edge, "web")).write_text(variant(edge, "web", revision=2))
+    monkeypatch.setenv("RECONCILER_LIMITS_RUN_BYTES", "1800")
+
+    first = world.run("apply")
+    second = world.run("apply")
+
+    assert (first.code, second.code) == (6, 0), first.out
+    assert first.out.count("NotInThisRun") == 1
+    assert "limits.runBytes" in first.out
+    assert "InvalidPackage" not in first.out
+    assert first.out.count("drafts/web/packagevariant-2") == 1
+    assert second.out.count("drafts/web/packagevariant-2") == 1

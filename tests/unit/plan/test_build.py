@@ -87,6 +87,7 @@ def plan_of(
         ({"fresh": Package(oid("e1"))}, {Exit.PENDING}),
         ({"fresh": Blocked(Reason.INVALID_PACKAGE, "")}, {Exit.WAITING}),
         ({"fresh": Blocked(Reason.FUNCTIONS_POSTPONED, "")}, {Exit.PARTIAL}),
+        ({"fresh": Blocked(Reason.NOT_IN_THIS_RUN, "")}, {Exit.PARTIAL}),
         ({"rollout": RolloutPhase.FAILED}, {Exit.WAITING}),
         ({"rollout": RolloutPhase.PROGRESSING}, set()),
     ],

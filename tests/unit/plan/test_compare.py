@@ -399,7 +399,7 @@ def test_package_that_was_not_rendered_in_time_is_not_called_unchanged() -> None
 
     assert not found.is_complete
     assert sentence(found) == (
-        "Merging this changes no package, as far as can be seen: 1 package was not rendered in time"
+        "Merging this changes no package, as far as can be seen: 1 package was not made in this run"
     )
 
 

@@ -6,7 +6,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid
 from reconciler.policy import Limits
 from reconciler.read.contents import fetch_contents
-from reconciler.resolve.resolution import Needs
+from reconciler.resolve.resolution import BeyondRun, Needs
 from tests.support.git import make_repository
 
 
@@ -63,7 +63,9 @@ def test_package_over_its_byte_limit_is_refused(tmp_path: Path, package_bytes: i
 
 
 @pytest.mark.parametrize(("run_bytes", "count"), [(3, 0), (4, 1), (7, 1), (8, 2), (9, 2)])
-def test_packages_over_the_limit_of_a_run_are_refused(tmp_path: Path, run_bytes: int, count: int) -> None:
+def test_packages_over_the_limit_of_a_run_are_left_to_the_next_one(
+    tmp_path: Path, run_bytes: int, count: int
+) -> None:
     repos = [make_repository(tmp_path / name, {"p/Kptfile": f"{name}."}) for name in ("one", "two")]
     mirrors = Mirrors(tmp_path / "cache")
     trees = {mirrors.open(str(repo.path)).url: frozenset({repo.tree("main", "p")}) for repo in repos}
@@ -73,3 +75,21 @@ def test_packages_over_the_limit_of_a_run_are_refused(tmp_path: Path, run_bytes:
     assert len(contents) == count
     assert len(contents.refused) == 2 - count
     assert all("limits.runBytes" in why for why in contents.refused.values())
+    assert all(isinstance(why, BeyondRun) for why in contents.refused.values())
+
+
+def test_equal_files_of_packages_count_once_for_the_limit_of_a_run_and_are_held_once(tmp_path: Path) -> None:
+    packages = {f"p{number}/{name}": f"{name}...." for number in range(3) for name in ("Kptfile", "a.yaml")}
+    repos = [make_repository(tmp_path / name, {**packages, "p0/own": f"{name}."}) for name in ("one", "two")]
+    mirrors = Mirrors(tmp_path / "cache")
+    trees = {
+        mirrors.open(str(repo.path)).url: frozenset(repo.tree("main", f"p{number}") for number in range(3))
+        for repo in repos
+    }
+    everything = len("Kptfile....") + len("a.yaml....") + len("one.") + len("two.")
+
+    contents = fetch_contents(Needs(trees), mirrors, Limits(run_bytes=everything))
+
+    assert contents.refused == {}
+    assert len({id(files["Kptfile"]) for files in contents.values()}) == 1
+    assert fetch_contents(Needs(trees), mirrors, Limits(run_bytes=everything - 1)).refused

@@ -26,7 +26,7 @@ from reconciler.render.package import (
 )
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, FunctionFault, Package
-from reconciler.resolve.resolution import Release
+from reconciler.resolve.resolution import BeyondRun, Release
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
 from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved, oid
@@ -230,6 +230,12 @@ def test_unreadable_tree_is_named_with_the_reason() -> None:
     assert unreadable_package(tree, refused).message == f"{message}: it is too large. {step}"
     assert "to drafts/web/a, or" in unreadable_package(tree, refused, "refs/heads/drafts/web/a").message
     assert unreadable_package(oid("c2"), refused).message.endswith("could not be read")
+
+
+def test_package_that_a_limit_of_the_run_left_out_is_no_invalid_one() -> None:
+    refused = RefusedTrees({}, {oid("c1"): BeyondRun("the run has enough")})
+
+    assert unreadable_package(oid("c1"), refused) == Blocked(Reason.NOT_IN_THIS_RUN, "the run has enough")
 
 
 def test_released_package_has_no_owner_any_more() -> None:
