@@ -314,7 +314,7 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
     return _numbered(upstream, view, state)
 
 
-class _ListedMarks(NamedTuple):
+class ListedMarks(NamedTuple):
     """Positions of a set's fields, in which the upstream is one of its list."""
 
     marks: FieldMarks
@@ -334,7 +334,7 @@ def single_sets(pvs: Sourced[PackageVariantSet]) -> tuple[Sourced[PackageVariant
     singles = []
     for index, upstream in enumerate(spec.upstreams):
         single = spec.model_copy(update={"upstream": upstream, "upstreams": None})
-        marks = _ListedMarks(source.marks, index) if source.marks is not None else None
+        marks = ListedMarks(source.marks, index) if source.marks is not None else None
         manifest = pvs.manifest.model_copy(update={"spec": single})
         singles.append(replace(pvs, manifest=manifest, source=replace(source, marks=marks)))
     return tuple(singles)

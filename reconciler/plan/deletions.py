@@ -33,6 +33,7 @@ from reconciler.plan.set_diff import (
     find_outdated,
     moved_branch,
     pending_consent,
+    was_renamed,
 )
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Blocked, Package
@@ -201,8 +202,12 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
         return ""
     pvs, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
     rolling = {rollout.key.owner for rollout in context.resolution.rollouts}
-    # Of several upstreams of one set, each goes for itself.
-    listing = {pvs.key for pvs in inventory.sets if pvs.manifest.spec.upstreams is not None}
+    # Of several upstreams of one set, each goes for itself, unless it only has another name.
+    listing = {
+        pvs.key
+        for pvs in inventory.sets
+        if pvs.manifest.spec.upstreams is not None and not was_renamed(record, pvs, inventory)
+    }
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
         follows = any(

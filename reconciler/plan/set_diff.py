@@ -326,7 +326,8 @@ def _unselected(
     view = inventory.repositories.get(repository)
     place = f"{repository.name}/{package_name(view, record.path) if view is not None else record.path}"
     upstream, listed = record.spec.get("upstream") or {}, pvs.manifest.spec.upstreams
-    if listed is not None and all(item.package != upstream.get("package") for item in listed):
+    is_unlisted = all(item.package != upstream.get("package") for item in listed or ())
+    if listed is not None and is_unlisted and not was_renamed(record, pvs, inventory):
         return f"spec.upstreams of PackageVariantSet {pvs.key} has no {upstream.get('package')} any more"
     if record.target and of_target:
         # The target is there, and its package is another one: a template names it otherwise.
@@ -341,6 +342,22 @@ def _unselected(
     others = [v for v in of_target if v.spec.downstream and v.spec.downstream.repo == repository.name]
     also = f"; it makes {_packages(others)} there" if others else ""
     return f"PackageVariantSet {pvs.key} has no target for {place} any more{also}"
+
+
+def was_renamed(record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], inventory: Inventory) -> bool:
+    """Return whether an entry of spec.upstreams that is gone may have another name now.
+
+    Its package has left main of the upstream repository, from which the set still makes packages. One that
+    is there left the list alone.
+    """
+    listed, upstream = pvs.manifest.spec.upstreams or (), record.spec.get("upstream") or {}
+    repository, package = str(upstream.get("repo")), str(upstream.get("package"))
+    view = inventory.repositories.get(ObjectName(record.namespace, repository))
+    if view is None or not view.is_available or any(item.package == package for item in listed):
+        return False
+    state = view.upstream_at(view.full_path(package))
+    is_there = state is not None and state.main_tree is not None
+    return not is_there and any(item.repo == repository for item in listed)
 
 
 def _exists(target: NamedObject, inventory: Inventory) -> bool:

@@ -17,6 +17,7 @@ from reconciler.base.text import Text, join_texts
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
+from reconciler.expand.generated import ListedMarks
 from reconciler.expand.variants import FROM_TARGET, set_key, variant_key
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.resources import INPUT
@@ -423,13 +424,17 @@ class _Provenance(Struct, frozen=True):
 
     def _origin(self, *path: str | int) -> tuple[str, Location]:
         """Return the origin of a field of the variant's spec, and its location."""
-        field = field_name(path)
+        marks = self.variant.source.marks
+        listed = ("spec", "upstreams", marks.number) if isinstance(marks, ListedMarks) else ()
+        name = field = field_name(path)
+        if listed and path[0] == "upstream":
+            name = field_name((*listed, *path[1:]))
         if self.variant.requested_by:
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
             return f"spec.{field}", self.variant.source.at("spec", *path)
         traced = self.trace.get(field, "")
-        origin = f"PackageVariantSet {self.variant.set_key}: {field}"
+        origin = f"PackageVariantSet {self.variant.set_key}: {name}"
         where = self.variant.source.at(*self._place_in_set(path, traced))
         return f"{origin} = {traced}" if traced else origin, where
 
