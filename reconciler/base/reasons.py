@@ -99,7 +99,7 @@ class Reason(StrEnum):
     INVALID_EXPRESSION = "InvalidExpression"
     INVALID_MANIFEST = "InvalidManifest"
     INVALID_NAME = "InvalidName"
-    INVALID_PACKAGE = "InvalidPackage"
+    INVALID_PACKAGE = "InvalidPackage", Facts(waits_for="a fix of its package or its values")
     INVALID_SNAPSHOT = "InvalidSnapshot"
     INVALID_STATE = "InvalidState"
     INVALID_VERSION = "InvalidVersion"
