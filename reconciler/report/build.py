@@ -236,9 +236,13 @@ _MOST_LOSSES = 20
 
 
 def loss_texts(losses: Sequence[Loss]) -> list[str]:
-    """Return what goes with removed objects, a line for each kind."""
-    texts = [loss.text for loss in losses[:_MOST_LOSSES]]
-    more = len(losses) - len(texts)
+    """Return what goes with removed objects, a line for each kind; equal losses of clusters share it."""
+    alike: dict[Loss, list[str]] = {}
+    for loss in losses:
+        alike.setdefault(replace(loss, cluster=""), []).append(loss.cluster)
+    groups = [*alike.items()]
+    texts = [replace(loss, cluster=some(names, MOST_NAMES)).text for loss, names in groups[:_MOST_LOSSES]]
+    more = sum(len(names) for _, names in groups[_MOST_LOSSES:])
     return [*texts, *([f"and {more} more"] if more else [])]
 
 

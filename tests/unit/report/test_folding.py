@@ -3,9 +3,10 @@
 import pytest
 
 from reconciler.base.reasons import Phase, Reason
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.losses import Loss
 from reconciler.plan.status import PackageStatus
 from reconciler.report.build import (
     MOST_DIFFS,
@@ -14,6 +15,7 @@ from reconciler.report.build import (
     common_text,
     fold_changes,
     general_text,
+    loss_texts,
     risk_counts,
     risk_summary,
     risk_texts,
@@ -164,3 +166,18 @@ def test_row_of_a_kept_package_names_what_waits_for_people(phase: Phase, reason:
     (cause,) = fold_changes([kept], NAMES, {kept.package: status})
 
     assert cause.word == word
+
+
+def test_equal_losses_of_clusters_are_one_line_and_all_of_the_rest_are_counted() -> None:
+    lost = [
+        Loss(cluster, NamedObject("CustomResourceDefinition", "", f"k{number:02}.io"), f"K{number:02}.io")
+        for cluster in ("east", "west")
+        for number in range(22)
+    ]
+    other = Loss("east", NamedObject("CustomResourceDefinition", "", "k00.io"), "K00.io", 3, is_complete=True)
+
+    texts = loss_texts([other, *lost])
+
+    assert texts[0] == "east: CustomResourceDefinition k00.io takes K00.io and its 3 objects with it"
+    assert texts[1].startswith("east, west: CustomResourceDefinition k00.io takes K00.io and its objects")
+    assert (len(texts), texts[-1]) == (21, "and 6 more")
