@@ -23,6 +23,32 @@ from reconciler.workdir.control_files import read_manifest_files
 from reconciler.workdir.porch_export import convert_export
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
+_OF_SHELL = "and put one into the variable GIT_TOKEN of this shell (docs/forges.md has its permissions)"
+_LEFT_TO_DO: Mapping[str, tuple[str, ...]] = {
+    "github": (
+        "create a GitHub App (docs/security.md has its permissions), install it on the repositories,",
+        "write its numbers into reconciler.yaml and its private key into the secret FLEET_APP_KEY",
+    ),
+    "gitlab": (
+        "create the tokens that the head of .gitlab-ci.yml names, as variables of the project,",
+        "and a pipeline schedule, by which it looks again",
+    ),
+    "gitea": (
+        "create the tokens that the head of .gitea/workflows/reconciler.yml names, as secrets,",
+        _OF_SHELL,
+    ),
+    "azure": (
+        "create the tokens that the head of azure-pipelines.yml names, as secrets of the pipeline,",
+        _OF_SHELL,
+        "create the pipeline from azure-pipelines.yml, and make it the build validation of main",
+    ),
+    "bitbucket": (
+        "create the tokens that the head of bitbucket-pipelines.yml names, as secured variables,",
+        _OF_SHELL,
+        "enable Pipelines, and give the pipeline look-again a schedule",
+    ),
+}
+"""What a person does at each forge before its pipeline runs."""
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 """The placeholder of the publisher in workflows, until a release is made."""
 
@@ -72,8 +98,8 @@ def init(
 ) -> Exit:
     r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
 
-    These are reconciler.yaml, first manifests, a folder for the snapshot, the schemas by which editors
-    complete and check them, and the workflow of the forge. On a terminal it prompts for values
+    These are reconciler.yaml, first manifests, the schemas by which editors complete and check them, and
+    the pipeline of the forge. On a terminal it prompts for values
     without option. What exists is never overwritten: if any of the files is there, nothing is written.
 
     \b
@@ -177,13 +203,7 @@ def _next_steps(
     yield "Next:"
     if not converted and not starter.is_complete:
         yield "  write your repositories and a package into manifests/: the files show how"
-    if starter.forge == "github":
-        yield "  create a GitHub App (docs/security.md has its permissions), install it on the repositories,"
-        yield "  write its numbers into reconciler.yaml and its private key into the secret FLEET_APP_KEY"
-    if starter.forge == "gitlab":
-        yield "  create the tokens that the head of .gitlab-ci.yml names, as variables of the project"
-    if starter.forge in {"gitea", "azure", "bitbucket"}:
-        yield "  put a token of the forge into the variable GIT_TOKEN (docs/forges.md has its permissions)"
+    yield from (f"  {line}" for line in _LEFT_TO_DO.get(starter.forge, ()))
     if any(map(_UNRELEASED.search, files.values())):
         yield "  write your copy of the reconciler into the workflow (docs/guides/host-your-copy.md says how)"
     if directory.resolve() != Path.cwd():
@@ -193,6 +213,8 @@ def _next_steps(
     if not is_valid:
         yield "  correct what is told above, until this finds nothing: reconciler validate"
     yield '  git add . && git commit -m "Describe the fleet"'
+    if starter.forge != FORGES[0]:
+        yield "  git remote add origin ADDRESS && git push -u origin main"
     yield "  reconciler plan"
 
 

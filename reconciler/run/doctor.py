@@ -185,8 +185,11 @@ def _clock(inventory: Inventory, now: float) -> Iterator[Diagnosis]:
 def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
     snapshot = inventory.snapshot
     every = [snapshot, *snapshot.clusters.values()] if snapshot.present else [*snapshot.clusters.values()]
-    if not every:
-        hint = "Import one with `reconciler snapshot import` if sets select objects of clusters."
+    selects = any(
+        target.object_selector for pvs in inventory.sets for target in pvs.manifest.spec.targets or ()
+    )
+    if not every and selects:
+        hint = "Import one with `reconciler snapshot import`: sets select objects of clusters."
         yield _warning("snapshot", inventory.policy.snapshot.path, "There is no snapshot", hint)
     for cluster_snapshot in every:
         taken = cluster_snapshot.time if cluster_snapshot.taken is None else cluster_snapshot.taken

@@ -35,11 +35,14 @@ _WORKFLOWS: Mapping[str, Mapping[str, str]] = {
         ".github/workflows/reconciler-apply.yml": ".github/examples/apply.yml",
     },
     "gitlab": {".gitlab-ci.yml": "deploy/gitlab/gitlab-ci.yml"},
+    "gitea": {".gitea/workflows/reconciler.yml": "deploy/gitea/reconciler.yml"},
+    "azure": {"azure-pipelines.yml": "deploy/azure/azure-pipelines.yml"},
+    "bitbucket": {"bitbucket-pipelines.yml": "deploy/bitbucket/bitbucket-pipelines.yml"},
 }
 _SHIPPED = {
     "templates": "_templates",
     ".github/examples": "_examples/github",
-    "deploy/gitlab": "_examples/gitlab",
+    **{f"deploy/{forge}": f"_examples/{forge}" for forge in ("gitlab", "gitea", "azure", "bitbucket")},
 }
 """The folder in the installed package of a folder of the checkout."""
 _EXAMPLE = ("https://git.example.com/platform/blueprints.git", "https://git.example.com/platform/edge.git")
@@ -74,7 +77,6 @@ class Starter(NamedTuple):
         files = {"reconciler.yaml": _modeline("Reconciler") + configuration}
         for kind, text in (self._first_manifests() if manifests is None else manifests).items():
             files[f"manifests/{FILES[kind]}"] = _modeline(kind, "../") + text
-        files["snapshot/README.md"] = _filled("snapshot.md")
         for path, source in _WORKFLOWS.get(self.forge, {}).items():
             folder, _, name = source.rpartition("/")
             files[path] = (shipped(folder) / name).read_text(encoding="utf-8")

@@ -169,8 +169,8 @@ def test_healthy_set_up_has_no_error(healthy: World) -> None:
     said = healthy.run("doctor")
 
     assert said.code == 0
-    assert said.out.splitlines()[-1] == "0 errors, 1 warning."
-    assert "There is no snapshot" in said.out
+    assert said.out.splitlines()[-1] == "Nothing is wrong."
+    assert "snapshot" not in said.out, "no set selects objects of clusters"
 
 
 def test_credential_that_is_a_name_is_told_by_its_variable(

@@ -79,7 +79,7 @@ def test_the_first_configuration_is_valid_and_chooses_the_defaults(tmp_path: Pat
         instance="my-fleet", manifests=("manifests",)
     )
     assert (tmp_path / "My Fleet/manifests").is_dir()
-    assert (tmp_path / "My Fleet/snapshot").is_dir()
+    assert not (tmp_path / "My Fleet/snapshot").exists(), "an empty one is a warning for ever"
 
 
 def test_what_the_comments_show_is_the_default(tmp_path: Path) -> None:
@@ -121,7 +121,9 @@ def test_forge_and_credentials_are_set_up(
     ("forge", "workflows"),
     [
         ("none", set()),
-        ("gitea", set()),
+        ("gitea", {".gitea/workflows/reconciler.yml"}),
+        ("azure", {"azure-pipelines.yml"}),
+        ("bitbucket", {"bitbucket-pipelines.yml"}),
         ("github", {".github/workflows/reconciler-check.yml", ".github/workflows/reconciler-apply.yml"}),
         ("gitlab", {".gitlab-ci.yml"}),
     ],
@@ -135,7 +137,9 @@ def test_workflow_of_the_forge_is_written(
     written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.suffix == ".yml"}
     assert written == workflows
     shipped = {p.read_text() for p in (project_root / ".github/examples").glob("*")}
-    shipped |= {(project_root / "deploy/gitlab/gitlab-ci.yml").read_text()}
+    shipped |= {p.read_text() for p in (project_root / "deploy").glob("*/*.yml")}
+    assert all(path in said for path in workflows)
+    assert ("git remote add origin ADDRESS" in said) is bool(workflows)
     assert {(tmp_path / path).read_text() for path in written} <= shipped
 
 
